@@ -48,7 +48,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_in_the_papers_is_one(line: str) -> None:
+def test_documented_commands_exist(line: str) -> None:
     words, path, command = shlex.split(line)[1:], ["corral"], get_command(app)
     context: Any = command.make_context("corral", [], resilient_parsing=True)
     while words and hasattr(command, "get_command"):
@@ -63,7 +63,7 @@ def test_a_command_in_the_papers_is_one(line: str) -> None:
     assert {word.split("=")[0] for word in given} <= known | {"-h", "--help"}, " ".join(path)
 
 
-def test_what_make_is_asked_for_in_the_papers_it_can_make() -> None:
+def test_documented_make_targets_exist() -> None:
     asked = {
         match for paper in PAPERS for line in told(paper) for match in re.findall(r"^make ([a-z]+)", line)
     }
@@ -72,17 +72,17 @@ def test_what_make_is_asked_for_in_the_papers_it_can_make() -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: str(paper.relative_to(HOME)))
-def test_links_lead_somewhere(paper: Path) -> None:
+def test_links_in_documents_exist(paper: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", paper.read_text())
     assert [link for link in links if "://" not in link and not (paper.parent / link).exists()] == []
 
 
-def test_every_decision_is_in_the_list() -> None:
+def test_every_decision_is_listed() -> None:
     listed = (HOME / "docs/decisions/README.md").read_text()
     assert [path.name for path in HOME.glob("docs/decisions/[0-9]*.md") if path.name not in listed] == []
 
 
-def test_the_configurations_of_the_readme_load(tmp_path: Path) -> None:
+def test_readme_configurations_load(tmp_path: Path) -> None:
     lines = [
         line
         for line in told(HOME / "README.md")
@@ -96,7 +96,7 @@ def test_the_configurations_of_the_readme_load(tmp_path: Path) -> None:
         build_pipeline(config)
 
 
-def test_every_key_of_the_complete_configuration_says_what_it_does() -> None:
+def test_every_key_of_the_complete_configuration_has_a_comment() -> None:
     bare, explained = [], False
     for line in (HOME / "scheduler.toml").read_text().splitlines():
         if re.match(r"(# )?[a-z_]+ = ", line) and " # " not in line.removeprefix("# "):
@@ -106,7 +106,7 @@ def test_every_key_of_the_complete_configuration_says_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("kind", ["filter", "scorer", "order", "picker"])
-def test_every_plugin_of_ours_is_in_the_complete_configuration(kind: str) -> None:
+def test_every_built_in_plugin_is_in_the_complete_configuration(kind: str) -> None:
     text = (HOME / "scheduler.toml").read_text()
     assert [
         name
@@ -115,7 +115,7 @@ def test_every_plugin_of_ours_is_in_the_complete_configuration(kind: str) -> Non
     ] == []
 
 
-def test_every_entry_point_leads_to_something() -> None:
+def test_every_entry_point_can_be_imported() -> None:
     points = {**PROJECT["scripts"]}
     for group in PROJECT["entry-points"].values():
         points |= {point: point for point in group.values()}
@@ -124,11 +124,11 @@ def test_every_entry_point_leads_to_something() -> None:
         assert callable(getattr(importlib.import_module(module), name)), point
 
 
-def test_the_version_has_its_place_in_the_changelog() -> None:
+def test_changelog_has_the_current_version() -> None:
     assert f"## [{VERSION}]" in (HOME / "CHANGELOG.md").read_text()
 
 
-def test_the_plugin_of_the_guide_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_in_the_contributing_guide_works(monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (HOME / "CONTRIBUTING.md").read_text(), re.DOTALL)
     module = types.ModuleType("my_corral.favour")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -149,12 +149,12 @@ def modules() -> Iterator[Path]:
         yield from (path for path in (HOME / room).rglob("*.py"))
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [str(path) for path in modules() if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-def test_the_wheel_holds_the_rooms_and_nothing_else(tmp_path: Path) -> None:
-    """With the pages, scripts and styles that lie beside the modules."""
+def test_wheel_contains_only_the_product_packages(tmp_path: Path) -> None:
+    """With the pages, scripts and styles beside the modules."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=HOME,
@@ -180,7 +180,7 @@ def tracked() -> list[Path]:
     return [path for name in done.stdout.decode().split("\0") if name and (path := HOME / name).is_file()]
 
 
-def test_nothing_names_a_developers_machine_or_where_packages_come_from() -> None:
+def test_no_file_names_a_developer_machine_or_package_index() -> None:
     settings = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
@@ -198,6 +198,6 @@ def test_nothing_names_a_developers_machine_or_where_packages_come_from() -> Non
     assert found == {}
 
 
-def test_make_quick_names_tests_that_exist() -> None:
+def test_make_quick_names_existing_tests() -> None:
     [line] = [each for each in (HOME / "Makefile").read_text().splitlines() if each.startswith("QUICK := ")]
     assert [each for each in line.split()[2:] if not (HOME / each).exists()] == []

@@ -39,7 +39,7 @@ def drawn_map() -> str:
     return "\n".join(lines)
 
 
-def test_the_map_shows_every_package() -> None:
+def test_map_in_the_documents_shows_every_package() -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     shown, _, after = rest.partition(END)

@@ -27,7 +27,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(tmp_path: Path, wait: str) -> None:
+def test_hanging_test_fails_and_the_next_one_runs(tmp_path: Path, wait: str) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_waits.py").write_text(
         f"def test_waits():\n    {WAITS[wait]}\n\ndef test_next():\n    pass\n"

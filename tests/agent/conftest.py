@@ -1,4 +1,4 @@
-"""Every test has a spool directory of its own; what it started is gone afterwards."""
+"""Every test has its own spool directory. All processes that it started are killed afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.driving import Driven, end_all
+from tests.agent.agent_process import AgentProcess, end_all
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spool: Path) -> Iterator[Callable[..., Driven]]:
-    """Starts agents on the spool directory; each says hello before the test goes on."""
-    agents: list[Driven] = []
+def run(spool: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """Starts agents on the spool directory, and waits for their hellos."""
+    agents: list[AgentProcess] = []
 
-    def begin(*options: str, **how: Any) -> Driven:
-        agents.append(Driven(spool, *options, **how))
+    def begin(*options: str, **how: Any) -> AgentProcess:
+        agents.append(AgentProcess(spool, *options, **how))
         agents[-1].hello()
         return agents[-1]
 
     yield begin
     for agent in agents:
         agent.process.kill()
-        agent.gone()
+        agent.wait_exit()
     end_all(spool)
 
 
@@ -46,8 +46,8 @@ def oldest_python() -> str | None:
 
 
 def _is_39(python: str) -> bool:
-    asked = [python, "-c", "import sys; print(sys.version_info[:2])"]
-    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    command = [python, "-c", "import sys; print(sys.version_info[:2])"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() == "(3, 9)"
 
 

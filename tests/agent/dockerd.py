@@ -1,4 +1,4 @@
-"""A real dockerd whose files, socket and containers are all below one directory, and which tests may kill."""
+"""A real dockerd with all files, its socket and its containers below one directory; tests may kill it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class DockerDaemon:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        for stale in ("pid", "exec/containerd/containerd.pid"):  # else it waits for a containerd that is gone
+        for stale in (
+            "pid",
+            "exec/containerd/containerd.pid",
+        ):  # otherwise dockerd waits for a containerd that is gone
             (self.place / stale).unlink(missing_ok=True)
         options = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"]
         options += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--live-restore"]
@@ -53,7 +56,7 @@ class DockerDaemon:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9; what runs in its containers goes on."""
+        """kill -9. The containers keep running."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(10)
@@ -134,7 +137,7 @@ def dying_at(daemon: DockerDaemon, request: bytes) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def docker_daemon() -> Iterator[DockerDaemon]:
-    """A running daemon that has the test image; skips the test where there can be none."""
+    """A running dockerd with the test image; skips the test if it cannot run here."""
     missing = [each for each in ("dockerd", "docker", "containerd", "runc") if shutil.which(each) is None]
     if missing:
         pytest.skip(f"no {missing[0]} here; 'apt-get install docker.io' brings it")

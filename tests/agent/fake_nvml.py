@@ -30,39 +30,39 @@ def library() -> Path:
 
 
 class FakeNvml:
-    """The answers of the library, key by key: `fake_nvml.say(busy=88, gpu=0)` changes it under a running
+    """The answers of the library. `fake_nvml.set_answers(busy=88, gpu=0)` changes them under a running
     probe."""
 
     def __init__(self, place: Path, **host: object) -> None:
         self.file = place / "nvml"
-        self._words: dict[str, str] = {}
+        self._settings: dict[str, str] = {}
         self._xids = 0
-        self.say(**host)
+        self.set_answers(**host)
 
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables that make pynvml load the library, and the library read this file."""
         return {"LD_LIBRARY_PATH": str(library()), "CORRAL_TEST_NVML": str(self.file)}
 
-    def say(self, gpu: int | None = None, **words: object) -> None:
+    def set_answers(self, gpu: int | None = None, **words: object) -> None:
         """Set answers; None removes one."""
         for name, value in words.items():
             key = name if gpu is None else f"{gpu}.{name}"
-            self._words.pop(key, None)
+            self._settings.pop(key, None)
             if value is not None:
-                self._words[key] = str(value)
+                self._settings[key] = str(value)
         self._write()
 
     def xid(self, gpu: int, code: int) -> None:
         """Raise an Xid event for the processes that wait for one now."""
         self._xids += 1
-        self._words.update({"xids": str(self._xids), f"xid.{self._xids}": f"{gpu}:{code}"})
+        self._settings.update({"xids": str(self._xids), f"xid.{self._xids}": f"{gpu}:{code}"})
         self._write()
 
     def _write(self) -> None:
         # In one step: the library reads at any moment.
         fresh = self.file.with_suffix(".new")
-        fresh.write_text("".join(f"{key} {value}\n" for key, value in self._words.items()))
+        fresh.write_text("".join(f"{key} {value}\n" for key, value in self._settings.items()))
         os.replace(fresh, self.file)
 
 

@@ -1,4 +1,4 @@
-"""A podman with a store of its own, and in it a small image made of programs of this machine: no registry."""
+"""A podman with its own store and a small test image made from programs of this machine: no registry."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place() -> Iterator[Path]:
 
 
 def podman(place: Path) -> tuple[str, ...]:
-    """Podman on a store below this directory; skips the test where there is none."""
+    """Podman with a store below this directory; skips the test if podman is not installed."""
     found = shutil.which("podman")
     if found is None or shutil.which(whatever_runs()) is None:
         pytest.skip("no podman here; 'apt-get install podman runc' brings it")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import PATIENCE_S, Driven
+from tests.agent.agent_process import PATIENCE_S, AgentProcess
 from wire.agent.frames import AttemptStatus, Report, Settle, Start
 
 JOBS = 150
@@ -20,9 +20,9 @@ KILLS = 8
 
 
 class Controller:
-    """Does what a controller promises: sends what the hello does not name, settles what it has on record."""
+    """Acts as a controller: sends orders missing in the hello, and settles recorded ends."""
 
-    def __init__(self, run: Callable[[], Driven], exit_codes: Path) -> None:
+    def __init__(self, run: Callable[[], AgentProcess], exit_codes: Path) -> None:
         self.run = run
         self.orders = {
             job: Start(
@@ -39,27 +39,29 @@ class Controller:
         self.connect()
 
     def connect(self) -> None:
-        """Reconcile with what the agent knows."""
+        """Reconcile with the hello of the agent."""
         self.agent = self.run()
         self.read = 0
         known = {status.job for status in self.agent.hello().attempts}
         for status in self.agent.hello().attempts:
             self.take(status)
-        self.say(*(order for job, order in self.orders.items() if job not in known and job not in self.ended))
+        self.send_order(
+            *(order for job, order in self.orders.items() if job not in known and job not in self.ended)
+        )
 
     def take(self, status: AttemptStatus) -> None:
         if status.ended_at is not None:
             assert self.ended.setdefault(status.job, status) == status, "two outcomes"
-            self.say(Settle(status.job, 1))
+            self.send_order(Settle(status.job, 1))
 
-    def say(self, *frames: Start | Settle) -> None:
+    def send_order(self, *frames: Start | Settle) -> None:
         with suppress(BrokenPipeError):  # it was killed; the next hello reconciles
             self.agent.send(*frames)
 
     def listen(self, until: float) -> None:
         """Take reports until then, or until all is over."""
         while time.monotonic() < until and len(self.ended) < JOBS:
-            for frame in self.agent.said[self.read :]:
+            for frame in self.agent.received[self.read :]:
                 self.read += 1
                 if isinstance(frame, Report):
                     self.take(frame.status)
@@ -67,14 +69,14 @@ class Controller:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_again_and_again(run: Callable[[], Driven], tmp_path: Path, seed: int) -> None:
+def test_attempts_survive_repeated_kills(run: Callable[[], AgentProcess], tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     exit_codes = tmp_path / "exit_codes"
     controller = Controller(run, exit_codes)
     for _ in range(KILLS):
         controller.listen(time.monotonic() + dice.uniform(0.0, 0.1))
         if dice.random() < 0.4:
-            os.kill(controller.agent.nursery(), signal.SIGKILL)
+            os.kill(controller.agent.fork_server(), signal.SIGKILL)
         else:
             controller.agent.kill()
             controller.connect()

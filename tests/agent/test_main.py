@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import HERE, Driven, alive, eventually
+from tests.agent.agent_process import HERE, AgentProcess, alive, eventually
 from tests.limits import PATIENCE_S
 from wire.agent.frames import Leave, Ping
 
@@ -38,7 +38,9 @@ def agent(*arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Com
         ((), "the following arguments are required: --spool"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(spool: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_configuration_mistakes_are_reported_in_one_sentence(
+    spool: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     done = agent("--name", "gpu01", *(text.format(spool) for text in arguments))
     assert done.returncode != 0
     assert sentence in done.stderr
@@ -46,8 +48,8 @@ def test_what_is_wrong_is_said_in_a_sentence(spool: Path, arguments: tuple[str, 
     assert done.stdout == ""
 
 
-def test_a_full_disk_is_said(spool: Path) -> None:
-    """A file system so small that not even the first directory fits."""
+def test_full_disk_at_start_is_reported(spool: Path) -> None:
+    """On a file system too small for the first directory."""
     spool.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2,mode=700", "tmpfs", str(spool)]
     command = f'{" ".join(mount)} && exec "{sys.executable}" -m agent --name a --gpus none --spool "{spool}"'
@@ -62,7 +64,7 @@ def test_a_full_disk_is_said(spool: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_second_agent_waits_for_the_first_to_leave(run: Callable[..., Driven]) -> None:
+def test_second_agent_waits_until_the_first_has_left(run: Callable[..., AgentProcess]) -> None:
     first = run()
     with subprocess.Popen(
         [sys.executable, "-m", "agent", "--name", "gpu01", "--gpus", "none", "--spool", str(first.spool)],
@@ -73,12 +75,12 @@ def test_a_second_agent_waits_for_the_first_to_leave(run: Callable[..., Driven])
         assert second.stdout is not None
         waiting = Path(f"/proc/{second.pid}/fd")
         eventually(lambda: any(os.path.realpath(each).endswith("/lock") for each in waiting.iterdir()))
-        first.leave()
+        first.disconnect()
         assert b'"t":"hello"' in second.stdout.readline()
         second.kill()
 
 
-def test_facts_can_be_told(run: Callable[..., Driven]) -> None:
+def test_facts_can_be_configured(run: Callable[..., AgentProcess]) -> None:
     facts = (
         run("--cpus", "64", "--memory", "512G", "--label", "rack=a=b", "--address", "10.0.0.7").hello().facts
     )
@@ -86,31 +88,31 @@ def test_facts_can_be_told(run: Callable[..., Driven]) -> None:
     assert (facts.labels, facts.address, facts.gpus) == ({"rack": "a=b"}, "10.0.0.7", ())
 
 
-def test_it_answers_and_leaves(run: Callable[..., Driven]) -> None:
-    driven = run()
-    nursery = driven.nursery()
-    driven.send(Ping(41), Ping(42))
-    driven.answered(42)
-    driven.send(Leave())
-    assert driven.gone() == 0
-    assert driven.complaints == ""
+def test_agent_answers_pings_and_leaves(run: Callable[..., AgentProcess]) -> None:
+    agent_process = run()
+    nursery = agent_process.fork_server()
+    agent_process.send(Ping(41), Ping(42))
+    agent_process.await_pong(42)
+    agent_process.send(Leave())
+    assert agent_process.wait_exit() == 0
+    assert agent_process.stderr_text == ""
     eventually(lambda: not alive(nursery))
 
 
-def test_nonsense_is_passed_over(run: Callable[..., Driven]) -> None:
-    driven = run()
-    assert driven.process.stdin is not None
-    driven.process.stdin.write(
+def test_invalid_frames_are_skipped(run: Callable[..., AgentProcess]) -> None:
+    agent_process = run()
+    assert agent_process.process.stdin is not None
+    agent_process.process.stdin.write(
         b'nonsense\n{"t":"hello"}\n{"t":"start","job":"one"}\n[[[[\n\xff\xfe\n' + b"[" * 100_000 + b"\n"
     )
-    driven.send(Ping(1))
-    driven.answered(1)
+    agent_process.send(Ping(1))
+    agent_process.await_pong(1)
 
 
-def test_nothing_but_frames_reaches_stdout(run: Callable[..., Driven]) -> None:
-    """A nursery that is lost is complained about, elsewhere."""
-    driven = run()
-    os.kill(driven.nursery(), signal.SIGKILL)
-    eventually(lambda: "the fork server has ended" in driven.complaints)
-    driven.start(1, "echo", "not a frame")
-    assert driven.ended(1).code == 0
+def test_stdout_carries_only_frames(run: Callable[..., AgentProcess]) -> None:
+    """The lost fork server is reported on stderr."""
+    agent_process = run()
+    os.kill(agent_process.fork_server(), signal.SIGKILL)
+    eventually(lambda: "the fork server has ended" in agent_process.stderr_text)
+    agent_process.start(1, "echo", "not a frame")
+    assert agent_process.ended(1).code == 0

@@ -1,4 +1,4 @@
-"""A root agent among users who prepare names for it: real users, real agents, directories that they share."""
+"""A root agent in directories that users can write to: real users and real agents."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import pytest
 from agent.isolation import cgroup_detection
 from controller.nodes.agent.zipapp import bundle
 from tests import users
-from tests.agent.driving import HERE, Driven, alive, carriers, end_all, eventually
+from tests.agent.agent_process import HERE, AgentProcess, alive, carriers, end_all, eventually
 from tests.limits import PATIENCE_S
 from wire.agent.frames import Ping, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes users"),
@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def bob() -> Iterator[pwd.struct_passwd]:
-    """A user of this host who means no good."""
+    """A malicious user of this host."""
     name = f"ctrust{os.getpid()}"
     subprocess.run(["useradd", "-M", "-p", "*", "-d", "/", name], check=True, capture_output=True)
     entry = pwd.getpwnam(name)
@@ -43,7 +43,7 @@ def bob() -> Iterator[pwd.struct_passwd]:
 
 @pytest.fixture
 def shared(bob: pwd.struct_passwd) -> Iterator[Path]:
-    """A directory that users reach, which those of pytest are not."""
+    """A directory that users can reach, unlike those of pytest."""
     made = Path(tempfile.mkdtemp(prefix="corral-trust-", dir="/tmp"))
     made.chmod(0o755)
     yield made
@@ -77,10 +77,10 @@ def root_of(spool: Path, parent: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
-def test_no_directory_of_others_is_deleted_through_a_link(
+def test_directories_of_others_are_not_deleted_through_a_scratch_root_link(
     run: Run, bob: pwd.struct_passwd, shared: Path, precious: Path, mode: int
 ) -> None:
-    """The name of the scratch root is known, and is taken while no agent runs."""
+    """The name of the scratch root is known, and a user creates it while no agent runs."""
     parent = shared / "scratch"
     parent.mkdir()
     parent.chmod(mode)
@@ -101,7 +101,7 @@ def test_no_directory_of_others_is_deleted_through_a_link(
         assert ended.code == 0
 
 
-def test_no_directory_of_others_is_deleted_in_the_usual_place(
+def test_directories_of_others_are_not_deleted_through_a_link_in_var_tmp(
     bob: pwd.struct_passwd, shared: Path, precious: Path
 ) -> None:
     spool = shared / "spool"
@@ -116,7 +116,7 @@ def test_no_directory_of_others_is_deleted_in_the_usual_place(
         link.unlink()
 
 
-def test_who_takes_the_name_of_the_scratch_root_blocks_nobody(bob: pwd.struct_passwd, shared: Path) -> None:
+def test_occupied_scratch_root_name_does_not_block_jobs(bob: pwd.struct_passwd, shared: Path) -> None:
     parent, spool = shared / "scratch", shared / "spool"
     parent.mkdir()
     parent.chmod(0o1777)
@@ -138,8 +138,8 @@ def test_who_takes_the_name_of_the_scratch_root_blocks_nobody(bob: pwd.struct_pa
         assert Path(again.log(2).decode().strip()).parent == root
 
 
-def test_marks_that_users_forge_end_no_job_of_others(bob: pwd.struct_passwd, shared: Path) -> None:
-    """From inside of a job, with the mark of that job to copy from."""
+def test_forged_marks_kill_no_job_of_others(bob: pwd.struct_passwd, shared: Path) -> None:
+    """Forged from inside a job, with its own mark as a pattern."""
     spool = shared / "spool"
     with Agents(spool) as begin:
         first = begin()
@@ -161,8 +161,8 @@ def test_marks_that_users_forge_end_no_job_of_others(bob: pwd.struct_passwd, sha
         second.ended(1)
 
 
-def test_what_lives_of_a_lost_record_is_known_by_its_mark(bob: pwd.struct_passwd, shared: Path) -> None:
-    """The other side of it: a true mark counts, though its process is a user's."""
+def test_processes_of_a_lost_record_are_found_by_their_mark(bob: pwd.struct_passwd, shared: Path) -> None:
+    """A true mark counts although its process belongs to a user."""
     spool = shared / "spool"
     with Agents(spool) as begin:
         first = begin()
@@ -170,19 +170,19 @@ def test_what_lives_of_a_lost_record_is_known_by_its_mark(bob: pwd.struct_passwd
         pid = first.started(1).pid
         supervisor = first.supervisor(1)
         first.kill()
-        os.kill(supervisor, signal.SIGSTOP)  # so that it tells nothing
+        os.kill(supervisor, signal.SIGSTOP)  # so that it reports nothing
         shutil.rmtree(spool / "attempts" / "1.1")
         second = begin()
-        told = [status for status in second.hello().attempts if status.job == 1]
-        assert len(told) == 1
-        ended = told[0] if told[0].ended_at is not None else second.ended(1)
+        arguments = [status for status in second.hello().attempts if status.job == 1]
+        assert len(arguments) == 1
+        ended = arguments[0] if arguments[0].ended_at is not None else second.ended(1)
         assert ended.why.startswith("supervisor_lost")
         assert pid is not None
         assert not alive(pid)
 
 
-def test_a_spool_that_a_user_prepared_is_refused(bob: pwd.struct_passwd, shared: Path) -> None:
-    """Its place is open to all, and whoever makes it first would tell root what to run."""
+def test_spool_prepared_by_a_user_is_refused(bob: pwd.struct_passwd, shared: Path) -> None:
+    """Every user can write to its parent, and the first to create it could decide what root runs."""
     parent, spool = shared / "disk", shared / "disk" / "corral"
     parent.mkdir()
     parent.chmod(0o1777)
@@ -190,7 +190,7 @@ def test_a_spool_that_a_user_prepared_is_refused(bob: pwd.struct_passwd, shared:
         as_user(bob, "mkdir", "-p", str(spool / name))
     as_user(bob, "chmod", "-R", "777", str(spool))
     refusals(spool, f"{spool} belongs to {bob.pw_name} (uid {bob.pw_uid}), not to root", f"rm -r {spool}")
-    # The advice followed in half: the directory is ours now, and what lies in it is not.
+    # The advice followed in part: the directory belongs to root now, its content does not.
     os.chown(spool, 0, 0)
     refusals(spool, f"{spool} can be written to by others (mode 0777)", f"chmod go-w {spool}")
     spool.chmod(0o755)
@@ -200,7 +200,7 @@ def test_a_spool_that_a_user_prepared_is_refused(bob: pwd.struct_passwd, shared:
         begin().answered_once()
 
 
-def test_a_spool_below_a_directory_of_others_is_refused(bob: pwd.struct_passwd, shared: Path) -> None:
+def test_spool_below_a_directory_of_others_is_refused(bob: pwd.struct_passwd, shared: Path) -> None:
     below = shared / "bobs"
     below.mkdir()
     os.chown(below, bob.pw_uid, bob.pw_gid)
@@ -220,15 +220,15 @@ def test_a_spool_below_a_directory_of_others_is_refused(bob: pwd.struct_passwd, 
     assert (shared / "elsewhere" / "attempts").is_dir()
 
 
-def test_the_agents_own_file_is_kept_where_nobody_can_change_it(bob: pwd.struct_passwd, shared: Path) -> None:
-    """What comes to a host first would verify a file, and then run what a user has put in its place."""
+def test_agent_bundle_is_stored_where_no_user_can_change_it(bob: pwd.struct_passwd, shared: Path) -> None:
+    """Otherwise the host would verify one file, and run another that a user has put in its place."""
     shared.chmod(0o1777)
     home = shared / "corral"
     as_user(bob, "mkdir", "-p", str(home / "agents"))
     made = bundle()
-    told = {"word": ["ab", "cd"], "name": made.name, "size": 0, "digest": made.digest, "home": str(home)}
+    arguments = {"word": ["ab", "cd"], "name": made.name, "size": 0, "digest": made.digest, "home": str(home)}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"{made.arrival}\narrive(**{told!r})"],
+        [sys.executable, "-I", "-S", "-c", f"{made.arrival}\narrive(**{arguments!r})"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -299,20 +299,20 @@ def preflight(spool: Path) -> Any:
     return json.loads(done.stdout)
 
 
-def refusals(spool: Path, *told: str) -> None:
-    """The agent says all this and does not begin."""
-    agent = Driven(spool, run_as_self=False)
+def refusals(spool: Path, *messages: str) -> None:
+    """The agent reports all of this and does not start."""
+    agent = AgentProcess(spool, run_as_self=False)
     try:
-        assert agent.gone() == 1
+        assert agent.wait_exit() == 1
     finally:
         agent.process.kill()
-    assert agent.said == []
-    for each in told:
-        assert each in agent.complaints
+    assert agent.received == []
+    for each in messages:
+        assert each in agent.stderr_text
 
 
 class Agents:
-    """Agents one after the other on the same spool, as root who can switch users."""
+    """Agents one after the other on the same spool, run by root, who can switch users."""
 
     def __init__(self, spool: Path, *options: str) -> None:
         self._spool, self._options = spool, options
@@ -329,14 +329,14 @@ class Agents:
     def __exit__(self, *_: object) -> None:
         for agent in self._begun:
             agent.process.kill()
-            agent.gone()
+            agent.wait_exit()
         end_all(self._spool.resolve())
 
 
-class Begun(Driven):
-    """An agent that has said hello."""
+class Begun(AgentProcess):
+    """Starts an agent and waits for its hello."""
 
     def answered_once(self) -> None:
         """All that is done at the start has been done."""
         self.send(Ping(77))
-        self.answered(77)
+        self.await_pong(77)

@@ -38,7 +38,7 @@ def options(spool: Path, *more: str) -> bytes:
     return json.dumps(["--name", "gpu01", "--spool", str(spool), "--run-as-self", *more]).encode() + b"\n"
 
 
-def test_one_file_is_enough(command: list[str], tmp_path: Path, spool: Path) -> None:
+def test_agent_runs_from_one_file(command: list[str], tmp_path: Path, spool: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
         assert agent.stdin is not None
         assert agent.stdout is not None
@@ -52,7 +52,7 @@ def test_one_file_is_enough(command: list[str], tmp_path: Path, spool: Path) -> 
         assert agent.wait() == 0
 
 
-def test_it_tells_what_a_host_is_like(command: list[str], tmp_path: Path, spool: Path) -> None:
+def test_check_reports_the_host(command: list[str], tmp_path: Path, spool: Path) -> None:
     asked = options(spool, "--check", "--gpus", "simulated:2xH100")
     done = subprocess.run(command, cwd=tmp_path, input=asked, capture_output=True, check=True)
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
@@ -61,7 +61,7 @@ def test_it_tells_what_a_host_is_like(command: list[str], tmp_path: Path, spool:
     assert all(check["verdict"] in ("ok", "note") for check in checks.values())
 
 
-def test_a_spool_that_cannot_be(command: list[str], tmp_path: Path) -> None:
+def test_unusable_spool_is_refused(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     asked = options(tmp_path / "file" / "spool", "--check")
     done = subprocess.run(command, cwd=tmp_path, input=asked, capture_output=True, check=True)

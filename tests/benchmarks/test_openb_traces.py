@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "list.csv"
 
 
-def test_a_node_as_it_is_listed(file: Path) -> None:
+def test_openb_node_line_is_parsed(file: Path) -> None:
     file.write_text(NODES + "b,64000,262144,2,P100\na,96000,786432,0,\n")
     cluster = read_nodes(file)
     assert list(cluster.nodes) == ["b", "a"]
@@ -34,7 +34,7 @@ def test_a_node_as_it_is_listed(file: Path) -> None:
     assert cluster.gpus == 2
 
 
-def test_a_pod_as_it_is_listed(file: Path) -> None:
+def test_openb_pod_line_is_parsed(file: Path) -> None:
     file.write_text(
         PODS
         + "whole,12000,16384,1,1000,\n"
@@ -58,19 +58,19 @@ def test_a_pod_as_it_is_listed(file: Path) -> None:
 
 
 @pytest.mark.parametrize("milli", [1, 7, 333, 999])
-def test_any_thousandths_are_asked_for_exactly(file: Path, milli: int) -> None:
+def test_any_thousandths_are_requested_exactly(file: Path, milli: int) -> None:
     file.write_text(PODS + f"p,1000,1024,1,{milli},\n")
     (pod,) = read_pods(file)
     assert (request_of(pod.spec).part.share, pod.milli) == (milli, milli)
 
 
-def test_the_least_that_can_be_asked_for(file: Path) -> None:
+def test_smallest_gpu_share(file: Path) -> None:
     file.write_text(PODS + "p,0,0,1,1000,\n")
     (pod,) = read_pods(file)
     assert (pod.spec.cpu_milli, pod.spec.memory_mib) == (1, 1)
 
 
-def test_parts_of_several_gpus_are_whole_ones_that_count_as_asked(file: Path) -> None:
+def test_shares_of_several_gpus_become_whole_gpus_counted_as_requested(file: Path) -> None:
     file.write_text(PODS + "p,1000,1024,2,500,\nq,1000,1024,2,1000,\n")
     pods = read_pods(file)
     assert [(pod.spec.gpus, pod.milli, pod.splits) for pod in pods] == [(2, 1000, True), (2, 2000, False)]
@@ -96,7 +96,7 @@ def test_nan_is_an_empty_cell(file: Path) -> None:
     assert read_nodes(file).nodes["n"].gpus[0].model == ""
 
 
-def test_gzip_and_other_line_ends(file: Path) -> None:
+def test_gzip_and_other_line_endings(file: Path) -> None:
     file.write_bytes(gzip.compress((PODS + "p,1000,1024,1,1000,\n").replace("\n", "\r\n").encode()))
     assert [pod.name for pod in read_pods(file)] == ["p"]
 
@@ -137,7 +137,7 @@ def test_a_broken_pod_is_named_by_line_and_column(file: Path, row: str, said: st
         (NODES + "n,1000,1024,1025,T4\n", "line 2: gpu: a node has 1,024 GPUs at most"),
     ],
 )
-def test_what_is_no_list_of_nodes_is_refused(file: Path, text: str, said: str) -> None:
+def test_invalid_node_list_is_refused(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(LogRefused) as refused:
         read_nodes(file)
@@ -145,7 +145,7 @@ def test_what_is_no_list_of_nodes_is_refused(file: Path, text: str, said: str) -
     assert refused.value.hint
 
 
-def test_pods_without_gpus_measure_nothing(file: Path) -> None:
+def test_pods_without_gpus_are_refused(file: Path) -> None:
     file.write_text(PODS + "p,1000,1024,0,1000,\n")
     with pytest.raises(LogRefused, match="there is no pod that asks for a GPU"):
         read_pods(file)

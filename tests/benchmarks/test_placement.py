@@ -98,7 +98,7 @@ def names(pods: Iterable[Pod]) -> Counter[str]:
     return Counter(pod.name for pod in pods)
 
 
-def test_all_come_once_shuffled_and_only_then_some_come_again() -> None:
+def test_every_pod_arrives_once_in_random_order_before_any_is_repeated() -> None:
     pods = crowd(100)
     coming = draw_arrivals(pods, capacity=100_000, seed=42)
     dice = Random(42)
@@ -109,14 +109,14 @@ def test_all_come_once_shuffled_and_only_then_some_come_again() -> None:
     assert max(names(coming[100:]).values()) > 1  # drawn with replacement
 
 
-def test_the_order_of_the_list_is_of_no_consequence() -> None:
+def test_order_of_the_pod_list_does_not_matter() -> None:
     pods = crowd(50)
     assert draw_arrivals(pods[::-1], 50_000, 7) == draw_arrivals(pods, 50_000, 7)
     assert draw_arrivals(pods, 50_000, 8) != draw_arrivals(pods, 50_000, 7)
 
 
 @given(st.lists(st.sampled_from([0, 50, 460, 1000, 8000]), min_size=1).filter(any), st.integers(1, 20))
-def test_they_stop_before_130_percent(amounts: list[int], gpus: int) -> None:
+def test_arrivals_stop_before_130_percent_of_capacity(amounts: list[int], gpus: int) -> None:
     pods = [Pod(f"p{number}", JobSpec(("true",)), milli) for number, milli in enumerate(amounts)]
     capacity = gpus * 1000
     coming = draw_arrivals(pods, capacity, 1)
@@ -129,7 +129,7 @@ def test_they_stop_before_130_percent(amounts: list[int], gpus: int) -> None:
         assert not names(coming) - names(pods)  # some are left out, and none comes twice
 
 
-def test_pods_that_are_too_much_already_are_left_out_one_by_one() -> None:
+def test_pods_beyond_capacity_are_left_out_one_by_one() -> None:
     pods = crowd(10)
     coming = draw_arrivals(pods, capacity=5_000, seed=3)
     assert len(coming) == 6
@@ -149,8 +149,8 @@ def test_allocation_is_the_mean_over_the_pods_that_arrive_just_then() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_trace_worked_out_by_hand(trace: Trace, strategy: str) -> None:
-    """Two of four pods fit, whoever chooses: the second node has GPUs, but no CPU for them."""
+def test_trace_worked_out_by_hand(trace: Trace, strategy: str) -> None:
+    """Two of four pods fit under any strategy: the second node has GPUs, but no CPUs for them."""
     cluster = trace.nodes("n1,8000,65536,2,T4", "n2,2000,65536,2,T4")
     pods = trace.pods(*(f"p{number},4000,1024,1,1000," for number in range(4)))
     found = trial(strategy, cluster, pods)
@@ -169,7 +169,7 @@ def test_shares_worked_out_by_hand(trace: Trace) -> None:
     assert found.allocated_at_130 == 100.0
 
 
-def test_pods_without_gpus_take_cpu_and_count_nothing(trace: Trace) -> None:
+def test_pods_without_gpus_use_cpus_and_count_nothing(trace: Trace) -> None:
     cluster = trace.nodes("n1,4000,65536,1,T4")
     pods = trace.pods("a,4000,1024,0,1000,", "b,1000,1024,1,500,", "c,1000,1024,1,500,")
     comes_first = {seed: draw_arrivals(pods, 1000, seed)[0].name for seed in range(20)}
@@ -197,7 +197,7 @@ def test_summaries_are_means_over_seeds() -> None:
 # --- what fits where ---
 
 
-def test_a_model_is_meant_by_its_very_name(trace: Trace) -> None:
+def test_gpu_model_matches_by_exact_name(trace: Trace) -> None:
     cluster = trace.nodes(
         "n1,64000,65536,1,A100",
         "n2,64000,65536,1,A10",
@@ -222,7 +222,7 @@ def test_a_model_is_meant_by_its_very_name(trace: Trace) -> None:
     assert found[8] is not None  # without a GPU there is no model to be minded
 
 
-def test_several_gpus_are_whole_ones_of_one_node(trace: Trace) -> None:
+def test_several_gpus_are_whole_gpus_of_one_node(trace: Trace) -> None:
     cluster = trace.nodes("n1,64000,65536,4,T4", "n2,64000,65536,3,T4")
     pods = trace.pods(
         "a,1000,1024,1,100,",
@@ -295,7 +295,7 @@ a_pod = st.tuples(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(a_node, min_size=1, max_size=12), st.lists(a_pod, min_size=1, max_size=40))
-def test_best_fit_goes_where_the_formula_says(
+def test_best_fit_chooses_the_node_of_its_formula(
     trace: Trace, kinds: list[tuple[int, int, int, str]], asked: list[tuple[int, int, int, int, str]]
 ) -> None:
     nodes = [(f"n{number}", *kind) for number, kind in enumerate(kinds)] + [("m", 8_000, 8_192, 1, "T4")]
@@ -311,7 +311,7 @@ def test_best_fit_goes_where_the_formula_says(
 # --- strategies ---
 
 
-def test_the_default_is_the_product_itself() -> None:
+def test_default_strategy_is_the_default_configuration() -> None:
     product = build_pipeline(Config())
     assert strategy_of("default").make(Random(0)) == replace(product, backfill=NoBackfill())
 
@@ -330,7 +330,7 @@ def test_an_unknown_strategy_is_refused_with_the_nearest() -> None:
     assert refused.value.hint.startswith("Did you mean 'best-fit'? Name one of default, best-fit, random,")
 
 
-def test_each_seed_is_a_run_of_its_own_and_always_the_same(trace: Trace) -> None:
+def test_each_seed_is_an_independent_repeatable_run(trace: Trace) -> None:
     cluster = trace.nodes(*(f"n{number},16000,65536,{number},T4" for number in range(1, 5)))
     pods = trace.pods(*(f"p{number},{number * 300},1024,1,{number * 37 % 1000}," for number in range(1, 30)))
     for name in STRATEGIES:
@@ -341,7 +341,7 @@ def test_each_seed_is_a_run_of_its_own_and_always_the_same(trace: Trace) -> None
         assert replace(first, seed=2) != other
 
 
-def test_chance_is_fair_to_nodes_and_gpus_each_time_anew(trace: Trace) -> None:
+def test_random_strategy_is_fair_to_nodes_and_gpus(trace: Trace) -> None:
     cluster = trace.nodes(*(f"n{number},9000000,9000000,4,T4" for number in range(4)))
     pods = trace.pods(*(f"p{number:04},1,1,1,1," for number in range(4_000)))
     found = [place for place in places(strategy_of("random"), cluster, pods) if place]
@@ -354,7 +354,7 @@ def test_chance_is_fair_to_nodes_and_gpus_each_time_anew(trace: Trace) -> None:
     assert 900 < again < 1_100
 
 
-def test_spread_goes_where_most_is_free_and_fit_where_least_is(trace: Trace) -> None:
+def test_spread_chooses_the_emptiest_and_fit_the_fullest_node(trace: Trace) -> None:
     cluster = trace.nodes("n1,64000,65536,2,T4", "n2,64000,65536,2,T4")
     pods = trace.pods(*(f"p{number},1000,1024,1,300," for number in range(4)))
     apart = places(strategy_of("spread"), cluster, pods)
@@ -363,7 +363,7 @@ def test_spread_goes_where_most_is_free_and_fit_where_least_is(trace: Trace) -> 
     assert together == [("n1", [0]), ("n1", [0]), ("n1", [0]), ("n1", [1])]
 
 
-def test_balanced_puts_cpu_where_gpus_are_used_and_gpus_where_cpu_is(trace: Trace) -> None:
+def test_balanced_places_cpu_jobs_beside_gpu_jobs(trace: Trace) -> None:
     cluster = trace.nodes("n1,64000,65536,4,T4", "n2,64000,65536,4,T4")
     pods = trace.pods("a,1,1,4,1000,", "b,48000,49152,0,0,", "c,1,1,3,1000,")
     assert [place and place[0] for place in places(strategy_of("balanced"), cluster, pods)] == [

@@ -101,7 +101,7 @@ def test_csv_has_a_line_a_run(sim: Sim) -> None:
     )
 
 
-def test_pods_that_split_gpus_are_spoken_of(sim: Sim) -> None:
+def test_pods_that_split_gpus_are_mentioned(sim: Sim) -> None:
     Path("pods.csv").write_bytes(gzip.compress((PODS + "q,1000,1024,2,500,\n").encode()))
     code, _, said = sim("--seeds", "1", "-o", "json")
     assert code == 0
@@ -119,7 +119,7 @@ def test_pods_that_split_gpus_are_spoken_of(sim: Sim) -> None:
         (["--pods", "broken.csv"], "broken.csv: line 6: gpu_milli: '\ufffd[31m' is not a whole number"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(sim: Sim, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_refused_in_one_sentence(sim: Sim, words: list[str], said: str) -> None:
     Path("broken.csv").write_text(PODS + "q,1,1,1,\x1b[31m,\n")
     code, out, told = sim(*words)
     assert code in (1, 2)

@@ -35,7 +35,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(["corral", *way]))
-def test_every_command_explains_itself_with_examples(corral: Corral, way: list[str]) -> None:
+def test_every_command_has_help_with_examples(corral: Corral, way: list[str]) -> None:
     done = corral(*way, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: {' '.join(['corral', *way])} ")
@@ -69,9 +69,7 @@ HEAVY = {"textual", "aiohttp", "pydantic", "numpy", "rich", "sqlalchemy", "async
     ],
     ids=lambda words: " ".join(sorted(words)),
 )
-def test_a_command_loads_what_it_needs_and_no_more(
-    fake: FakeController, words: list[str], also: set[str]
-) -> None:
+def test_a_command_imports_only_what_it_needs(fake: FakeController, words: list[str], also: set[str]) -> None:
     fake.put(job(1))
     code = (
         "import sys; from cli.main import main; code = main(sys.argv[1:]); "
@@ -93,7 +91,7 @@ def test_a_command_loads_what_it_needs_and_no_more(
 # --- exit codes ---
 
 
-def test_without_words_there_is_help(corral: Corral) -> None:
+def test_corral_without_arguments_shows_help(corral: Corral) -> None:
     assert corral().stdout == corral("--help").stdout
 
 
@@ -129,7 +127,7 @@ def test_without_words_there_is_help(corral: Corral) -> None:
         ("controller --config nowhere.toml", 2, "there is no such file"),
     ],
 )
-def test_what_is_wrong_is_said_on_stderr_with_its_code(
+def test_errors_go_to_stderr_with_their_exit_code(
     fake: FakeController, corral: Corral, words: str, code: int, told: str
 ) -> None:
     fake.put(job(1))
@@ -155,7 +153,7 @@ def test_what_is_wrong_is_said_on_stderr_with_its_code(
         (418, "something_new", 1),
     ],
 )
-def test_a_refusal_is_passed_on_with_its_code(
+def test_refusal_of_the_controller_sets_the_exit_code(
     fake: FakeController, corral: Corral, status: int, problem: str, code: int
 ) -> None:
     fake.refusals["POST /v1/jobs"] = (status, Problem(problem, "no \x1b[2Jway", "spec.gpus", "ask for less"))
@@ -170,7 +168,7 @@ def test_a_refusal_is_passed_on_with_its_code(
     "words",
     ["submit -- true", "run -- true", "queue", "job show 1", "job wait 1", "nodes", "events", "job cancel 1"],
 )
-def test_without_a_controller_there_is_code_7_and_what_to_do(corral: Corral, words: str) -> None:
+def test_missing_controller_has_exit_code_7_and_a_hint(corral: Corral, words: str) -> None:
     done = corral(*words.split())
     assert done.returncode == 7
     assert "no such socket" in done.stderr
@@ -178,14 +176,14 @@ def test_without_a_controller_there_is_code_7_and_what_to_do(corral: Corral, wor
     assert done.stdout == ""
 
 
-def test_a_missing_token_is_asked_for_by_its_variable(fake: FakeController, corral: Corral) -> None:
+def test_missing_token_is_named_by_its_variable(fake: FakeController, corral: Corral) -> None:
     fake.refusals["GET /v1/nodes"] = (401, Problem("not_allowed", "no token", "Authorization", "Send …"))
     done = corral("nodes", url=fake.url)
     assert done.returncode == 4
     assert done.stderr.startswith("corral: no token\n  Set CORRAL_TOKEN")
 
 
-def test_an_address_may_be_given_on_the_command_line(fake: FakeController, corral: Corral) -> None:
+def test_address_can_be_given_by_a_flag(fake: FakeController, corral: Corral) -> None:
     assert corral("--url", fake.url, "queue").returncode == 0
     assert corral("--url", "nonsense", "queue").returncode == 7
 
@@ -220,9 +218,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_submit_never_leaves_the_house(
-    fake: FakeController, corral: Corral, tmp_path: Path, case: str
-) -> None:
+def test_invalid_submit_is_not_sent(fake: FakeController, corral: Corral, tmp_path: Path, case: str) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
     (tmp_path / "empty.sh").write_text("")
     (tmp_path / "bad.sh").write_text("#!/bin/bash\n#CORRAL --gpus two\n")
@@ -241,14 +237,14 @@ def test_a_broken_submit_never_leaves_the_house(
 # --- what is written where ---
 
 
-def test_submit_writes_the_job_alone(fake: FakeController, corral: Corral) -> None:
+def test_submit_prints_only_the_job_id(fake: FakeController, corral: Corral) -> None:
     done = corral("submit", "--gpus", "1", "--", "train", "--lr", "1", url=fake.url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
     [request] = [each for each in fake.peer.requests if each.method == "POST"]
     assert json.loads(request.body)["spec"]["command"] == ["train", "--lr", "1"]
 
 
-def test_a_dry_run_sends_nothing(fake: FakeController, corral: Corral) -> None:
+def test_dry_run_sends_nothing(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2))
     fake.nodes["gpu01"] = node("gpu01")
     assert corral("submit", "--dry-run", "--", "true", url=fake.url).returncode == 0
@@ -281,14 +277,14 @@ def test_queue_in_every_format(fake: FakeController, corral: Corral) -> None:
     assert rows[-1]["name"] == "a,b\ufffd\ufffd"
 
 
-def test_a_long_queue_is_one_answer(fake: FakeController, corral: Corral) -> None:
+def test_long_queue_is_one_json_document(fake: FakeController, corral: Corral) -> None:
     fake.put(*(job(number) for number in range(1, 2_501)))
     body = json.loads(corral("queue", "-o", "json", url=fake.url).stdout)
     assert [each["id"] for each in body["jobs"]] == list(range(1, 2_501))
     assert body["next"] is None
 
 
-def test_whoever_has_read_enough_may_leave(fake: FakeController, corral: Corral) -> None:
+def test_closed_output_pipe_ends_the_command_quietly(fake: FakeController, corral: Corral) -> None:
     fake.put(*(job(number) for number in range(1, 2_501)))
     done = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", f"{sys.executable} -P -m cli queue | head -1"],
@@ -305,9 +301,7 @@ def test_whoever_has_read_enough_may_leave(fake: FakeController, corral: Corral)
     ("ending", "code", "told"),
     [(">/dev/full", 1, "No space left on device"), (">&-", 0, ""), ("2>&-", 0, ""), (">&- 2>&-", 0, "")],
 )
-def test_where_nothing_can_be_written_nothing_breaks(
-    fake: FakeController, ending: str, code: int, told: str
-) -> None:
+def test_unwritable_output_is_reported(fake: FakeController, ending: str, code: int, told: str) -> None:
     fake.put(job(1))
     done = subprocess.run(
         ["/bin/bash", "-c", f"{sys.executable} -P -m cli queue {ending}"],
@@ -321,7 +315,7 @@ def test_where_nothing_can_be_written_nothing_breaks(
     assert "Traceback" not in done.stderr
 
 
-def test_one_failure_does_not_save_the_others(fake: FakeController, corral: Corral) -> None:
+def test_failed_job_does_not_stop_an_action_on_the_rest(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2), job(3))
     fake.refused_jobs["2"] = Problem("not_allowed", "only bo may cancel job 2")
     done = corral("job", "cancel", "99", "1-3", url=fake.url)
@@ -333,14 +327,14 @@ def test_one_failure_does_not_save_the_others(fake: FakeController, corral: Corr
     assert done.stdout == ""
 
 
-def test_actions_can_be_read_by_programs(fake: FakeController, corral: Corral) -> None:
+def test_actions_have_json_output(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2))
     done = corral("job", "hold", "1", "2", "-o", "json", url=fake.url)
     assert [each["id"] for each in json.loads(done.stdout)] == [1, 2]
     assert corral("job", "hold", "1", "-o", "name", url=fake.url).stdout == "1\n"
 
 
-def test_an_operator_has_jobs_make_room(fake: FakeController, corral: Corral) -> None:
+def test_operator_preempts_jobs(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2))
     done = corral("job", "preempt", "1", "2", "--hold", url=fake.url)
     assert done.returncode == 0
@@ -348,7 +342,7 @@ def test_an_operator_has_jobs_make_room(fake: FakeController, corral: Corral) ->
     assert (order["action"], order["jobs"], order["stay_held"]) == ("preempt", ["1", "2"], True)
 
 
-def test_a_job_is_shown_in_full(fake: FakeController, corral: Corral) -> None:
+def test_job_show_prints_every_detail(fake: FakeController, corral: Corral) -> None:
     fake.put(job(7, name="a\x1b[2Jb"))
     shown = corral("job", "show", "7", url=fake.url).stdout
     assert "needs 1 GPU; 0 of 4 nodes can give that now" in shown
@@ -371,7 +365,7 @@ def test_a_job_is_shown_in_full(fake: FakeController, corral: Corral) -> None:
         (["--stderr", "-n", "1"], "oh\n"),
     ],
 )
-def test_logs_are_written_as_they_are(
+def test_logs_are_written_unchanged(
     fake: FakeController, corral: Corral, options: list[str], shown: str
 ) -> None:
     fake.put(job(1, state=JobState.COMPLETED, attempt=1))
@@ -380,7 +374,7 @@ def test_logs_are_written_as_they_are(
     assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
 
 
-def test_events_are_the_newest_or_those_behind_a_place(fake: FakeController, corral: Corral) -> None:
+def test_events_are_the_newest_or_those_after_a_position(fake: FakeController, corral: Corral) -> None:
     fake.events = [EventView(seq, 1.0, "JobQueued", f"job {seq} queued", job=seq) for seq in range(1, 51)]
     newest = corral("events", "-n", "2", url=fake.url).stdout
     assert [line.split()[-2] for line in newest.splitlines()[1:]] == ["49", "50"]
@@ -389,7 +383,7 @@ def test_events_are_the_newest_or_those_behind_a_place(fake: FakeController, cor
     assert [each["seq"] for each in body["events"]] == [48, 49, 50]
 
 
-def test_completion_knows_commands_jobs_and_nodes(fake: FakeController, corral: Corral) -> None:
+def test_completion_offers_commands_jobs_and_nodes(fake: FakeController, corral: Corral) -> None:
     fake.put(job(71), *array(72, 2), job(80, state=JobState.FAILED))
     fake.nodes = {name: node(name) for name in ("gpu01", "gpu02", "cpu01")}
 

@@ -14,29 +14,29 @@ import pytest
 
 from controller.nodes import session
 from controller.nodes.link import LinkLost, LogMissing, NodeAway, NodeLink
-from tests.agent.driving import alive
-from tests.controller.nodes.ways import PATIENCE_S, WAYS, Listener, Way
+from tests.agent.agent_process import alive
+from tests.controller.nodes.link_setups import LINK_SETUPS, PATIENCE_S, FrameListener, LinkSetup
 from wire.agent.frames import Hello, Settle, Start, Stop
 
 
-@pytest.fixture(params=WAYS)
-async def way(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
-    made = WAYS[request.param](tmp_path / "spool")
+@pytest.fixture(params=LINK_SETUPS)
+async def setup(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LinkSetup]:
+    made = LINK_SETUPS[request.param](tmp_path / "spool")
     await made.begin()
     yield made
     await made.end()
 
 
-Opened = tuple[NodeLink, Listener]
+Opened = tuple[NodeLink, FrameListener]
 
 
 @pytest.fixture
-async def open_link(way: Way) -> AsyncIterator[Callable[..., Any]]:
+async def open_link(setup: LinkSetup) -> AsyncIterator[Callable[..., Any]]:
     """Opens links that have heard their first hello."""
     links: list[NodeLink] = []
 
     async def begin(**how: float) -> Opened:
-        link, listener = way.link(**how), Listener()
+        link, listener = setup.link(**how), FrameListener()
         link.open(listener.deliver)
         links.append(link)
         await listener.nth(Hello)
@@ -56,9 +56,9 @@ async def whole(link: NodeLink, job: int, offset: int = 0, follow: bool = False)
         return b"".join([piece async for piece in pieces])
 
 
-async def test_a_hello_comes_first(open_link: Callable[..., Any]) -> None:
+async def test_hello_is_the_first_frame(open_link: Callable[..., Any]) -> None:
     _, listener = await open_link()
-    hello = listener.heard[0]
+    hello = listener.received[0]
     assert isinstance(hello, Hello)
     assert (hello.node, len(hello.facts.gpus)) == ("gpu01", 2)
 
@@ -71,8 +71,8 @@ async def test_attempts_run_and_end(open_link: Callable[..., Any]) -> None:
         assert (await listener.status(job, ended=True)).code == job
 
 
-async def test_what_is_said_to_nobody_is_dropped(way: Way) -> None:
-    link, listener = way.link(), Listener()
+async def test_frames_to_a_closed_link_are_dropped(setup: LinkSetup) -> None:
+    link, listener = setup.link(), FrameListener()
     link.send(order(1, "true"))
     with pytest.raises(NodeAway):
         await whole(link, 1)
@@ -102,7 +102,7 @@ async def test_logs_are_read_whole_in_part_and_live(open_link: Callable[..., Any
         await whole(link, 2)
 
 
-async def test_a_slow_reader_holds_up_nobody_and_misses_nothing(
+async def test_slow_reader_blocks_no_other_and_loses_nothing(
     open_link: Callable[..., Any], tmp_path: Path
 ) -> None:
     link, listener = await open_link()
@@ -120,7 +120,7 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_nothing(
         assert first + b"".join([piece async for piece in slow]) == data
 
 
-async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> None:
+async def test_reader_that_stops_is_forgotten(open_link: Callable[..., Any]) -> None:
     link, listener = await open_link()
     link.send(order(1, "sh", "-c", "echo line; sleep 1000"))
     await listener.status(1, ended=False)
@@ -136,8 +136,8 @@ async def test_who_stops_reading_is_forgotten(open_link: Callable[..., Any]) -> 
     assert link._session._logs == {}
 
 
-async def test_a_killed_agent_comes_back_with_the_same_attempts(
-    open_link: Callable[..., Any], way: Way
+async def test_killed_agent_is_restarted_with_its_attempts(
+    open_link: Callable[..., Any], setup: LinkSetup
 ) -> None:
     link, listener = await open_link()
     link.send(order(1, "sleep", "1000"))
@@ -147,21 +147,21 @@ async def test_a_killed_agent_comes_back_with_the_same_attempts(
     link.send(Settle(2, 1))
     reading = asyncio.create_task(whole(link, 1, follow=True))
     await asyncio.sleep(0)
-    os.kill(way.agent(), signal.SIGKILL)
+    os.kill(setup.agent(), signal.SIGKILL)
     with pytest.raises(NodeAway):
         await reading
     await listener.nth(LinkLost)
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts if status.job == 1] == [pid]
-    kinds = [type(each) for each in listener.heard if isinstance(each, (Hello, LinkLost))]
+    kinds = [type(each) for each in listener.received if isinstance(each, (Hello, LinkLost))]
     assert kinds == [Hello, LinkLost, Hello]
     link.send(Stop(1, 1))
     assert (await listener.status(1, ended=True)).why == "cancelled"
 
 
-async def test_a_silent_agent_is_replaced(open_link: Callable[..., Any], way: Way) -> None:
+async def test_a_silent_agent_is_replaced(open_link: Callable[..., Any], setup: LinkSetup) -> None:
     _, listener = await open_link(ping_s=0.05, silence_s=0.5)
-    stopped = way.agent()
+    stopped = setup.agent()
     os.kill(stopped, signal.SIGSTOP)
     lost = await listener.nth(LinkLost)
     assert "has not answered" in lost.why
@@ -173,45 +173,45 @@ async def test_pings_keep_a_quiet_agent(open_link: Callable[..., Any]) -> None:
     link, listener = await open_link(ping_s=0.05, silence_s=0.5)
     link.send(order(1, "sleep", "1.5"))
     await listener.status(1, ended=True)
-    assert not any(isinstance(each, LinkLost) for each in listener.heard)
+    assert not any(isinstance(each, LinkLost) for each in listener.received)
 
 
 async def test_an_agent_that_does_not_read_costs_no_memory(
-    open_link: Callable[..., Any], way: Way, monkeypatch: pytest.MonkeyPatch
+    open_link: Callable[..., Any], setup: LinkSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "MAX_UNREAD_BYTES", 1 << 20)
     link, listener = await open_link()
-    os.kill(way.agent(), signal.SIGSTOP)
+    os.kill(setup.agent(), signal.SIGSTOP)
     async with asyncio.timeout(PATIENCE_S):
-        while not any(isinstance(each, LinkLost) for each in listener.heard):
+        while not any(isinstance(each, LinkLost) for each in listener.received):
             link.send(order(1, "true", env={"LONG": "x" * 100_000}))
             await asyncio.sleep(0)
     assert "does not read" in (await listener.nth(LinkLost)).why
     await listener.nth(Hello, 2)
 
 
-async def test_closing_lets_the_agent_go_and_its_attempts_go_on(
-    open_link: Callable[..., Any], way: Way
+async def test_closed_link_ends_the_agent_and_keeps_its_attempts(
+    open_link: Callable[..., Any], setup: LinkSetup
 ) -> None:
     link, listener = await open_link()
     link.send(order(1, "sleep", "1000"))
     pid = (await listener.status(1, ended=False)).pid
-    agent = way.agent()
+    agent = setup.agent()
     await link.close()
     assert not alive(agent)
-    assert not any(isinstance(each, LinkLost) for each in listener.heard)
+    assert not any(isinstance(each, LinkLost) for each in listener.received)
     link.open(listener.deliver)
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts] == [pid]
 
 
-async def test_a_lease_lasts_as_long_as_the_link(open_link: Callable[..., Any]) -> None:
+async def test_lease_is_renewed_while_the_link_is_up(open_link: Callable[..., Any]) -> None:
     link, listener = await open_link(ping_s=0.2, silence_s=2.0)
     link.send(order(1, "sleep", "4", lease_s=1.5))
     assert (await listener.status(1, ended=True)).code == 0
 
 
-async def test_a_lease_is_over_when_the_link_is(open_link: Callable[..., Any], way: Way) -> None:
+async def test_lease_expires_when_the_link_is_down(open_link: Callable[..., Any], setup: LinkSetup) -> None:
     link, listener = await open_link(ping_s=0.2, silence_s=2.0)
     link.send(order(1, "sleep", "1000", lease_s=1.5))
     link.send(order(2, "sleep", "1000"))

@@ -200,7 +200,7 @@ def same(left: NodeTable, right: NodeTable) -> bool:
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
 @given(chosen=choices(), part=parts)
-def test_a_filter_answers_for_every_row_and_for_each_by_itself(
+def test_filter_answer_for_all_rows_equals_single_rows(
     plugin: Filter, chosen: tuple[NodeTable, Any], part: PerNodeRequest
 ) -> None:
     columns, rows = chosen
@@ -218,7 +218,7 @@ def test_a_filter_answers_for_every_row_and_for_each_by_itself(
 
 @pytest.mark.parametrize("plugin", plugins("filter"))
 @given(part=parts)
-def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: PerNodeRequest) -> None:
+def test_filter_explains_a_lost_node_in_one_line(plugin: Filter, part: PerNodeRequest) -> None:
     told = plugin.explain(part)
     assert isinstance(told, str)
     assert "\n" not in told
@@ -227,7 +227,7 @@ def test_a_filter_says_what_a_lost_node_lacks(plugin: Filter, part: PerNodeReque
 
 @pytest.mark.parametrize("plugin", plugins("scorer"))
 @given(chosen=choices(), part=parts)
-def test_a_scorer_gives_every_row_a_number_from_0_to_1(
+def test_scorer_returns_a_number_from_0_to_1_for_every_row(
     plugin: Scorer, chosen: tuple[NodeTable, Any], part: PerNodeRequest
 ) -> None:
     columns, rows = chosen
@@ -244,7 +244,7 @@ def test_a_scorer_gives_every_row_a_number_from_0_to_1(
 
 @pytest.mark.parametrize("plugin", plugins("picker"))
 @given(columns=clusters(), data=st.data())
-def test_a_picker_takes_one_of_the_gpus_it_is_offered(
+def test_picker_chooses_one_of_the_offered_gpus(
     plugin: Picker, columns: NodeTable, data: st.DataObject
 ) -> None:
     part = PerNodeRequest(1_000, 1_024, share=250)
@@ -261,7 +261,7 @@ def test_a_picker_takes_one_of_the_gpus_it_is_offered(
 
 @pytest.mark.parametrize("plugin", plugins("order"))
 @given(first=specs, second=specs, at=st.floats(0, 1e12))
-def test_an_order_ranks_jobs_by_numbers_that_stay(
+def test_order_ranks_jobs_by_stable_numbers(
     plugin: Order, first: JobSpec, second: JobSpec, at: float
 ) -> None:
     jobs = [
@@ -283,7 +283,7 @@ def test_an_order_ranks_jobs_by_numbers_that_stay(
     asked=st.lists(st.tuples(specs, st.sampled_from("ab"), st.floats(0, 1e6)), min_size=2, max_size=6),
     later=st.floats(0, 1e7),
 )
-def test_a_moving_order_keeps_the_places_within_a_group(
+def test_changing_order_keeps_the_order_within_a_group(
     plugin: DynamicOrder, asked: list[tuple[JobSpec, str, float]], later: float
 ) -> None:
     state, at = State(cast(Order, plugin)), 1e9
@@ -304,10 +304,12 @@ def test_a_moving_order_keeps_the_places_within_a_group(
     "plugin", [each for each in plugins("preemption") if not isinstance(each.values[0], ReclaimStrategy)]
 )
 @given(running=specs, waiting=specs)
-def test_nobody_has_those_ended_who_could_have_it_ended(
+def test_preemption_strategy_lets_no_two_jobs_preempt_each_other(
     plugin: Strategy, running: JobSpec, waiting: JobSpec
 ) -> None:
-    """Else two jobs would oust each other for ever. For those that weigh tenants see test_dues.py."""
+    """Otherwise two jobs would preempt each other in turn. For strategies that compare tenants see
+    test_fairshare_reclaim.py.
+    """
     one, other = (
         Job(id=number, spec=spec, user="ada", ask=request_of(spec), submitted_at=0.0)
         for number, spec in enumerate((running, waiting), 1)
@@ -324,9 +326,7 @@ def test_nobody_has_those_ended_who_could_have_it_ended(
 
 @pytest.mark.parametrize("plugin", plugins("quota"))
 @given(scope=st.sampled_from(SCOPES), name=st.sampled_from(["ada", "vision", ANY_NAME]))
-def test_a_quota_provider_says_the_same_twice_and_nothing_that_is_wrong(
-    plugin: QuotaProvider, scope: str, name: str
-) -> None:
+def test_quota_provider_is_deterministic_and_valid(plugin: QuotaProvider, scope: str, name: str) -> None:
     for each in (name, *plugin.names(scope)):
         stated = plugin.quota(scope, each)
         assert stated is None or problems_of_quota(scope, stated) == []
@@ -337,7 +337,7 @@ def test_a_quota_provider_says_the_same_twice_and_nothing_that_is_wrong(
 
 @pytest.mark.parametrize("plugin", plugins("metrics"))
 @given(asked=st.lists(st.tuples(specs, st.sampled_from(["ada", 'b"o'])), max_size=5))
-def test_figures_are_figures_and_asking_changes_nothing(
+def test_metrics_source_returns_numbers_and_changes_nothing(
     plugin: MetricsSource, asked: list[tuple[JobSpec, str]]
 ) -> None:
     state = State(cast(Order, FifoOrder()))
@@ -353,5 +353,5 @@ def test_figures_are_figures_and_asking_changes_nothing(
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_a_plugin_is_known_by_the_name_it_is_installed_under(kind: str) -> None:
+def test_plugin_name_equals_its_installed_name(kind: str) -> None:
     assert all(make_plugin(kind, name, {}, (), Source()).name == name for name in installed_plugins(kind))

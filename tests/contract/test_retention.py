@@ -25,7 +25,7 @@ def seal(store: Store, seq: int, through: int) -> None:
     store.commit(batch(JournalEntry(seq, 1.0, "JournalSealed", None, None, body)))
 
 
-def test_usage_of_deleted_jobs_stays_by_day_and_tenant(store: Store) -> None:
+def test_usage_of_deleted_jobs_is_kept_by_day_and_tenant(store: Store) -> None:
     rows = (
         used(1, 10.0, 110.0),
         used(1, 200.0, 300.0, attempt=2),
@@ -46,7 +46,7 @@ def test_usage_of_deleted_jobs_stays_by_day_and_tenant(store: Store) -> None:
     assert store.verify().good
 
 
-def test_numbers_of_deleted_jobs_are_not_given_again(url: str) -> None:
+def test_ids_of_deleted_jobs_are_not_reused(url: str) -> None:
     with closing(Store.open(url)) as store:
         store.commit(batch(job(1), job(8, ended_at=1.0), job(9, array=12, ended_at=1.0)))
         store.delete_jobs([8])
@@ -58,7 +58,7 @@ def test_numbers_of_deleted_jobs_are_not_given_again(url: str) -> None:
         assert store.load().next_job == 13
 
 
-def test_the_oldest_go_by_age_and_by_number_and_arrays_stay_while_they_live(store: Store) -> None:
+def test_oldest_jobs_are_deleted_by_age_and_number_and_live_arrays_kept(store: Store) -> None:
     store.commit(
         batch(
             *(job(number, ended_at=float(number)) for number in range(1, 7)),
@@ -72,7 +72,7 @@ def test_the_oldest_go_by_age_and_by_number_and_arrays_stay_while_they_live(stor
     assert store.old_jobs(0.0, 3, 2) == [1, 2]
 
 
-def test_a_chain_holds_from_the_seal_on_also_while_deleting_goes_on(url: str) -> None:
+def test_chain_verifies_from_the_seal_on_while_entries_are_deleted(url: str) -> None:
     with closing(Store.open(url)) as store:
         store.commit(batch(*(entry(seq, at=float(seq)) for seq in range(1, 31))))
         assert store.old_entries(11.0, 1_000) == 10
@@ -103,7 +103,7 @@ def test_a_chain_holds_from_the_seal_on_also_while_deleting_goes_on(url: str) ->
         "DELETE FROM journal WHERE seq = 21",
     ],
 )
-def test_a_forged_beginning_shows(url: str, forged: str) -> None:
+def test_forged_first_entry_is_detected(url: str, forged: str) -> None:
     with closing(Store.open(url)) as store:
         store.commit(batch(*(entry(seq) for seq in range(1, 31))))
         seal(store, 31, 20)
@@ -114,7 +114,7 @@ def test_a_forged_beginning_shows(url: str, forged: str) -> None:
         Store.open(url)
 
 
-def test_entries_deleted_without_a_seal_show(new_url: Callable[[], str]) -> None:
+def test_entries_deleted_without_a_seal_are_detected(new_url: Callable[[], str]) -> None:
     url = new_url()
     with closing(Store.open(url)) as store:
         store.commit(batch(*(entry(seq) for seq in range(1, 31))))
@@ -123,7 +123,7 @@ def test_entries_deleted_without_a_seal_show(new_url: Callable[[], str]) -> None
         assert problem == "the journal begins after entry 20, which no later entry accounts for"
 
 
-def test_a_row_that_the_journal_does_not_tell_shows(store: Store) -> None:
+def test_row_without_journal_entries_is_detected(store: Store) -> None:
     spec = {"command": ["true"]}
     queued = {"job": 1, "at": 5.0, "spec": spec, "user": "ada", "key": "", "array": None}
     ended = {"job": 1, "at": 9.0, "state": "FAILED", "reason": "x"}
@@ -140,7 +140,7 @@ def test_a_row_that_the_journal_does_not_tell_shows(store: Store) -> None:
     assert "the row of job 1 is not what the journal says: user, state" in problem
 
 
-def test_a_journal_without_its_beginning_is_not_replayed(store: Store, url: str) -> None:
+def test_journal_without_its_beginning_is_not_replayed(store: Store, url: str) -> None:
     store.commit(batch(*(entry(seq) for seq in range(1, 31))))
     seal(store, 31, 20)
     store.delete_entries(20, 100)

@@ -77,7 +77,7 @@ def test_a_new_store_is_empty(store: Store) -> None:
     assert store.verify().good
 
 
-def test_what_was_committed_is_there_after_reopening(url: str) -> None:
+def test_committed_content_is_loaded_after_reopening(url: str) -> None:
     model = Model()
     for turn, _ in zip(history(1), range(30), strict=False):
         with closing(Store.open(url)) as store:
@@ -96,7 +96,7 @@ def test_a_store_keeps_its_name(url: str) -> None:
         assert store.load().meta["id"] == name
 
 
-def test_a_row_without_spec_leaves_what_never_changes(store: Store) -> None:
+def test_row_without_spec_keeps_the_constant_fields(store: Store) -> None:
     first = job(1, user="ada", key="k", array=7, spec="{}", submitted_at=5.0)
     store.commit(batch(first))
     moved = replace(first, state="RUNNING", queue="gpu", project="p", name="n", body="{}", spec=None)
@@ -114,7 +114,7 @@ def test_a_row_with_spec_replaces_the_whole_row(store: Store) -> None:
     assert store.job(1) == edited
 
 
-def test_ended_jobs_come_back_newest_first_and_no_more_than_asked_for(url: str) -> None:
+def test_ended_jobs_are_loaded_newest_first_up_to_a_limit(url: str) -> None:
     ends = {1: 50.0, 2: 10.0, 3: None, 4: 90.0, 5: 20.0}
     with closing(Store.open(url, keep=2)) as store:
         store.commit(batch(*(job(number, ended_at=end) for number, end in ends.items())))
@@ -125,12 +125,12 @@ def test_ended_jobs_come_back_newest_first_and_no_more_than_asked_for(url: str) 
         assert store.job(6) is None
 
 
-def test_numbers_of_arrays_are_not_given_to_jobs(store: Store) -> None:
+def test_array_ids_are_not_used_for_jobs(store: Store) -> None:
     store.commit(batch(job(3), job(4, array=9)))
     assert store.load().next_job == 10
 
 
-def test_the_journal_is_read_in_pages_of_all_or_of_one_job(store: Store) -> None:
+def test_journal_is_read_in_pages_for_all_jobs_or_one(store: Store) -> None:
     entries = [entry(seq, job=seq % 3 or None) for seq in range(1, 11)]
     store.commit(batch(*entries[:4]))
     store.commit(batch(*entries[4:]))
@@ -176,7 +176,7 @@ def test_jobs_are_found_by_state_user_key_and_array(store: Store) -> None:
         batch(entry(2, body="\ud800"), job(2)),
     ],
 )
-def test_a_batch_that_cannot_be_is_refused_whole(store: Store, wrong: Batch) -> None:
+def test_invalid_batch_is_refused_whole(store: Store, wrong: Batch) -> None:
     good = batch(entry(1), job(1))
     store.commit(good)
     with pytest.raises(ValueError, match=r"cannot follow|needs its spec|surrogates"):
@@ -188,7 +188,7 @@ def test_a_batch_that_cannot_be_is_refused_whole(store: Store, wrong: Batch) -> 
     assert store.verify().good
 
 
-def test_a_second_controller_is_refused_and_told_who_is_first(url: str, store: Store) -> None:
+def test_second_controller_is_refused_and_the_owner_named(url: str, store: Store) -> None:
     with pytest.raises(StoreRefused, match=rf"Another controller \(.*pid {os.getpid()} on "):
         Store.open(url)
     store.commit(batch(entry(1)))
@@ -196,7 +196,7 @@ def test_a_second_controller_is_refused_and_told_who_is_first(url: str, store: S
     Store.open(url).close()
 
 
-def test_readers_see_whole_commits_while_the_writer_goes_on(store: Store) -> None:
+def test_readers_see_whole_commits_while_the_writer_works(store: Store) -> None:
     reports: list[VerifyReport] = []
     enough = threading.Event()
 
@@ -231,7 +231,7 @@ def test_readers_see_whole_commits_while_the_writer_goes_on(store: Store) -> Non
         "seq = 1000",
     ],
 )
-def test_a_changed_entry_shows(url: str, store: Store, change: str) -> None:
+def test_changed_entry_is_detected(url: str, store: Store, change: str) -> None:
     for turn in range(1, 8):
         store.commit(batch(entry(turn)))
     assert store.verify().good
@@ -242,7 +242,7 @@ def test_a_changed_entry_shows(url: str, store: Store, change: str) -> None:
         Store.open(url)
 
 
-def test_a_missing_entry_shows(url: str, store: Store) -> None:
+def test_missing_entry_is_detected(url: str, store: Store) -> None:
     store.commit(batch(*(entry(seq) for seq in range(1, 8))))
     by_hand(url, "DELETE FROM journal WHERE seq = 4")
     assert store.verify().problems == ("entry 4 of the journal is missing",)
@@ -251,7 +251,7 @@ def test_a_missing_entry_shows(url: str, store: Store) -> None:
         Store.open(url)
 
 
-def test_a_change_before_the_journal_s_tail_does_not_stop_a_start_but_shows(
+def test_change_in_old_journal_does_not_stop_a_start_but_is_detected(
     url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.store.store.TAIL", 5)
@@ -264,7 +264,7 @@ def test_a_change_before_the_journal_s_tail_does_not_stop_a_start_but_shows(
 
 
 @pytest.mark.parametrize("column", ["user", "project", "state", "submitted_at", "key", "spec", "body"])
-def test_a_changed_job_shows(url: str, store: Store, column: str) -> None:
+def test_changed_job_is_detected(url: str, store: Store, column: str) -> None:
     store.commit(batch(entry(1), job(1), job(2)))
     by_hand(
         url, f'UPDATE jobs SET "{column}" = :value WHERE id = 2', value="7" if column != "submitted_at" else 7
@@ -277,13 +277,13 @@ def test_a_changed_job_shows(url: str, store: Store, column: str) -> None:
     assert store.job(1) == job(1)
 
 
-def test_a_changed_node_shows(url: str, store: Store) -> None:
+def test_changed_node_is_detected(url: str, store: Store) -> None:
     store.commit(batch(NodeRow("n1", "up", "{}")))
     by_hand(url, "UPDATE nodes SET state = 'drained'")
     assert store.verify().problems == ("the row of node n1 is not what was written",)
 
 
-def test_a_changed_note_shows(url: str, store: Store) -> None:
+def test_changed_note_is_detected(url: str, store: Store) -> None:
     store.commit(batch(NoteRow("share", "vision", "{}"), NoteRow("share", "speech", "{}")))
     by_hand(url, "UPDATE notes SET body = '[]' WHERE name = 'vision'")
     assert store.verify().problems == ("the row of share vision is not what was written",)
@@ -297,7 +297,7 @@ def test_a_database_of_a_newer_version_is_refused(url: str, store: Store) -> Non
     assert "newer version" in refused.value.hint
 
 
-def test_a_database_of_another_program_is_refused(url: str, store: Store, new_url: Callable[[], str]) -> None:
+def test_database_of_another_program_is_refused(url: str, store: Store, new_url: Callable[[], str]) -> None:
     other = new_url()
     engine = create_engine(make_url(other.replace("postgresql:", "postgresql+psycopg:")))
     with engine.begin() as connection:
@@ -347,9 +347,7 @@ batches = st.builds(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(batches, max_size=6), st.randoms(use_true_random=False))
-def test_whatever_was_committed_last_is_loaded(
-    new_url: Callable[[], str], given: list[Batch], chance
-) -> None:
+def test_last_committed_batch_is_loaded(new_url: Callable[[], str], given: list[Batch], chance) -> None:
     url, model = new_url(), Model()
     store = Store.open(url)
     for turn in given:
@@ -385,7 +383,7 @@ def by_name(found: tuple[list[UsageSum], int]) -> dict[str, tuple[int, float]]:
     return {each.name: (each.jobs, each.gpu_s) for each in found[0]}
 
 
-def test_usage_counts_the_part_of_each_attempt_that_lies_in_the_window(store: Store) -> None:
+def test_usage_counts_the_part_of_each_attempt_within_the_window(store: Store) -> None:
     rows = (used(1, 100.0, 200.0), used(1, 300.0, 400.0, attempt=2), used(2, 0.0, 50.0, user="bob"))
     store.commit(Batch((), (), (), (), rows))
     [both, bob], total = store.usage("user", 0.0, 1_000.0, 10)
@@ -396,7 +394,7 @@ def test_usage_counts_the_part_of_each_attempt_that_lies_in_the_window(store: St
     assert by_name(store.usage("user", 25.0, 26.0, 10)) == {"bob": (1, 2.0)}
 
 
-def test_usage_of_running_attempts_is_added_and_leaves_nothing_behind(store: Store) -> None:
+def test_usage_of_running_attempts_is_added_without_being_stored(store: Store) -> None:
     store.commit(Batch((), (), (), (), (used(1, 100.0, 200.0),)))
     running = [used(1, 300.0, 310.0, attempt=2), used(7, 300.0, 310.0, project="speech")]
     for _ in range(2):
@@ -406,14 +404,14 @@ def test_usage_of_running_attempts_is_added_and_leaves_nothing_behind(store: Sto
     assert store.verify().good
 
 
-def test_a_usage_report_is_no_longer_than_asked_for(store: Store) -> None:
+def test_usage_report_is_limited_to_the_requested_length(store: Store) -> None:
     store.commit(Batch((), (), (), (), tuple(used(job, 0.0, float(job)) for job in range(1, 31))))
     found, total = store.usage("job", 0.0, 100.0, 3)
     assert [each.name for each in found] == ["30", "29", "28"]
     assert total == 30
 
 
-def test_a_reader_needs_no_lock_and_finds_the_same(url: str, store: Store) -> None:
+def test_reader_needs_no_lock_and_reads_the_same(url: str, store: Store) -> None:
     store.commit(batch(entry(1), entry(2), job(1), NodeRow("n1", "up", "{}")))
     reader = StoreReader(url)
     assert reader.verify() == store.verify()

@@ -1,4 +1,4 @@
-"""scheduler.toml: what it means, and how it is refused."""
+"""scheduler.toml: its meaning, and how mistakes are refused."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def refused(path: Path | None) -> tuple[ConfigProblem, ...]:
     return caught.value.problems
 
 
-def test_the_complete_file_is_the_defaults() -> None:
+def test_complete_file_equals_the_defaults() -> None:
     complete = load(COMPLETE)
     assert complete.model_copy(update={"nodes": {}, "scheduler": Config().scheduler}) == Config()
     assert build_pipeline(complete) == build_pipeline(Config())
 
 
-def test_the_complete_file_names_every_key() -> None:
-    # Keys without a default stand there as a comment.
+def test_complete_file_names_every_key() -> None:
+    # Keys without a default are comments in the file.
     text = re.sub(r"^#(?: | {4})(\w+ = |\[)", r"\1", COMPLETE.read_text(), flags=re.MULTILINE)
     named = tomllib.loads(text)
     for table, section in Config.model_fields.items():
@@ -79,16 +79,16 @@ def test_the_complete_file_names_every_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[licences]\nmatlab = -1\n", "licences.matlab"),
         ('[licences]\nmatlab = "5"\n', "licences.matlab"),
         ('[licences]\n"a b" = 1\n', "is no name of a licence"),
     ],
 )
-def test_licences_are_names_and_numbers(tmp_path: Path, text: str, told: str) -> None:
+def test_licences_are_names_and_numbers(tmp_path: Path, text: str, message: str) -> None:
     (problem,) = refused(written(tmp_path, text))
-    assert told in str(problem)
+    assert message in str(problem)
 
 
 def test_without_a_file_everything_has_its_default() -> None:
@@ -99,7 +99,7 @@ def test_without_a_file_everything_has_its_default() -> None:
     assert config.store_url == f"sqlite:///{addresses.state_dir()}/corral.db"
 
 
-def test_places_follow_the_state_directory(tmp_path: Path) -> None:
+def test_paths_follow_the_state_directory(tmp_path: Path) -> None:
     path = written(tmp_path, '[controller]\nstate_dir = "/srv/c"\n[nodes.a]\n[nodes.b]\nspool = "/fast/b"\n')
     config = load(path)
     assert config.store_url == "sqlite:////srv/c/corral.db"
@@ -114,7 +114,7 @@ def test_a_node_may_leave_out_everything_but_its_name(tmp_path: Path) -> None:
     assert (nodes["b"].cpus, nodes["b"].memory, nodes["b"].labels) == (None, None, {})
 
 
-def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORRAL_CONTROLLER__SOCKET", "/tmp/other.sock")
     monkeypatch.setenv("CORRAL_API__MAX_BODY", "2048")
     monkeypatch.setenv("CORRAL_ACCESS__OPERATORS", '["alice"]')
@@ -137,7 +137,7 @@ def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("CORRAL_API__MAX_BODY", "many", "api.max_body: must be a whole number"),
         ("CORRAL_API__MAXBODY", "1", "there is no such key. Did you mean 'max_body'?"),
@@ -147,13 +147,13 @@ def test_the_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.Monk
         ("CORRAL_SCHEDULER__ORDER", "fif", "there is no order 'fif'. Did you mean 'fifo'?"),
     ],
 )
-def test_a_wrong_variable_is_named(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+def test_invalid_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(variable, value)
     (problem,) = refused(None)
     assert str(problem).startswith(f"{variable}: ")
-    assert told in str(problem)
+    assert message in str(problem)
 
 
 BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
@@ -239,17 +239,17 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_refused_with_place_and_remedy(tmp_path: Path, name: str) -> None:
-    text, line, told = BROKEN[name]
+def test_invalid_file_is_refused_with_line_and_remedy(tmp_path: Path, name: str) -> None:
+    text, line, message = BROKEN[name]
     path = written(tmp_path, text)
     (problem,) = refused(path)
-    assert told in str(problem)
+    assert message in str(problem)
     assert problem.line == line
     assert str(problem).startswith(f"{path}:{line}: " if line else f"{path}: ")
     assert str(problem).isprintable()
 
 
-def test_all_problems_come_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+def test_all_problems_are_reported_in_the_order_of_lines(tmp_path: Path) -> None:
     path = written(
         tmp_path, '[cluster]\nnam = "x"\n[api]\nmax_body = "1M"\n[nodes.a]\ncpus = -1\nlink = "telnet"\n'
     )
@@ -257,15 +257,15 @@ def test_all_problems_come_at_once_in_the_order_of_lines(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("nowhere.toml", "there is no such file"), (".", "this is a directory, not a file")]
+    ("path", "message"), [("nowhere.toml", "there is no such file"), (".", "this is a directory, not a file")]
 )
-def test_a_file_that_is_none(tmp_path: Path, path: str, told: str) -> None:
+def test_missing_file_is_refused(tmp_path: Path, path: str, message: str) -> None:
     (problem,) = refused(tmp_path / path)
-    assert told in problem.message
+    assert message in problem.message
     assert problem.hint
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "")
     path.chmod(0)
     mine = os.geteuid()
@@ -277,7 +277,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     assert "Permission denied" in problem.message
 
 
-def test_what_is_rendered_loads_as_the_same(tmp_path: Path) -> None:
+def test_rendered_configuration_loads_as_the_same(tmp_path: Path) -> None:
     config = load(COMPLETE)
     assert load(written(tmp_path, render(config))) == config
     assert load(written(tmp_path, render(load(None)))) == load(None)
@@ -312,7 +312,7 @@ key = 2
 '''
 
 
-def test_every_key_is_found_where_it_stands() -> None:
+def test_every_key_is_located_at_its_line() -> None:
     lines = locate(AWKWARD)
     assert {key: line for key, line in lines.items() if not isinstance(key[-1], int)} == {
         ("title",): 2,
@@ -373,9 +373,7 @@ documents = st.dictionaries(
 
 
 @given(documents, st.booleans())
-def test_the_locator_finds_exactly_the_keys_that_tomllib_reads(
-    document: dict[str, Any], multiline: bool
-) -> None:
+def test_located_keys_are_those_that_tomllib_reads(document: dict[str, Any], multiline: bool) -> None:
     text = tomli_w.dumps(document, multiline_strings=multiline)
     assert set(locate(text)) == set(keys_of(tomllib.loads(text)))
 
@@ -395,6 +393,6 @@ def test_hosts_by_ssh(tmp_path: Path) -> None:
         ('ssh = "gpu01"\npython = "/opt/my python"', "python: '/opt/my python' has characters"),
     ],
 )
-def test_hosts_by_ssh_that_cannot_be(tmp_path: Path, node: str, message: str) -> None:
+def test_invalid_ssh_hosts_are_refused(tmp_path: Path, node: str, message: str) -> None:
     [problem] = refused(written(tmp_path, f"[nodes.a]\n{node}\n"))
     assert message in problem.message

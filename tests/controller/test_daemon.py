@@ -1,4 +1,4 @@
-"""What the landing promises to those who only look."""
+"""The daemon: readers get their turn, timed changes happen, clocks jump, and crashes are contained."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 
-async def test_who_reads_gets_his_turn_though_there_is_always_more_to_decide() -> None:
+async def test_readers_are_answered_under_constant_inputs() -> None:
     async with start_controller() as api:
         daemon, held = api.daemon, JobSpec(command=("true",), hold=True)
 
@@ -48,8 +48,8 @@ async def test_who_reads_gets_his_turn_though_there_is_always_more_to_decide() -
         assert find_violations(daemon.state) == []
 
 
-async def test_what_is_due_happens_by_itself() -> None:
-    """Nobody asks and nothing is reported: the next moment at which something is due wakes the daemon."""
+async def test_timed_changes_happen_without_inputs() -> None:
+    """No user asks and no agent reports: the daemon wakes at the next time at which something is due."""
     async with start_controller() as api:
         await api.join("gpu01")
         later = await api.submit(gpus=8, begin_at=api.daemon.now() + 0.2)
@@ -62,7 +62,7 @@ async def test_what_is_due_happens_by_itself() -> None:
 
 
 class Clock:
-    """The clock that people mean, set by somebody; the other one goes on."""
+    """A wall clock that was set to another time; the monotonic clock continues."""
 
     def __init__(self, set_to: float) -> None:
         self._ahead = set_to - time.time()
@@ -74,7 +74,7 @@ class Clock:
         return time.monotonic()
 
 
-async def test_a_clock_that_is_set_back_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clock_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with start_controller() as api:
         await api.join("gpu01")
         await api.started(await api.submit())
@@ -87,8 +87,8 @@ async def test_a_clock_that_is_set_back_holds_up_nothing(monkeypatch: pytest.Mon
         assert api.daemon.now() >= before + 3 * 3_600
 
 
-async def test_a_host_that_starts_in_1970_goes_on_from_its_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was used is weighed by how long ago that was: it must not lie in the future."""
+async def test_clock_of_1970_continues_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Usage is weighed by its age, so it must not be in the future."""
     fair = {"order": "fair"}
     with scratch() as home:
         async with start_controller(home, scheduler=fair) as api:
@@ -107,8 +107,8 @@ async def test_a_host_that_starts_in_1970_goes_on_from_its_journal(monkeypatch: 
             assert [entry.at for entry in journal] == sorted(entry.at for entry in journal)
 
 
-async def test_data_is_looked_for_as_long_as_somebody_waits_for_it() -> None:
-    """Through links too, but not out of what the operators allow."""
+async def test_data_dependency_is_checked_while_a_job_waits_for_it() -> None:
+    """Symbolic links are followed, but not out of the allowed roots."""
     with scratch() as place:
         roots = {"data_roots": [str(place / "data")], "data_check_s": 0.1}
         (place / "data").mkdir()
@@ -126,7 +126,7 @@ async def test_data_is_looked_for_as_long_as_somebody_waits_for_it() -> None:
             assert api.daemon.state.jobs[outside].state is JobState.QUEUED
 
 
-async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgotten() -> None:
+async def test_time_that_passed_during_downtime_is_handled_at_start() -> None:
     with scratch() as home:
         async with start_controller(home) as api:
             job = await api.submit(deadline_at=api.daemon.now() + 0.2)
@@ -135,7 +135,7 @@ async def test_a_moment_that_passed_while_the_controller_was_down_is_not_forgott
             assert api.daemon.state.jobs[job].reason is Reason.DEADLINE
 
 
-async def test_a_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
     monkeypatch.setattr("controller.daemon.daemon.STORE_RETRY_S", 0.01)
     async with start_controller() as api:
@@ -158,8 +158,8 @@ async def test_a_locked_database_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
             await api.started(job)
 
 
-async def test_who_is_told_to_stop_while_the_store_is_held_up_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The api waits for the end of the landing while the database is still locked."""
+async def test_controller_stops_while_the_store_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API waits for the end of the commit while the database is still locked."""
     monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
     with scratch() as home, closing(sqlite3.connect(home / "corral.db", isolation_level=None)) as shell:
         async with asyncio.timeout(PATIENCE_S), start_controller(home) as api:
@@ -172,7 +172,7 @@ async def test_who_is_told_to_stop_while_the_store_is_held_up_stops(monkeypatch:
 
 @dataclass
 class Bug:
-    """In the engine: whoever it is about is not dealt with, but only after the state has been changed."""
+    """A crash in the engine for matching inputs, after the state has been changed."""
 
     monkeypatch: pytest.MonkeyPatch
     met: int = 0
@@ -190,8 +190,8 @@ class Bug:
         self.monkeypatch.setattr(where, method, wrong)
 
 
-async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All came in at once, and one of them made the engine fail halfway."""
+async def test_input_that_crashes_the_engine_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests arrived in one batch, and one of them made the engine fail halfway."""
     Bug(monkeypatch).plant(UserCommands, "submit", lambda given: given.spec.name == "bug")
     async with start_controller(bugs=True) as api:
         await api.join("gpu01")
@@ -206,7 +206,7 @@ async def test_who_meets_a_bug_alone_pays_for_it(monkeypatch: pytest.MonkeyPatch
         assert (await api.daemon.read(api.daemon.store.verify)).good
 
 
-async def test_what_an_agent_says_may_meet_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_report_that_crashes_the_engine_is_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
     bug = Bug(monkeypatch)
     bug.plant(AgentReports, "on_attempt_report", lambda given: given.status.why == "bug")
     async with start_controller(bugs=True) as api:
@@ -220,12 +220,12 @@ async def test_what_an_agent_says_may_meet_a_bug(monkeypatch: pytest.MonkeyPatch
         assert (await api.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "RUNNING"
         told = AttemptStatus(job, 1, 100, 1.0)
         hello = Hello("gpu01", "0.1.0", "boot", "i", facts("gpu01"), (told,))
-        await api.told(inputs.AgentSaidHello("gpu01", hello))
+        await api.handle(inputs.AgentSaidHello("gpu01", hello))
         await api.ended(job)
         assert api.daemon.state.jobs[job].state is JobState.COMPLETED
 
 
-async def test_too_many_bugs_within_a_minute_stop_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_crashes_within_a_minute_stop_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bugs that are older than a minute do not count."""
     most = 6
     monkeypatch.setattr("controller.daemon.daemon.MAX_CRASHES_PER_MINUTE", most)
@@ -257,7 +257,7 @@ async def test_too_many_bugs_within_a_minute_stop_the_controller(monkeypatch: py
     assert statuses[-1] == 503
 
 
-async def test_readings_of_a_node_that_is_not_heard_count_no_longer() -> None:
+async def test_readings_of_a_silent_node_do_not_count() -> None:
     """The time in which the node is silent is neither idle time nor work."""
     async with start_controller(gpus={"idle_after_s": 3_600.0}) as api:
         await api.join("gpu01")
@@ -269,8 +269,8 @@ async def test_readings_of_a_node_that_is_not_heard_count_no_longer() -> None:
         await api.until(lambda: not daemon.state.nodes.by_name["gpu01"].up)
 
 
-async def test_a_bug_that_nobody_brought_stops_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another start is the only thing left to try; whoever asked may ask again."""
+async def test_crash_without_an_input_stops_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a restart is left to try; clients may repeat their requests."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError

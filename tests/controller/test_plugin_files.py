@@ -76,7 +76,7 @@ def configured(place: Path, text: str) -> Path:
     return path
 
 
-def test_the_example_is_a_plugin_that_works(tmp_path: Path) -> None:
+def test_example_plugin_works(tmp_path: Path) -> None:
     pipeline = build_pipeline(load(configured(tmp_path, USED.format(file=EXAMPLES / "cheap_power.py"))))
     harness = EngineHarness(pipeline)
     harness.join("gpu01", labels={"tariff": "day"})
@@ -87,14 +87,14 @@ def test_the_example_is_a_plugin_that_works(tmp_path: Path) -> None:
     assert not any(isinstance(event, PluginFailed) for event in harness.events)
 
 
-def test_a_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+def test_plugin_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text((EXAMPLES / "cheap_power.py").read_text())
     pipeline = build_pipeline(load(configured(tmp_path, USED.format(file="mine.py"))))
     assert [each.scorer.name for each in pipeline.scorers] == ["cheap_power"]
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (None, "is not there"),
         ("x = 1", "holds no plugin"),
@@ -102,19 +102,19 @@ def test_a_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
         ("\n\nraise RuntimeError('not today')", "RuntimeError: not today, line 3"),
     ],
 )
-def test_a_file_that_brings_nothing_is_refused_with_its_place(
-    tmp_path: Path, code: str | None, told: str
+def test_file_without_a_plugin_is_refused_with_its_path(
+    tmp_path: Path, code: str | None, message: str
 ) -> None:
     if code is not None:
         (tmp_path / "theirs.py").write_text(code)
     with pytest.raises(ConfigRefused) as refused:
         build_pipeline(load(configured(tmp_path, '[plugins]\nfiles = ["theirs.py"]\n')))
     (problem,) = refused.value.problems
-    assert told in str(problem)
+    assert message in str(problem)
     assert "scheduler.toml:2" in str(problem)
 
 
-def test_options_and_names_of_files_are_checked_like_any(tmp_path: Path) -> None:
+def test_options_and_names_of_plugin_files_are_checked(tmp_path: Path) -> None:
     text = USED.format(file=EXAMPLES / "cheap_power.py").replace("cheap =", "chaep =")
     with pytest.raises(ConfigRefused, match="chaep"):
         build_pipeline(load(configured(tmp_path, text)))
@@ -125,7 +125,7 @@ def test_options_and_names_of_files_are_checked_like_any(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("how", ["raise", "wrong", "shape"])
 @pytest.mark.parametrize("kind", ["filter", "scorer", "picker", "order"])
-def test_a_plugin_that_fails_is_named_passed_over_and_given_up(tmp_path: Path, kind: str, how: str) -> None:
+def test_failing_plugin_is_named_skipped_and_disabled(tmp_path: Path, kind: str, how: str) -> None:
     (tmp_path / "bad.py").write_text(BROKEN)
     bad = f'{{ name = "bad", how = "{how}" }}'
     setting = {
@@ -154,7 +154,7 @@ def test_a_plugin_that_fails_is_named_passed_over_and_given_up(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("how", ["raise", "wrong", "shape"])
-def test_a_filter_that_fails_is_passed_over_if_its_table_says_so(tmp_path: Path, how: str) -> None:
+def test_failing_filter_is_skipped_if_on_error_is_pass(tmp_path: Path, how: str) -> None:
     (tmp_path / "bad.py").write_text(BROKEN)
     bad = f'{{ name = "bad", how = "{how}", on_error = "pass" }}'
     text = f'[plugins]\nfiles = ["bad.py"]\n[scheduler]\nfilters = ["available", "capacity", "gpu", {bad}]\n'
@@ -171,7 +171,7 @@ def test_a_filter_that_fails_is_passed_over_if_its_table_says_so(tmp_path: Path,
     ]
 
 
-def test_another_word_for_on_error_is_refused_by_key(tmp_path: Path) -> None:
+def test_invalid_on_error_is_refused_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BROKEN)
     bad = '{ name = "bad", how = "raise", on_error = "ignore" }'
     text = f'[plugins]\nfiles = ["bad.py"]\n[scheduler]\nfilters = ["available", "capacity", "gpu", {bad}]\n'
@@ -204,7 +204,7 @@ class Moody:
 
 @pytest.mark.parametrize("static", [True, False])
 def test_jobs_wait_while_a_filter_fails_and_start_when_it_works_again(tmp_path: Path, static: bool) -> None:
-    """They are accepted, too: a filter that fails says nothing about what nodes could hold."""
+    """Submits are accepted too: a failing filter says nothing about what the nodes could hold."""
     (tmp_path / "moody.py").write_text(MOODY.replace("STATIC", str(static)))
     text = (
         '[plugins]\nfiles = ["moody.py"]\n[scheduler]\nfilters = ["available", "capacity", "gpu", "moody"]\n'
@@ -236,7 +236,7 @@ class Listening:
 """
 
 
-def test_the_example_of_a_hook_writes_a_line_for_each_placement(tmp_path: Path) -> None:
+def test_example_hook_writes_a_line_for_each_placement(tmp_path: Path) -> None:
     text = '[plugins]\nfiles = ["{}"]\nhooks = [{{ name = "placement_log", path = "{}" }}]\n'
     file, log = EXAMPLES / "placement_log.py", tmp_path / "log"
     hooks = PlacementHooks(build_pipeline(load(configured(tmp_path, text.format(file, log)))).hooks)
@@ -252,7 +252,7 @@ def test_the_example_of_a_hook_writes_a_line_for_each_placement(tmp_path: Path) 
     assert line["nodes"] == {"gpu01": 2}
 
 
-def test_any_plugin_may_listen(tmp_path: Path) -> None:
+def test_any_plugin_may_be_a_hook(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(HOOKED)
     text = '[plugins]\nfiles = ["theirs.py"]\n[scheduler.scorers]\nlistening = 1\n'
     pipeline = build_pipeline(load(configured(tmp_path, text)))
@@ -305,21 +305,19 @@ class BadMetrics:
         ("quota", '[quota]\nprovider = "bad"'),
     ],
 )
-def test_what_tells_the_outside_or_limits_is_at_arms_length_too(
-    tmp_path: Path, kind: str, setting: str
-) -> None:
+def test_failing_metrics_and_quota_plugins_are_isolated(tmp_path: Path, kind: str, setting: str) -> None:
     (tmp_path / "bad.py").write_text(OUTSIDE)
     text = f'[plugins]\nfiles = ["bad.py"]\n{setting}\n'
     pipeline = build_pipeline(load(configured(tmp_path, text)))
-    harness, told = EngineHarness(pipeline), 0
+    harness, message = EngineHarness(pipeline), 0
     harness.join("gpu01")
     for turn in range(6):
         harness.submit(spec(4, cpu_milli=1000 + turn, priority=50 + turn))
         harness.tick()
-        for event in harness.events[told:]:
+        for event in harness.events[message:]:
             for hook in pipeline.hooks if isinstance(event, JobPlaced) else ():
                 hook.on_placed(Placed(1, "1", "", "", "", "", 1, 0.0, 0.0, event.allocations))
-        told = len(harness.events)
+        message = len(harness.events)
         for each in pipeline.metrics:
             assert list(each.collect(harness.state, harness.now)) == []
     harness.tick()
@@ -330,7 +328,7 @@ def test_what_tells_the_outside_or_limits_is_at_arms_length_too(
 
 
 @pytest.mark.parametrize("how", ["raise", "wrong"])
-def test_config_check_names_a_plugin_that_fails(
+def test_config_check_names_a_failing_plugin(
     tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bad.py").write_text(BROKEN)

@@ -1,4 +1,4 @@
-"""[profiles]: what a profile inherits, what it says itself, and what is wrong with it."""
+"""[profiles]: inherited settings, own settings, and mistakes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def profiles(directory: Path, text: str) -> dict[str, Profile]:
     return {each.name: each for each in pipeline.profiles}
 
 
-def test_what_a_profile_leaves_out_is_as_above(tmp_path: Path) -> None:
+def test_profile_inherits_omitted_settings(tmp_path: Path) -> None:
     found = profiles(tmp_path, "[profiles.same]\n[profiles.other]\nbackfill = 'none'\n")
     top = build_pipeline(load(written(tmp_path, TOP)))
     assert list(found) == ["same", "other", "default"]
@@ -54,7 +54,7 @@ def test_what_a_profile_leaves_out_is_as_above(tmp_path: Path) -> None:
     assert found["default"].policy == same
 
 
-def test_a_profile_says_what_it_likes(tmp_path: Path) -> None:
+def test_profile_sets_every_key(tmp_path: Path) -> None:
     text = """
 [profiles.fast]
 queues = ["online"]
@@ -83,7 +83,7 @@ grace_s = 1.0
     assert getattr(policy.strategies[0], "gap") == 5  # noqa: B009 - a strategy need not have one
 
 
-def test_the_default_profile_may_have_nodes_and_a_policy_but_not_be_for_some(tmp_path: Path) -> None:
+def test_default_profile_may_have_nodes_and_a_policy_but_no_scope(tmp_path: Path) -> None:
     found = profiles(
         tmp_path, "[profiles.default]\nselect = { pool = 'rest' }\n[profiles.a]\nusers = ['ada']\n"
     )
@@ -114,17 +114,17 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("line", "told"), BROKEN)
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+@pytest.mark.parametrize(("line", "message"), BROKEN)
+def test_invalid_profile_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     path = written(tmp_path, f"[profiles.x]\n{line}\n")
     with pytest.raises(ConfigRefused) as caught:
         build_pipeline(load(path))
     (problem,) = caught.value.problems
     assert str(problem).startswith(f"{path}:2: ")
-    assert told in str(problem)
+    assert message in str(problem)
 
 
-def test_scopes_that_make_no_sense_are_said(tmp_path: Path) -> None:
+def test_invalid_scopes_are_refused(tmp_path: Path) -> None:
     text = (
         "[queues.online]\n[profiles.x]\nqueues = ['default', 'onlin']\n[profiles.default]\nusers = ['ada']\n"
     )
@@ -137,7 +137,7 @@ def test_scopes_that_make_no_sense_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_jobs_are_not_moved_where_several_decide(tmp_path: Path) -> None:
+def test_rebalancing_is_refused_with_several_profiles(tmp_path: Path) -> None:
     with pytest.raises(ConfigRefused) as caught:
         build_pipeline(load(written(tmp_path, "[profiles.x]\n[rebalance]\nmode = 'auto'\n")))
     assert ":3: rebalance.mode: rebalancing does not work together with [profiles]" in str(caught.value)
@@ -176,7 +176,7 @@ def test_two_kinds_of_jobs_on_one_cluster() -> None:
     harness.tick()
     # Packed: one host for inference is filled before the next is touched.
     assert [harness.nodes_of(job) for job in serving] == [["inf1"]] * 4 + [["inf2"]] * 2
-    # Training has the host that both may use as well as its own.
+    # Training has the shared host and its own.
     assert [harness.nodes_of(job) for job in training] == [["shared1"], ["train1"], ["train2"], ["train3"]]
     why = harness.why(harness.submit(spec(8)))
     assert (why.position, why.losses[0].message) == (1, "outside profile training")

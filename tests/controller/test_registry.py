@@ -1,4 +1,4 @@
-"""Plugins by name: whoever brings them, whatever is wrong with them."""
+"""Plugins by name, from any package, with any mistake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rack:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Makes a distribution of somebody else's: a module and its entry points."""
+    """Makes an installed distribution with a module and its entry points."""
     monkeypatch.syspath_prepend(str(tmp_path))
     modules = []
 
@@ -93,7 +93,7 @@ def test_somebody_elses_plugin_gets_its_options_from_the_file(tmp_path: Path, in
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ("label = 3", ":3: scheduler.scorers.rack.label: must be text in quotes"),
         ('near = ["a", 3]', ":3: scheduler.scorers.rack.near[1]: must be text in quotes"),
@@ -106,11 +106,11 @@ def test_somebody_elses_plugin_gets_its_options_from_the_file(tmp_path: Path, in
     ],
 )
 def test_wrong_options_are_named_by_key_and_line(
-    tmp_path: Path, install: Install, options: str, told: str
+    tmp_path: Path, install: Install, options: str, message: str
 ) -> None:
     install(GOOD, "[corral.scorer]\nrack = {module}:Rack\n")
     text = f"[scheduler.scorers.rack]\nweight = 5\n{options}\n"
-    assert refusal(tmp_path, text).startswith(f"scheduler.toml{told}")
+    assert refusal(tmp_path, text).startswith(f"scheduler.toml{message}")
 
 
 FROZEN = (
@@ -119,7 +119,7 @@ FROZEN = (
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import nowhere_at_all", "cannot be loaded (ModuleNotFoundError: No module named 'nowhere_at_all')"),
         ("It = 3", "is not a dataclass"),
@@ -138,11 +138,13 @@ FROZEN = (
         ),
     ],
 )
-def test_what_is_no_plugin_is_refused_by_name(tmp_path: Path, install: Install, code: str, told: str) -> None:
+def test_what_is_no_plugin_is_refused_by_name(
+    tmp_path: Path, install: Install, code: str, message: str
+) -> None:
     install(code, "[corral.filter]\nit = {module}:It\n")
     refused = refusal(tmp_path, '[scheduler]\nfilters = ["available", "capacity", "gpu", "it"]\n')
     assert refused.startswith("scheduler.toml:2: scheduler.filters[3]: the filter 'it' ")
-    assert told in refused
+    assert message in refused
 
 
 def test_two_packages_with_the_same_plugin_are_not_chosen_from(tmp_path: Path, install: Install) -> None:

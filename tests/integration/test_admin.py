@@ -30,7 +30,7 @@ def admin(system: System, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def parsed_output(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -40,7 +40,7 @@ def submit(client: Client, count: int) -> set[int]:
     return {client.submit(HELD).ids[0] for _ in range(count)}
 
 
-def test_verify_reads_a_running_store_and_a_stopped_one_alike(build: Build) -> None:
+def test_verify_gives_the_same_result_for_a_running_and_a_stopped_store(build: Build) -> None:
     system = build().start()
     with system.client() as client:
         jobs = submit(client, 20)
@@ -48,7 +48,7 @@ def test_verify_reads_a_running_store_and_a_stopped_one_alike(build: Build) -> N
         running = json.loads(system.corral("admin", "verify", "-o", "json"))
     assert (running["jobs"], running["compared"], running["problems"]) == (20, 20, [])
     system.stop()
-    stopped = told(admin(system, "verify", "-o", "json"))
+    stopped = parsed_output(admin(system, "verify", "-o", "json"))
     same = ("store", "head", "seq", "jobs", "compared", "begins")
     assert [stopped[name] for name in same] == [running[name] for name in same]
 
@@ -67,12 +67,12 @@ def test_verify_of_a_stopped_store_finds_a_changed_entry(build: Build) -> None:
     assert "entry 2 of the journal is not what was written" in done.stderr
 
 
-def test_a_backup_is_made_while_jobs_are_submitted_and_goes_back(build: Build, tmp_path: Path) -> None:
+def test_backup_during_submits_can_be_restored(build: Build, tmp_path: Path) -> None:
     system = build().start()
     copy = tmp_path / "copy.db"
     with system.client() as client:
         before = submit(client, 10)
-        made = told(admin(system, "backup", str(copy), "-o", "json"))
+        made = parsed_output(admin(system, "backup", str(copy), "-o", "json"))
         after = submit(client, 5)
     assert (made["jobs"], copy.stat().st_mode & 0o777) == (10, 0o600)
     assert admin(system, "backup", str(copy)).returncode == 1  # it never writes over a file
@@ -82,8 +82,8 @@ def test_a_backup_is_made_while_jobs_are_submitted_and_goes_back(build: Build, t
     assert "holds a store already" in admin(system, "restore", str(copy)).stderr
     refused = admin(system, "restore", str(copy), "--yes")
     assert "was acknowledged and is not in it" in refused.stderr
-    assert told(admin(system, "verify", "-o", "json"))["jobs"] == 15
-    done = told(admin(system, "restore", str(copy), "--yes", "--accept-loss", "-o", "json"))
+    assert parsed_output(admin(system, "verify", "-o", "json"))["jobs"] == 15
+    done = parsed_output(admin(system, "restore", str(copy), "--yes", "--accept-loss", "-o", "json"))
     assert (done["jobs"], done["lost"] > 0, Path(done["moved_to"]).exists()) == (10, True, True)
     system.start()
     assert system.jobs().keys() == before
@@ -99,10 +99,10 @@ def test_a_damaged_backup_is_not_restored(build: Build, tmp_path: Path) -> None:
     copy.write_bytes(copy.read_bytes().replace(b"preciousprecious", b"preciouspreXious"))
     refused = admin(system, "restore", str(copy), "--yes", "--accept-loss")
     assert (refused.returncode, "is not sound" in refused.stderr) == (1, True)
-    assert told(admin(system, "verify", "-o", "json"))["jobs"] == 1
+    assert parsed_output(admin(system, "verify", "-o", "json"))["jobs"] == 1
 
 
-def test_a_backup_that_is_killed_leaves_no_file_of_its_name(build: Build, tmp_path: Path) -> None:
+def test_killed_backup_leaves_no_file_under_its_name(build: Build, tmp_path: Path) -> None:
     system = build().start()
     with system.client() as client:
         client.submit(JobSpec(command=("true",), hold=True, array="0-4999"))
@@ -116,12 +116,12 @@ def test_a_backup_that_is_killed_leaves_no_file_of_its_name(build: Build, tmp_pa
                 assert time.monotonic() < deadline
             process.send_signal(signal.SIGKILL)
         if copy.exists():  # it was renamed before: then it is whole
-            checked = told(admin(system, "verify", "--store", f"sqlite:///{copy}", "-o", "json"))
+            checked = parsed_output(admin(system, "verify", "--store", f"sqlite:///{copy}", "-o", "json"))
             assert checked["jobs"] == 5_000
     assert admin(system, "backup", str(tmp_path / "last.db")).returncode == 0
 
 
-def test_a_controller_killed_while_it_compacts_goes_on_and_the_chain_holds(build: Build) -> None:
+def test_controller_killed_during_compaction_restarts_with_a_valid_chain(build: Build) -> None:
     system = build()
     system.sections["retention"] = {"jobs": 300, "journal_entries": 1_200}
     system.start()

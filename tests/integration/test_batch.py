@@ -20,7 +20,9 @@ exit %s
 """
 
 
-def test_it_runs_once_and_its_code_is_the_jobs(build: Callable[..., System], tmp_path: Path) -> None:
+def test_batch_script_runs_once_and_its_exit_code_is_that_of_the_job(
+    build: Callable[..., System], tmp_path: Path
+) -> None:
     system = build("gpu01", "gpu02").start()
     jobs = []
     for code in (0, 3):

@@ -18,7 +18,7 @@ sleep 1000 & while :; do wait; done
 """
 
 
-def test_a_preempted_job_goes_on_elsewhere_from_what_it_saved(
+def test_preempted_job_continues_on_another_node_from_its_checkpoint(
     build: Callable[..., System], tmp_path: Path
 ) -> None:
     system = build("gpu01", "gpu02")
@@ -39,7 +39,7 @@ def test_a_preempted_job_goes_on_elsewhere_from_what_it_saved(
     assert system.corral("job", "logs", "1") == "attempt 2 on gpu02 from step-7\n"
 
 
-def test_what_a_running_job_saves_is_on_record_when_its_host_dies(
+def test_checkpoint_of_a_running_job_is_recorded_when_its_host_dies(
     build: Callable[..., System], tmp_path: Path
 ) -> None:
     system = build("gpu01")

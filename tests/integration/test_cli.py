@@ -137,7 +137,7 @@ def cluster() -> Iterator[CliCluster]:
 # --- submit, wait, logs ---
 
 
-def test_a_job_from_its_submit_to_its_logs(cluster: CliCluster) -> None:
+def test_job_from_submit_to_logs(cluster: CliCluster) -> None:
     submitted = cluster.corral(
         "submit", "--gpus", "2", "--env", "GREETING", "--name", "greet", "--separate-output", "--",
         "sh", "-c", "echo $GREETING from $CORRAL_NODE; echo oh >&2; exit 3",
@@ -162,7 +162,7 @@ def test_a_job_from_its_submit_to_its_logs(cluster: CliCluster) -> None:
     ]
 
 
-def test_a_script_travels_without_a_shared_file_system(cluster: CliCluster) -> None:
+def test_script_is_submitted_without_a_shared_file_system(cluster: CliCluster) -> None:
     script = cluster.place / "train.sh"
     script.write_text('#!/bin/bash\n#CORRAL --gpus 1 --name from-script\necho "$0 $1 $#"\nexit 0\n')
     done = cluster.corral("run", "-q", "train.sh", "one two", "--three")
@@ -171,12 +171,12 @@ def test_a_script_travels_without_a_shared_file_system(cluster: CliCluster) -> N
     assert cluster.corral("job", "show", "last", "-o", "name").stdout != ""
 
 
-def test_a_python_script_too(cluster: CliCluster) -> None:
+def test_python_script_is_submitted(cluster: CliCluster) -> None:
     (cluster.place / "train.py").write_text("#!/usr/bin/env python3\nimport sys\nprint(sys.argv[1:])\n")
     assert cluster.corral("run", "-q", "train.py", "a").stdout == "['a']\n"
 
 
-def test_submit_and_wait_in_one(cluster: CliCluster) -> None:
+def test_submit_with_wait(cluster: CliCluster) -> None:
     assert cluster.corral("submit", "--wait", "--", "true").returncode == 0
     assert (
         cluster.corral(
@@ -188,12 +188,12 @@ def test_submit_and_wait_in_one(cluster: CliCluster) -> None:
     assert cluster.corral("submit", "wait.sh").returncode == 3
 
 
-def test_the_same_key_is_the_same_job(cluster: CliCluster) -> None:
+def test_repeated_submission_key_returns_the_same_job(cluster: CliCluster) -> None:
     first = cluster.corral("submit", "--key", "nightly", "--", "true").stdout
     assert cluster.corral("submit", "--key", "nightly", "--", "true").stdout == first
 
 
-def test_an_array_goes_by_its_elements_and_by_its_name(cluster: CliCluster) -> None:
+def test_array_is_addressed_by_elements_and_by_name(cluster: CliCluster) -> None:
     array = cluster.corral(
         "submit", "--array", "0-4:2", "--", "sh", "-c", "echo $CORRAL_ARRAY_INDEX"
     ).stdout.strip()
@@ -210,7 +210,7 @@ def test_an_array_goes_by_its_elements_and_by_its_name(cluster: CliCluster) -> N
 # --- run ---
 
 
-def test_run_shows_both_outputs_and_ends_as_the_job_ends(cluster: CliCluster) -> None:
+def test_run_shows_both_streams_and_exits_with_the_job(cluster: CliCluster) -> None:
     done = cluster.corral("run", "-q", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
     assert (done.returncode, done.stdout, done.stderr) == (42, "out\n", "err\n")
     told = cluster.corral("run", "--", "true")
@@ -219,7 +219,7 @@ def test_run_shows_both_outputs_and_ends_as_the_job_ends(cluster: CliCluster) ->
     assert "COMPLETED" in told.stderr
 
 
-def test_run_says_that_a_job_does_not_get_piped_input(cluster: CliCluster, tmp_path: Path) -> None:
+def test_run_warns_that_a_job_gets_no_piped_input(cluster: CliCluster, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"data\n")
     path = tmp_path / "input"
@@ -234,12 +234,12 @@ def test_run_says_that_a_job_does_not_get_piped_input(cluster: CliCluster, tmp_p
         assert "does not get" not in cluster.corral("run", "--", "true", stdin=reader).stderr
 
 
-def test_run_shows_everything_a_chatty_job_writes(cluster: CliCluster) -> None:
+def test_run_shows_all_output_of_a_verbose_job(cluster: CliCluster) -> None:
     done = cluster.corral("run", "-q", "--", "seq", "200000")
     assert done.stdout == "".join(f"{number}\n" for number in range(1, 200_001))
 
 
-def test_run_says_why_when_the_program_is_not_to_blame(cluster: CliCluster) -> None:
+def test_run_explains_an_end_that_is_not_the_programs(cluster: CliCluster) -> None:
     missing = cluster.corral("run", "-q", "--", "no-such-program")
     assert missing.returncode == 1
     assert "no-such-program" in missing.stderr
@@ -249,7 +249,7 @@ def test_run_says_why_when_the_program_is_not_to_blame(cluster: CliCluster) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_cancels_the_job_and_shows_its_last_words(
+def test_signal_to_run_cancels_the_job_and_shows_its_last_output(
     cluster: CliCluster, number: signal.Signals
 ) -> None:
     running = cluster.begin(
@@ -265,7 +265,7 @@ def test_a_signal_cancels_the_job_and_shows_its_last_words(
     assert cluster.corral("job", "show", "last").stdout.count("CANCELLED") == 1
 
 
-def test_the_second_ctrl_c_leaves_at_once(cluster: CliCluster) -> None:
+def test_second_ctrl_c_leaves_run_at_once(cluster: CliCluster) -> None:
     running = cluster.begin(
         "run", "--grace", "1h", "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"
     )
@@ -284,7 +284,7 @@ def test_the_second_ctrl_c_leaves_at_once(cluster: CliCluster) -> None:
     assert cluster.until(job["id"], lambda view: view.state.terminal).state is JobState.CANCELLED
 
 
-def test_run_ends_with_its_reader(cluster: CliCluster) -> None:
+def test_run_ends_when_its_output_pipe_closes(cluster: CliCluster) -> None:
     running = cluster.begin("run", "-q", "--", "sh", "-c", "while :; do echo y; sleep 0.05; done")
     assert running.stdout is not None
     assert running.stdout.readline() == "y\n"
@@ -327,7 +327,7 @@ def test_following_a_job_that_has_not_started(cluster: CliCluster) -> None:
     assert (following.returncode, out) == (0, "at last\n")
 
 
-def test_all_of_mine_are_cancelled_at_once(cluster: CliCluster) -> None:
+def test_cancel_mine_cancels_all_own_jobs(cluster: CliCluster) -> None:
     jobs = cluster.corral("submit", "--hold", "--array", "0-9", "--", "true").stdout.strip()
     done = cluster.corral("job", "cancel", "--mine", "-o", "name")
     assert set(done.stdout.split()) >= {f"{jobs}_{index}" for index in range(10)}
@@ -337,7 +337,7 @@ def test_all_of_mine_are_cancelled_at_once(cluster: CliCluster) -> None:
 # --- nodes, refusals ---
 
 
-def test_a_drained_node_takes_nothing(cluster: CliCluster) -> None:
+def test_drained_node_gets_no_job(cluster: CliCluster) -> None:
     drained = cluster.corral("nodes", "drain", "gpu01", "--why", "new fan", "-o", "json")
     assert json.loads(drained.stdout)[0]["state"] == "drained"
     assert "new fan" in cluster.corral("nodes").stdout
@@ -348,7 +348,7 @@ def test_a_drained_node_takes_nothing(cluster: CliCluster) -> None:
     assert "H100" in cluster.corral("nodes", "show", "gpu01").stdout
 
 
-def test_what_can_never_be_placed_is_refused_by_its_option(cluster: CliCluster) -> None:
+def test_job_that_fits_no_node_is_refused_by_its_option(cluster: CliCluster) -> None:
     refused = cluster.corral("submit", "--gpus", "9", "--", "true")
     assert refused.returncode == 5
     assert refused.stderr.startswith("corral: --gpus: ")
@@ -360,7 +360,7 @@ def test_what_can_never_be_placed_is_refused_by_its_option(cluster: CliCluster) 
 # --- over the death of a controller ---
 
 
-def test_run_logs_and_wait_live_through_a_killed_controller(cluster: CliCluster) -> None:
+def test_run_logs_and_wait_survive_a_killed_controller(cluster: CliCluster) -> None:
     go = cluster.place / "go"
     script = f"echo before; while [ ! -e {go} ]; do sleep 0.05; done; echo after; exit 9"
     running = cluster.begin("run", "-q", "--", "sh", "-c", script)
@@ -389,7 +389,7 @@ def test_run_logs_and_wait_live_through_a_killed_controller(cluster: CliCluster)
     assert places == list(range(places[0], places[0] + len(places))), "no gap, no double"
 
 
-def test_many_at_once_get_jobs_of_their_own(cluster: CliCluster) -> None:
+def test_concurrent_submits_get_their_own_jobs(cluster: CliCluster) -> None:
     labels: list[str] = []
 
     def submit() -> None:
@@ -418,7 +418,7 @@ def _processes(words: str) -> list[int]:
 # --- why, when, what if ---
 
 
-def test_what_explain_says_would_start_it_does(cluster: CliCluster) -> None:
+def test_advice_of_explain_starts_the_job(cluster: CliCluster) -> None:
     busy = int(cluster.corral("submit", "--gpus", "4", "--time", "2h", "--", "sleep", "600").stdout)
     cluster.until(busy, lambda view: view.state is JobState.RUNNING)
     waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "600").stdout)
@@ -432,7 +432,7 @@ def test_what_explain_says_would_start_it_does(cluster: CliCluster) -> None:
         cluster.corral("job", "cancel", str(busy), str(waiting))
 
 
-def test_why_when_and_what_if(cluster: CliCluster) -> None:
+def test_explain_and_what_if_agree(cluster: CliCluster) -> None:
     busy = int(cluster.corral("submit", "--gpus", "8", "--time", "2h", "--", "sleep", "600").stdout)
     cluster.until(busy, lambda view: view.state is JobState.RUNNING)
     waiting = int(cluster.corral("submit", "--gpus", "8", "--time", "1h", "--", "true").stdout)

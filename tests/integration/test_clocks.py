@@ -17,9 +17,7 @@ from wire.names import JobState
 HOUR_S = 3_600
 
 
-def test_a_clock_that_is_set_ends_no_job_and_changes_no_account(
-    build: Callable[..., System], tmp_path: Path
-) -> None:
+def test_clock_change_ends_no_job_and_changes_no_usage(build: Callable[..., System], tmp_path: Path) -> None:
     clock = Clock(tmp_path, sys.executable)
     clock.set(3 * HOUR_S)
     told = subprocess.run(

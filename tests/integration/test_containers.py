@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent import images
+from tests.agent.agent_process import eventually
 from tests.agent.dockerd import docker_daemon
-from tests.agent.driving import eventually
 from tests.systems import System
 
 # Podman and dockerd share locks, cgroups and mounts of the host.
@@ -23,7 +23,7 @@ def store() -> Iterator[Path]:
         yield place
 
 
-def test_an_image_is_run_where_it_can_be(build: Callable[..., System], store: Path) -> None:
+def test_image_job_runs_on_a_node_with_a_runtime(build: Callable[..., System], store: Path) -> None:
     command = images.podman(store)
     images.bring_image(command, store)
     system = build("gpu01")
@@ -45,7 +45,7 @@ def test_an_image_is_run_where_it_can_be(build: Callable[..., System], store: Pa
     )
 
 
-def test_gpus_are_not_given_again_while_dockerd_is_away(build: Callable[..., System], tmp_path: Path) -> None:
+def test_gpus_are_not_reused_while_dockerd_is_down(build: Callable[..., System], tmp_path: Path) -> None:
     with docker_daemon() as daemon:
         system = build("gpu01")
         options = ["--pull=never"]

@@ -10,7 +10,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 
-def test_a_job_is_lifted_to_keep_its_deadline(build: Callable[..., System]) -> None:
+def test_job_is_moved_ahead_to_meet_its_deadline(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.sections["backfill"] = {"deadlines": "lift"}
     system.start()

@@ -12,8 +12,8 @@ from wire.names import JobState
 TOUCH_2_GB = "print(sum(memoryview(bytearray(b'x' * (2 << 30)))[::1 << 20]))"
 
 
-def test_a_job_of_two_gigabytes_on_one_gpu_completes(build: Callable[..., System]) -> None:
-    """It is held to its share of the node, which is no longer 1 GiB."""
+def test_job_with_default_memory_may_use_two_gigabytes(build: Callable[..., System]) -> None:
+    """Its limit is its share of the node, no longer 1 GiB."""
     system = build("gpu01").start()
     with system.client() as client:
         [job] = client.submit(JobSpec(command=(sys.executable, "-c", TOUCH_2_GB), gpus=1)).ids

@@ -67,7 +67,7 @@ def read_until(demo: subprocess.Popen[str], words: str) -> str:
 
 
 @pytest.mark.slow
-def test_without_a_terminal_it_ends_by_itself_and_well(environment: dict[str, str]) -> None:
+def test_demo_without_a_terminal_ends_with_success(environment: dict[str, str]) -> None:
     demo = begin(environment)
     place = read_until(demo, "Starting a controller")
     out, err = demo.communicate(timeout=PATIENCE_S)
@@ -90,7 +90,7 @@ def test_without_a_terminal_it_ends_by_itself_and_well(environment: dict[str, st
         ("cancelled", signal.SIGTERM),
     ],
 )
-def test_ended_at_any_moment_it_leaves_nothing(
+def test_demo_interrupted_at_any_moment_leaves_nothing(
     environment: dict[str, str], words: str, number: signal.Signals
 ) -> None:
     demo = begin(environment)
@@ -104,7 +104,7 @@ def test_ended_at_any_moment_it_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_a_controller_that_dies_is_told_and_its_jobs_are_ended(environment: dict[str, str]) -> None:
+def test_demo_reports_a_dead_controller_and_ends_its_jobs(environment: dict[str, str]) -> None:
     demo = begin(environment)
     place = read_until(demo, "2 s ")
     [controller] = [word.split()[0] for word in left_of(place) if "controller" in word and word[0].isdigit()]
@@ -117,7 +117,7 @@ def test_a_controller_that_dies_is_told_and_its_jobs_are_ended(environment: dict
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["q", "SIGTERM", "hang up"])
-def test_on_a_terminal_it_opens_the_ui_and_ends_with_it(environment: dict[str, str], how: str) -> None:
+def test_demo_on_a_terminal_opens_the_ui_and_ends_with_it(environment: dict[str, str], how: str) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(DEMO[0], DEMO, environment)

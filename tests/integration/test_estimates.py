@@ -10,7 +10,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 
-def test_what_ran_before_is_expected_again(build: Callable[..., System]) -> None:
+def test_earlier_run_times_are_used_for_estimates(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.sections["backfill"] = {"estimate": "predicted", "least_runs": 1, "score_starts_s": 0.2}
     system.start()

@@ -8,7 +8,7 @@ from tests.integration.faults import run
 
 
 @pytest.mark.slow
-def test_no_promise_is_broken_by_random_deaths_under_load() -> None:
+def test_guarantees_hold_under_random_kills_and_load() -> None:
     report = run(seed=2, seconds=8.0)
     print(report)
     assert report.broken == []

@@ -70,14 +70,14 @@ def cluster() -> Iterator[System]:
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_json_is_json(cluster: System, command: str) -> None:
+def test_json_output_is_valid(cluster: System, command: str) -> None:
     text = cluster.corral(*command.split(), "-o", "json")
     json.loads(text)
     assert text.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_csv_is_for_programs(cluster: System, command: str) -> None:
+def test_csv_output_is_machine_readable(cluster: System, command: str) -> None:
     text = cluster.corral(*command.split(), "-o", "csv")
     titles, *rows = csv.reader(io.StringIO(text))
     assert all(re.fullmatch(r"[a-z][a-z0-9_.]*", title) for title in titles), titles
@@ -92,18 +92,20 @@ def test_csv_is_for_programs(cluster: System, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_names_are_names(cluster: System, command: str) -> None:
+def test_name_output_has_only_names(cluster: System, command: str) -> None:
     text = cluster.corral(*command.split(), "-o", "name")
     assert all(" " not in line for line in text.splitlines())
 
 
 @pytest.mark.parametrize("command", [*SHOWN, "queue --all -o wide"])
-def test_nothing_of_a_terminal_gets_into_a_pipe(cluster: System, command: str) -> None:
+def test_piped_output_has_no_terminal_sequences(cluster: System, command: str) -> None:
     assert "\x1b" not in cluster.corral(*command.split())
 
 
-def test_no_command_that_shows_something_is_left_out() -> None:
-    """A new command joins the list above, or this one of those that change something or have no answer."""
+def test_every_command_with_output_is_tested() -> None:
+    """A new command joins the list above, or this list of commands that change something or have no
+    answer.
+    """
     others = {
         "logs",
         "cancel",
@@ -124,7 +126,7 @@ def test_no_command_that_shows_something_is_left_out() -> None:
     assert {each.split()[0] for each in SHOWN} | others >= {*COMMANDS}
 
 
-def test_values_are_raw(cluster: System) -> None:
+def test_output_values_are_raw(cluster: System) -> None:
     [first, *_] = csv.DictReader(io.StringIO(cluster.corral("queue", "--all", "-o", "csv")))
     assert (first["id"], first["state"], first["gpus"]) == ("1", "RUNNING", "8.0")
     assert float(first["time_limit_s"]) == 3600
@@ -147,7 +149,7 @@ TRIED = (
 
 
 @pytest.mark.parametrize("command", TRIED)
-def test_a_dry_run_answers_and_changes_nothing(cluster: System, command: str) -> None:
+def test_dry_run_answers_and_changes_nothing(cluster: System, command: str) -> None:
     def events() -> list[str]:
         with cluster.client() as client:
             return [each.kind for each in client.events().events if each.kind != "StartEstimated"]
@@ -158,7 +160,7 @@ def test_a_dry_run_answers_and_changes_nothing(cluster: System, command: str) ->
     assert events() == before
 
 
-def test_a_taint_goes_by_its_key(cluster: System) -> None:
+def test_taint_is_removed_by_its_key(cluster: System) -> None:
     cluster.corral(
         "nodes", "taint", "gpu02", "broken=fan:NoSchedule", "broken:PreferNoSchedule", "new:NoSchedule"
     )
@@ -177,7 +179,7 @@ def test_a_taint_goes_by_its_key(cluster: System) -> None:
         ("nodes add gpu01 10.0.0.7 10.0.0.8", "'10.0.0.8' is an address without a name"),
     ],
 )
-def test_errors_name_what_was_typed(cluster: System, command: str, told: str) -> None:
+def test_errors_repeat_the_argument(cluster: System, command: str, told: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         cluster.corral(*command.split())
     assert told in caught.value.stderr

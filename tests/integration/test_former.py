@@ -35,7 +35,7 @@ def running(system: System) -> tuple[Oracle, Path, int]:
     return oracle, gate, life.pid
 
 
-def test_a_lost_state_directory_is_not_a_new_cluster(build: Build) -> None:
+def test_lost_state_directory_is_not_taken_for_a_new_cluster(build: Build) -> None:
     system = build("gpu01")
     _, _, pid = running(system)
     system.kill()
@@ -55,7 +55,7 @@ def test_a_lost_state_directory_is_not_a_new_cluster(build: Build) -> None:
     assert system.await_jobs([job])[job].state is JobState.COMPLETED
 
 
-def test_a_spool_of_another_store_is_put_aside_only_with_consent(build: Build) -> None:
+def test_spool_of_another_store_is_put_aside_only_with_consent(build: Build) -> None:
     system = build("gpu01")
     _, _, pid = running(system)
     system.kill()
@@ -72,7 +72,7 @@ def test_a_spool_of_another_store_is_put_aside_only_with_consent(build: Build) -
     assert [each.name for each in (aside / "attempts").iterdir()] == ["1.1"]
 
 
-def test_a_store_that_is_put_back_goes_on_with_its_jobs(build: Build) -> None:
+def test_restored_store_continues_its_jobs(build: Build) -> None:
     system = build("gpu01")
     oracle, gate, pid = running(system)
     system.stop()

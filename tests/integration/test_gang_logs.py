@@ -9,7 +9,7 @@ from tests.systems import System
 TELL = "echo out $CORRAL_NODE $RANK; echo err $NODE_RANK >&2"
 
 
-def test_all_nodes_or_one(build: Callable[..., System]) -> None:
+def test_gang_logs_of_all_nodes_or_one(build: Callable[..., System]) -> None:
     system = build("gpu01", "gpu02").start()
     shown = system.corral("run", "--nodes", "2", "--", "sh", "-c", TELL)
     assert sorted(shown.splitlines()) == ["gpu01: out gpu01 0", "gpu02: out gpu02 1"]

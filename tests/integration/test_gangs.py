@@ -12,7 +12,7 @@ from wire.names import JobState
 WAIT = ("/bin/sh", "-c", "while :; do sleep 0.05; done")
 
 
-def test_a_job_lives_with_what_it_gets(build: Callable[..., System]) -> None:
+def test_elastic_job_runs_with_the_nodes_it_gets(build: Callable[..., System]) -> None:
     system = build("gpu01", "gpu02")
     system.sections["preemption"] = {"strategies": ["priority"], "min_runtime_s": 0.0, "grace_s": 5.0}
     system.start()

@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.parametrize("text", ["simulated:8xA100:zz", "simulated:0xH100", "eight"])
-def test_every_program_refuses_a_bad_description_in_the_same_words(tmp_path: Path, text: str) -> None:
+def test_every_program_refuses_an_invalid_gpu_description_alike(tmp_path: Path, text: str) -> None:
     config = tmp_path / "scheduler.toml"
     config.write_text(f'[controller]\nstate_dir = "{tmp_path}/state"\n[nodes.a]\ngpus = "{text}"\n')
     programs = {

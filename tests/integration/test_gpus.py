@@ -50,9 +50,11 @@ def gpu(system: System, index: int) -> GpuView:
         return client.gpus().gpus[index]
 
 
-def test_what_nvml_says_is_what_people_see(rigged: System, fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(1, busy=91, used_mib=9_000, power_w=655, celsius=74, corrected=5, throttle=0x20, mhz=1_700)
-    fake_nvml.say(1, processes=f"{os.getpid()}:8192", links=18, links_down=2)
+def test_nvml_readings_are_shown_to_users(rigged: System, fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(
+        1, busy=91, used_mib=9_000, power_w=655, celsius=74, corrected=5, throttle=0x20, mhz=1_700
+    )
+    fake_nvml.set_answers(1, processes=f"{os.getpid()}:8192", links=18, links_down=2)
     rigged.until(lambda: gpu(rigged, 1).utilisation == 91 and gpu(rigged, 1).processes, "the reading")
     seen = gpu(rigged, 1)
     assert (seen.memory_used_mib, seen.power_w, seen.temperature_c, seen.clock_mhz) == (9_000, 655, 74, 1_700)
@@ -70,8 +72,8 @@ def test_what_nvml_says_is_what_people_see(rigged: System, fake_nvml: FakeNvml) 
     assert uuid(1) in corral(rigged, "gpus", "-o", "json")
 
 
-def test_a_host_under_two_names_counts_once(rigged: System, fake_nvml: FakeNvml, tmp_path: Path) -> None:
-    """Whichever comes second waits until the first is gone."""
+def test_host_under_two_names_counts_once(rigged: System, fake_nvml: FakeNvml, tmp_path: Path) -> None:
+    """The second name waits until the first is removed."""
     rigged.stop()
     rigged.sections["nodes"]["twin"] = dict(rigged.sections["nodes"]["gpu01"])
     rigged.launch()
@@ -83,10 +85,10 @@ def test_a_host_under_two_names_counts_once(rigged: System, fake_nvml: FakeNvml,
         assert {gpu.node for gpu in client.gpus().gpus} == {"gpu01"}
 
 
-def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System, fake_nvml: FakeNvml) -> None:
+def test_lost_gpu_leaves_the_pool_and_returns(rigged: System, fake_nvml: FakeNvml) -> None:
     job = submit(rigged, "sleep 1000; exit 3", gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)
-    fake_nvml.say(0, lost=1)
+    fake_nvml.set_answers(0, lost=1)
     rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.LOST, "GPU 0 is lost")
     sick, well = gpu(rigged, 0), gpu(rigged, 1)
     assert (sick.free_milli, well.free_milli, well.health) == (0, 1000, GpuHealth.OK)
@@ -97,7 +99,7 @@ def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System,
         rigged.await_jobs([second], JobState.RUNNING)
         assert [held.index for held in client.job(second).job.held[0].gpus] == [1]
         assert client.job(third).job.state is JobState.QUEUED
-        fake_nvml.say(0, lost=0)
+        fake_nvml.set_answers(0, lost=0)
         rigged.until(lambda: gpu(rigged, 0).health is GpuHealth.OK, "GPU 0 is well again")
         assert rigged.await_jobs([third])[third].state is JobState.COMPLETED
 
@@ -110,7 +112,7 @@ def test_a_gpu_that_disappears_leaves_the_pool_alone_and_returns(rigged: System,
         (79, Reason.GPU_FAILED, GpuHealth.LOST),
     ],
 )
-def test_an_xid_reaches_the_right_job_and_the_right_gpu(
+def test_xid_is_attributed_to_its_job_and_gpu(
     rigged: System, fake_nvml: FakeNvml, tmp_path: Path, code: int, reason: Reason, health: GpuHealth
 ) -> None:
     go = tmp_path / "go"
@@ -139,30 +141,32 @@ def test_an_xid_reaches_the_right_job_and_the_right_gpu(
         rigged.until(lambda: gpu(rigged, index).health is GpuHealth.OK, "it is resumed")
 
 
-def test_a_hung_nvml_hangs_nobody_else(rigged: System, fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(hang=1)
+def test_hung_nvml_does_not_block_jobs_without_gpus(rigged: System, fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(hang=1)
     job = submit(rigged, "true")
     assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
     with rigged.client() as client:
         assert client.node("gpu01").state is NodeState.UP
 
 
-def test_readings_take_a_gpu_out_of_the_pool_and_give_it_back(rigged: System, fake_nvml: FakeNvml) -> None:
+def test_gpu_errors_take_a_gpu_out_of_the_pool_until_they_are_gone(
+    rigged: System, fake_nvml: FakeNvml
+) -> None:
     rigged.until(lambda: gpu(rigged, 1).memory_used_mib, "the first reading")
-    fake_nvml.say(1, uncorrected=3)
+    fake_nvml.set_answers(1, uncorrected=3)
     rigged.until(lambda: gpu(rigged, 1).health is not GpuHealth.OK, "the errors count")
     assert gpu(rigged, 0).health is GpuHealth.OK
     rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.OK, "it has passed its looks")
-    fake_nvml.say(1, links_down=1)
+    fake_nvml.set_answers(1, links_down=1)
     rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.CORDONED, "the link counts")
     assert "1 of 2 NVLinks are up" in gpu(rigged, 1).why
-    fake_nvml.say(1, links_down=None)
+    fake_nvml.set_answers(1, links_down=None)
     rigged.until(lambda: gpu(rigged, 1).health is GpuHealth.OK, "the link is up again")
 
 
-def test_gpus_have_the_numbers_of_the_driver(rigged: System, fake_nvml: FakeNvml) -> None:
+def test_gpu_numbers_are_those_of_the_driver(rigged: System, fake_nvml: FakeNvml) -> None:
     """GPU 0 is divided: the GPU behind its instances is still GPU 1."""
-    fake_nvml.say(0, mig=3)
+    fake_nvml.set_answers(0, mig=3)
     rigged.kill()
     rigged.start()
     with rigged.client() as client:
@@ -176,28 +180,26 @@ def test_gpus_have_the_numbers_of_the_driver(rigged: System, fake_nvml: FakeNvml
     assert "2 × " in corral(rigged, "events")
 
 
-def test_a_hung_driver_takes_no_gpu_job_until_it_answers(rigged: System, fake_nvml: FakeNvml) -> None:
+def test_no_gpu_job_starts_while_the_driver_hangs(rigged: System, fake_nvml: FakeNvml) -> None:
     rigged.until(lambda: gpu(rigged, 1).memory_used_mib, "the first reading")
-    fake_nvml.say(hang=1)
+    fake_nvml.set_answers(hang=1)
     rigged.until(
         lambda: all(gpu(rigged, index).health is not GpuHealth.OK for index in range(2)), "both are out"
     )
     job = submit(rigged, "true", gpus=1)
     with rigged.client() as client:
         assert client.job(str(job)).job.state is JobState.QUEUED
-    fake_nvml.say(hang=None)
+    fake_nvml.set_answers(hang=None)
     assert rigged.await_jobs([job])[job].state is JobState.COMPLETED
 
 
-def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(
-    rigged: System, fake_nvml: FakeNvml, tmp_path: Path
-) -> None:
+def test_gpu_usage_is_reported_when_a_job_ends(rigged: System, fake_nvml: FakeNvml, tmp_path: Path) -> None:
     go = tmp_path / "go"
     script = f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done"
     job = submit(rigged, script, gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)
     for busy in (50, 90, 50):
-        fake_nvml.say(0, busy=busy, used_mib=4_000 + busy, power_w=400)
+        fake_nvml.set_answers(0, busy=busy, used_mib=4_000 + busy, power_w=400)
         rigged.until(lambda busy=busy: gpu(rigged, 0).utilisation == busy, "the reading")  # type: ignore[misc]
     go.touch()
     rigged.await_jobs([job])
@@ -213,14 +215,14 @@ def test_what_a_job_made_of_its_gpu_is_told_when_it_is_over(
     assert corral(rigged, "usage", "--by", "job", "-o", "name").split() == [str(job)]
 
 
-def test_the_use_of_a_running_job_is_shown_and_ends_with_the_final_figures(
+def test_usage_of_a_running_job_is_shown_and_replaced_by_the_final_figures(
     rigged: System, fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     job = submit(rigged, f"until [ -e {shlex.quote(str(go))} ]; do sleep 0.05; done", gpus=1)
     rigged.await_jobs([job], JobState.RUNNING)
     for index in (0, 1):
-        fake_nvml.say(index, busy=80, used_mib=4_000, power_w=3_600)
+        fake_nvml.set_answers(index, busy=80, used_mib=4_000, power_w=3_600)
     with rigged.client() as client:
         rigged.until(lambda: (use := client.job(job).job.use) and use.wh > 1, "the use so far")
         seen = client.job(job).job
@@ -242,10 +244,10 @@ def test_the_use_of_a_running_job_is_shown_and_ends_with_the_final_figures(
         assert client.usage("user", 0).usage[0].energy_wh == pytest.approx(final.wh, abs=0.01)
 
 
-def test_the_use_of_a_running_job_comes_back_after_a_crash_of_the_controller(
+def test_usage_of_a_running_job_is_shown_again_after_a_controller_crash(
     rigged: System, fake_nvml: FakeNvml
 ) -> None:
-    fake_nvml.say(0, busy=80)
+    fake_nvml.set_answers(0, busy=80)
     job = submit(rigged, "sleep 1000", gpus=1)
     with rigged.client() as client:
         rigged.until(lambda: client.job(job).job.use is not None, "the use so far")
@@ -271,15 +273,15 @@ def corral(system: System, *words: str) -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
 
 
-def test_gpus_that_idle_are_flagged_told_and_taken_back(
+def test_idle_gpus_are_flagged_warned_and_reclaimed(
     build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     system = build("gpu01")
     system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 3_600.0}
     system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     system.start()
-    fake_nvml.say(0, busy=0)
-    fake_nvml.say(1, busy=0)
+    fake_nvml.set_answers(0, busy=0)
+    fake_nvml.set_answers(1, busy=0)
     job = submit(system, "echo begun >&2; sleep 1000", gpus=1)
     system.await_jobs([job], JobState.RUNNING)
     system.until(lambda: system.jobs()[job].idle_since, "it is flagged")
@@ -289,17 +291,17 @@ def test_gpus_that_idle_are_flagged_told_and_taken_back(
     system.until(lambda: "corral: its GPUs have been idle" in log(), "it is told")
     assert f"the GPUs of job {job} have been idle" in corral(system, "events")
     held = system.jobs()[job].held[0].gpus[0].index
-    fake_nvml.say(held, busy=70)
+    fake_nvml.set_answers(held, busy=70)
     system.until(lambda: system.jobs()[job].idle_since is None, "it works again")
     system.sections["gpus"] = {"idle_after_s": 0.5, "idle": "cancel", "idle_grace_s": 0.5}
     system.stop()
     system.start()
-    fake_nvml.say(held, busy=0)
+    fake_nvml.set_answers(held, busy=0)
     ended = system.await_jobs([job])[job]
     assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)
 
 
-def test_a_gpu_that_needs_a_reset_gets_it_when_its_job_has_ended(
+def test_gpu_that_needs_a_reset_is_reset_when_its_job_has_ended(
     build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
 ) -> None:
     script, log = tmp_path / "reset", tmp_path / "resets"
@@ -320,19 +322,17 @@ def test_a_gpu_that_needs_a_reset_gets_it_when_its_job_has_ended(
     assert log.read_text() == f"-i {uuid(held)}\n"
 
 
-def test_who_came_past_the_queue_stays_in_the_ledger(
-    build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path
-) -> None:
+def test_off_queue_use_is_recorded(build: Callable[..., System], fake_nvml: FakeNvml, tmp_path: Path) -> None:
     system = build("gpu01")
     system.sections["fair_share"] = {"off_queue": "strays"}
     system.sections["nodes"]["gpu01"].update(gpus="nvml", python=str(interpreter(tmp_path, fake_nvml)))
     system.start()
     me = pwd.getpwuid(os.getuid()).pw_name
-    fake_nvml.say(1, processes=f"{os.getpid()}:8192")
+    fake_nvml.set_answers(1, processes=f"{os.getpid()}:8192")
     system.until(lambda: me in corral(system, "usage", "--off-queue"), "it is seen")
     assert "now" in corral(system, "usage", "--off-queue")
     assert "strays" in corral(system, "shares")
-    fake_nvml.say(1, processes=None)
+    fake_nvml.set_answers(1, processes=None)
     system.until(lambda: " now " not in corral(system, "usage", "--off-queue"), "it is over")
     system.stop()
     system.start()

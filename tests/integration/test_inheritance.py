@@ -10,7 +10,7 @@ from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState
 
 
-def test_who_is_waited_for_comes_first(build: Callable[..., System]) -> None:
+def test_job_inherits_priority_from_its_dependent(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.start()
     with system.client() as client:

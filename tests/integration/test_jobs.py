@@ -23,8 +23,8 @@ while :; do sleep 0.1; done
 """
 
 
-def test_a_job_that_does_not_listen_is_ended_with_all_of_its_processes(oracle: Oracle) -> None:
-    """One of them has left its session and its parent; the GPUs are free again at once."""
+def test_job_that_ignores_sigterm_is_killed_with_all_its_processes(oracle: Oracle) -> None:
+    """One process has left its session and its parent. The GPUs are free again at once."""
     system = oracle.system
     with system.client() as client:
         [job] = client.submit(JobSpec(command=("/bin/sh", "-c", STUBBORN), grace_s=0.3, gpus=16, nodes=2)).ids
@@ -74,7 +74,7 @@ def corral(system: System, *words: str) -> str:
     return text
 
 
-def test_hostile_names_are_only_names(oracle: Oracle) -> None:
+def test_hostile_names_are_treated_as_text(oracle: Oracle) -> None:
     """In every field that takes text, through program, journal, restart, stream and screen."""
     system = oracle.system
     with system.client() as client:

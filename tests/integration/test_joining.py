@@ -16,7 +16,7 @@ import asyncssh
 import pytest
 
 from controller.nodes.ssh.known_hosts import fingerprint, key_line
-from tests.controller.nodes.sshd import Sshd, serving
+from tests.controller.nodes.ssh_server import SshServer, running_ssh_server
 from tests.systems import PATIENCE_S, System, system
 from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState
@@ -31,10 +31,10 @@ def cluster() -> Iterator[System]:
 
 
 @pytest.fixture
-def far(cluster: System) -> Iterator[Sshd]:
-    with serving(cluster.place / "far") as sshd:
+def ssh_server(cluster: System) -> Iterator[SshServer]:
+    with running_ssh_server(cluster.place / "far") as sshd:
         yield sshd
-        cluster.stop()  # while there is somebody to say goodbye to
+        cluster.stop()  # while the SSH server still runs
 
 
 @pytest.fixture
@@ -54,27 +54,39 @@ def corral(cluster: System) -> Corral:
     return run
 
 
-def options(far: Sshd) -> list[str]:
+def options(ssh_server: SshServer) -> list[str]:
     simulated = ["--gpus", "simulated:2xH100", "--run-as-self"]
-    return [*simulated, "--identity", str(far.identity), "--python", sys.executable]
+    return [*simulated, "--identity", str(ssh_server.identity), "--python", sys.executable]
 
 
-def at(far: Sshd) -> str:
-    return f"somebody@127.0.0.1:{far.port}"
+def at(ssh_server: SshServer) -> str:
+    return f"somebody@127.0.0.1:{ssh_server.port}"
 
 
-def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: Sshd, corral: Corral) -> None:
-    key = fingerprint(far.host_key)
-    asked = corral("nodes", "add", "gpu02", at(far), *options(far))
+def test_host_joins_runs_a_job_survives_a_restart_and_is_removed(
+    cluster: System, ssh_server: SshServer, corral: Corral
+) -> None:
+    key = fingerprint(ssh_server.host_key)
+    asked = corral("nodes", "add", "gpu02", at(ssh_server), *options(ssh_server))
     assert asked.returncode == 1
     assert f"unknown host key    {key}" in asked.stdout
-    assert not (far.home / ".corral").exists()
+    assert not (ssh_server.home / ".corral").exists()
 
-    wrong = corral("nodes", "add", "gpu02", at(far), *options(far), "--fingerprint", "SHA256:other")
+    wrong = corral(
+        "nodes", "add", "gpu02", at(ssh_server), *options(ssh_server), "--fingerprint", "SHA256:other"
+    )
     assert (wrong.returncode, wrong.stderr.count(key)) == (1, 1)
 
     added = corral(
-        "nodes", "add", "gpu02", at(far), *options(far), "--label", "rack=r9", "--fingerprint", key
+        "nodes",
+        "add",
+        "gpu02",
+        at(ssh_server),
+        *options(ssh_server),
+        "--label",
+        "rack=r9",
+        "--fingerprint",
+        key,
     )
     assert added.returncode == 0, added.stdout + added.stderr
     assert "node gpu02: joined with 2 × NVIDIA H100 80GB HBM3" in added.stderr
@@ -98,7 +110,8 @@ def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: 
         assert corral("nodes", "remove", "gpu02").returncode == 0
         assert [node.name for node in client.nodes().nodes] == ["here"]
         cluster.until(
-            lambda: not far.connections or all(each.is_closed() for each in far.connections), "it left"
+            lambda: not ssh_server.connections or all(each.is_closed() for each in ssh_server.connections),
+            "it left",
         )
     assert f"pinned the host key {key} of node gpu02" in corral("events", "-n", "500").stdout
     cluster.stop()
@@ -106,9 +119,9 @@ def test_a_host_joins_works_survives_a_restart_and_leaves(cluster: System, far: 
     assert corral("nodes", "-o", "name").stdout == "here\n"
 
 
-def test_a_host_of_another_cluster_is_left_alone(cluster: System, far: Sshd, corral: Corral) -> None:
+def test_host_of_another_cluster_is_not_taken(cluster: System, ssh_server: SshServer, corral: Corral) -> None:
     """Both keep to the same directory there, and neither takes the other's jobs for its own."""
-    add = ["nodes", "add", "gpu02", at(far), *options(far), "--yes"]
+    add = ["nodes", "add", "gpu02", at(ssh_server), *options(ssh_server), "--yes"]
     assert corral(*add).returncode == 0
     with cluster.client() as client:
         job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
@@ -138,15 +151,17 @@ def test_a_host_of_another_cluster_is_left_alone(cluster: System, far: Sshd, cor
             other.stop()
 
 
-def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corral) -> None:
+def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer, corral: Corral) -> None:
     names = [f"gpu{number:02}" for number in range(1, 7)]
-    lines = [f"{name} {at(far)} label.rack=r{name[-1]}  # rack by rack" for name in names]
-    Path(cluster.place / "hosts").write_text("\n".join(["# our hosts", "", *lines, f"bad {at(far)}0"]) + "\n")
-    added = corral("nodes", "add", "--hosts-file", "hosts", *options(far), "--yes")
+    lines = [f"{name} {at(ssh_server)} label.rack=r{name[-1]}  # rack by rack" for name in names]
+    Path(cluster.place / "hosts").write_text(
+        "\n".join(["# our hosts", "", *lines, f"bad {at(ssh_server)}0"]) + "\n"
+    )
+    added = corral("nodes", "add", "--hosts-file", "hosts", *options(ssh_server), "--yes")
     assert added.returncode == 2
     assert "cannot read" in added.stderr
     Path(cluster.place / "hosts").write_text("\n".join([*lines, "gone 127.0.0.1:1"]) + "\n")
-    added = corral("nodes", "add", "--hosts-file", "hosts", *options(far), "--yes")
+    added = corral("nodes", "add", "--hosts-file", "hosts", *options(ssh_server), "--yes")
     assert added.returncode == 1
     assert "gone at 127.0.0.1:1: not ready" in added.stdout
     assert "does 'ssh -p 1 127.0.0.1' reach it?" in added.stdout
@@ -165,15 +180,15 @@ def test_many_hosts_at_once_from_a_file(cluster: System, far: Sshd, corral: Corr
     assert racks == {name: f"r{name[-1]}" for name in names}
 
 
-def test_whoever_is_interrupted_goes_on_with_the_same_command(
-    cluster: System, far: Sshd, corral: Corral, tmp_path: Path
+def test_interrupted_add_continues_with_the_same_command(
+    cluster: System, ssh_server: SshServer, corral: Corral, tmp_path: Path
 ) -> None:
     """Ctrl-C while one host is slow to answer: nobody waits for it, and nothing is half there."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        words = ["nodes", "add", "gpu02", at(far), "slow", f"127.0.0.1:{silent.getsockname()[1]}"]
+        words = ["nodes", "add", "gpu02", at(ssh_server), "slow", f"127.0.0.1:{silent.getsockname()[1]}"]
         environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}"}
         adding = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli", *words, *options(far), "--yes"],
+            [sys.executable, "-P", "-m", "cli", *words, *options(ssh_server), "--yes"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -185,13 +200,13 @@ def test_whoever_is_interrupted_goes_on_with_the_same_command(
     assert adding.returncode == 130, said
     assert "Traceback" not in said[1]
     assert corral("nodes", "-o", "name").stdout == "here\n"
-    assert corral(*words[:4], *options(far), "--yes").returncode == 0
+    assert corral(*words[:4], *options(ssh_server), "--yes").returncode == 0
 
 
-def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
-    cluster: System, far: Sshd, corral: Corral
+def test_changed_host_key_is_reported_until_it_is_trusted(
+    cluster: System, ssh_server: SshServer, corral: Corral
 ) -> None:
-    assert corral("nodes", "add", "gpu02", at(far), *options(far), "--yes").returncode == 0
+    assert corral("nodes", "add", "gpu02", at(ssh_server), *options(ssh_server), "--yes").returncode == 0
     with cluster.client() as client:
         job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
         cluster.await_jobs([job], JobState.RUNNING)
@@ -205,7 +220,7 @@ def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
         assert (looked.returncode, shown["ready"]) == (1, False)
         refused = corral("nodes", "trust", "gpu02", "--fingerprint", "SHA256:other")
         assert refused.returncode == 1
-        trusted = corral("nodes", "trust", "gpu02", "--fingerprint", fingerprint(far.host_key))
+        trusted = corral("nodes", "trust", "gpu02", "--fingerprint", fingerprint(ssh_server.host_key))
         assert trusted.returncode == 0, trusted.stderr
         cluster.await_nodes("gpu02")
         assert client.job(job).job.state is JobState.RUNNING
@@ -213,7 +228,7 @@ def test_a_changed_key_raises_the_alarm_until_it_is_trusted(
         cluster.await_jobs([job])
 
 
-def test_nodes_of_the_configuration_stay_with_it(cluster: System, corral: Corral) -> None:
+def test_configured_nodes_cannot_be_removed_by_command(cluster: System, corral: Corral) -> None:
     for words in (["remove", "here"], ["add", "here", "somewhere:1", "--yes"]):
         done = corral("nodes", *words)
         assert done.returncode == 1
@@ -221,10 +236,10 @@ def test_nodes_of_the_configuration_stay_with_it(cluster: System, corral: Corral
     assert "on the controller's own machine" in corral("nodes", "check", "here").stdout
 
 
-def test_keys_outlive_the_controller_and_those_in_an_older_ones_file_are_taken_over(
-    cluster: System, far: Sshd, corral: Corral
+def test_host_keys_survive_the_controller_and_old_key_files_are_imported(
+    cluster: System, ssh_server: SshServer, corral: Corral
 ) -> None:
-    assert corral("nodes", "add", "gpu02", at(far), *options(far), "--yes").returncode == 0
+    assert corral("nodes", "add", "gpu02", at(ssh_server), *options(ssh_server), "--yes").returncode == 0
     cluster.stop()
     assert not (cluster.state / "known_hosts").exists()
     other = key_line(asyncssh.generate_private_key("ssh-ed25519"))
@@ -239,8 +254,8 @@ def test_keys_outlive_the_controller_and_those_in_an_older_ones_file_are_taken_o
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_what_all_hosts_should_share_is_looked_at(
-    cluster: System, far: Sshd, corral: Corral, tmp_path: Path
+def test_preflight_compares_hosts(
+    cluster: System, ssh_server: SshServer, corral: Corral, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
     tried = subprocess.run(
@@ -261,8 +276,8 @@ def test_what_all_hosts_should_share_is_looked_at(
     cluster.stop()
     cluster.sections["cluster"] = {"shared": shared}
     cluster.start()
-    words = [*options(far)[:-1], str(python)]
-    looked = corral("nodes", "add", "gpu02", at(far), *words, "--yes").stdout
+    words = [*options(ssh_server)[:-1], str(python)]
+    looked = corral("nodes", "add", "gpu02", at(ssh_server), *words, "--yes").stdout
     assert re.search(rf"ok +shared +{shared[0]} \(.*\) is the controller's", looked)
     assert re.search(rf"note +shared +{shared[1]} is not the same directory as on the controller", looked)
     assert "Mount the same file system there" in looked

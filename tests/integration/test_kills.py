@@ -45,7 +45,7 @@ def again(oracle: Oracle) -> None:
 
 
 @pytest.mark.slow
-def test_a_controller_killed_at_once_after_each_of_twenty_acknowledgements(oracle: Oracle) -> None:
+def test_controller_killed_after_each_of_twenty_acknowledgements_loses_nothing(oracle: Oracle) -> None:
     system = oracle.system
     for _ in range(20):
         with system.client() as client:
@@ -93,10 +93,10 @@ def both_killed(system: System) -> Callable[[], object]:
 @pytest.mark.parametrize(
     "fault", [controller_killed, controller_stopped, agent_killed, nursery_killed, both_killed]
 )
-def test_jobs_outlive_whoever_started_them(
+def test_jobs_survive_killed_processes_of_corral(
     build: Build, fault: Callable[[System], Callable[[], object]]
 ) -> None:
-    """Those that end meanwhile and those that go on all come to the end their programs give them."""
+    """Jobs that end meanwhile and jobs that continue all get the end that their programs return."""
     oracle = Oracle(build("gpu01").start())
     system, soon, late = oracle.system, oracle.system.place / "soon", oracle.system.place / "late"
     outcomes = (0, 3, -9)
@@ -118,7 +118,7 @@ def test_jobs_outlive_whoever_started_them(
     assert oracle.spoilt() == []
 
 
-def test_a_cancel_that_the_agent_never_read_reaches_the_next_one(oracle: Oracle) -> None:
+def test_cancel_not_read_by_the_old_agent_reaches_the_next_one(oracle: Oracle) -> None:
     system = oracle.system
     with system.client() as client:
         [job] = oracle.submit(client, oracle.spec(until=1_000_000))
@@ -134,7 +134,7 @@ def test_a_cancel_that_the_agent_never_read_reaches_the_next_one(oracle: Oracle)
 
 
 @pytest.mark.parametrize("array", [None, "0-9"])
-def test_a_submit_asked_again_after_a_kill_is_the_same_job(oracle: Oracle, array: str | None) -> None:
+def test_repeated_submit_after_a_kill_returns_the_same_job(oracle: Oracle, array: str | None) -> None:
     """It was on disk, and the answer did not get out: the client sees no more than a broken connection."""
     spec, key = oracle.spec(until=0, array=array), "the-very-same"
     body = dumps(encode(SubmitRequest(spec, key))).encode()

@@ -12,7 +12,7 @@ from tests.systems import System
 from wire.names import JobState, Reason
 
 
-def test_a_licence_is_held_until_its_job_is_over(build: Callable[..., System]) -> None:
+def test_licence_is_held_until_its_job_has_ended(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.sections["licences"] = {"matlab": 3, "ansys": 1}
     system.start()

@@ -13,7 +13,7 @@ from wire.names import JobState
 THIRD_TIME = "echo x >> {0}; [ $(wc -l < {0}) -ge 3 ] || exit 7"
 
 
-def test_one_waits_for_another_that_needs_three_attempts(build: Callable[..., System]) -> None:
+def test_job_depends_on_a_job_that_needs_three_attempts(build: Callable[..., System]) -> None:
     system = build("gpu01").start()
     with system.client() as client:
 

@@ -31,7 +31,7 @@ def cluster(lease_s: float) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("lease_s", [600.0])
-def test_a_cut_shorter_than_the_lease_ends_nothing(cluster: Cluster) -> None:
+def test_link_cut_shorter_than_the_lease_ends_no_job(cluster: Cluster) -> None:
     job, host = cluster.submit()
     host.cut()
     cluster.await_state(host, NodeState.SUSPECT, NodeState.DOWN)
@@ -42,9 +42,7 @@ def test_a_cut_shorter_than_the_lease_ends_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("way", ["both", "there", "back"])
-def test_a_cut_longer_than_the_lease_moves_the_job_and_never_twice_at_once(
-    cluster: Cluster, way: str
-) -> None:
+def test_link_cut_longer_than_the_lease_moves_the_job_without_overlap(cluster: Cluster, way: str) -> None:
     job, host = cluster.submit()
     host.cut(way)
     moved = cluster.running(job, attempt=2)
@@ -56,7 +54,7 @@ def test_a_cut_longer_than_the_lease_moves_the_job_and_never_twice_at_once(
     assert cluster.never_at_once(job)
 
 
-def test_jobs_that_wait_are_not_touched_by_any_cut(cluster: Cluster) -> None:
+def test_jobs_with_policy_wait_are_not_affected_by_link_cuts(cluster: Cluster) -> None:
     job, host = cluster.submit(OnNodeLost.WAIT)
     other, elsewhere = cluster.submit(OnNodeLost.REQUEUE)
     assert host is not elsewhere
@@ -70,7 +68,7 @@ def test_jobs_that_wait_are_not_touched_by_any_cut(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("lease_s", [600.0])
-def test_a_cable_that_comes_and_goes(cluster: Cluster) -> None:
+def test_repeatedly_cut_link_ends_no_job(cluster: Cluster) -> None:
     job, host = cluster.submit()
     for _ in range(4):
         host.cut()
@@ -80,7 +78,7 @@ def test_a_cable_that_comes_and_goes(cluster: Cluster) -> None:
     assert cluster.finish(job).attempt == 1
 
 
-def test_an_operator_who_pulled_the_plug_need_not_wait(cluster: Cluster) -> None:
+def test_operator_declares_a_node_lost_without_waiting(cluster: Cluster) -> None:
     job, host = cluster.submit(OnNodeLost.MANUAL)
     host.cut()
     cluster.await_state(host, NodeState.DOWN)
@@ -91,13 +89,13 @@ def test_an_operator_who_pulled_the_plug_need_not_wait(cluster: Cluster) -> None
     assert cluster.running(job, attempt=2).held[0].node != host.name
 
 
-def test_cables_cut_at_random_break_no_promise(cluster: Cluster) -> None:
+def test_random_link_cuts_break_no_guarantee(cluster: Cluster) -> None:
     report = cables.trouble(cluster, seed=7, seconds=8.0)
     assert report.jobs
     assert report.broken == []
 
 
-def test_a_controller_that_does_not_wait_for_the_lease_is_found_out() -> None:
+def test_controller_that_ignores_the_lease_is_detected() -> None:
     """What these tests look at would show it."""
     with cables.cluster(600.0, "tests.early_restart") as made:
         job, host = made.submit()

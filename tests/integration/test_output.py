@@ -43,7 +43,7 @@ def shell(cluster: CliCluster, script: str, *flags: str, **environment: str) -> 
 # --- logs ---
 
 
-def test_a_log_has_stdout_and_stderr_in_the_order_written(cluster: CliCluster) -> None:
+def test_log_has_stdout_and_stderr_in_the_order_written(cluster: CliCluster) -> None:
     job = shell(cluster, BOTH)
     told = cluster.corral("job", "logs", job)
     assert (told.stdout, told.stderr) == ("one\ntwo\nthree\nfour\n", "")
@@ -53,12 +53,12 @@ def test_a_log_has_stdout_and_stderr_in_the_order_written(cluster: CliCluster) -
     assert "keeps stdout and stderr in one log" in one.stderr
 
 
-def test_the_traceback_of_a_crash_is_in_the_log(cluster: CliCluster) -> None:
+def test_traceback_of_a_crash_is_in_the_log(cluster: CliCluster) -> None:
     job = submit(cluster, "--", "python3", "-c", "import nowhere", PATH=os.environ["PATH"])
     assert "ModuleNotFoundError" in cluster.corral("job", "logs", job).stdout
 
 
-def test_separate_logs_are_told_apart_and_followed_together(cluster: CliCluster) -> None:
+def test_separate_logs_are_marked_and_followed_together(cluster: CliCluster) -> None:
     job = shell(cluster, BOTH, "--separate-output")
     assert cluster.corral("job", "logs", job).stdout == "one\nthree\n==> stderr <==\ntwo\nfour\n"
     assert cluster.corral("job", "logs", job, "--stderr").stdout == "two\nfour\n"
@@ -66,7 +66,7 @@ def test_separate_logs_are_told_apart_and_followed_together(cluster: CliCluster)
     assert sorted(following.stdout.replace("==> stderr <==\n", "").split()) == ["four", "one", "three", "two"]
 
 
-def test_an_empty_log_says_why(cluster: CliCluster) -> None:
+def test_empty_log_is_explained(cluster: CliCluster) -> None:
     silent = cluster.corral("job", "logs", shell(cluster, "exit 0"))
     assert (silent.stdout, silent.returncode) == ("", 0)
     assert "COMPLETED; it has written nothing" in silent.stderr
@@ -118,18 +118,18 @@ def test_output_and_error_go_to_files_named_by_patterns(cluster: CliCluster) -> 
     assert f"corral: stdout goes to {cluster.place}/a_b-{job}-gpu01-%.out" in told.stdout
 
 
-def test_output_alone_takes_both_in_order(cluster: CliCluster) -> None:
+def test_output_alone_collects_both_streams_in_order(cluster: CliCluster) -> None:
     shell(cluster, BOTH, "--output", "both.out")
     assert (cluster.place / "both.out").read_text() == "one\ntwo\nthree\nfour\n"
 
 
-def test_elements_of_an_array_write_files_of_their_own(cluster: CliCluster) -> None:
+def test_array_elements_write_their_own_files(cluster: CliCluster) -> None:
     job = shell(cluster, "echo $CORRAL_ARRAY_INDEX", "--array", "3-4", "--output", "el-%A-%a.out")
     for index in (3, 4):
         assert (cluster.place / f"el-{job}-{index}.out").read_text() == f"{index}\n"
 
 
-def test_the_open_mode_decides_what_becomes_of_earlier_output(cluster: CliCluster) -> None:
+def test_open_mode_decides_whether_earlier_output_is_kept(cluster: CliCluster) -> None:
     file = cluster.place / "kept.out"
     for flags, left in (
         ((), "new\n"),
@@ -144,7 +144,7 @@ def test_the_open_mode_decides_what_becomes_of_earlier_output(cluster: CliCluste
     assert (cluster.place / "again.out").read_text() == "1\n2\n"
 
 
-def test_a_file_that_cannot_be_written_ends_the_job_and_says_which(cluster: CliCluster) -> None:
+def test_unwritable_output_file_ends_the_job_with_a_reason(cluster: CliCluster) -> None:
     told = cluster.corral("job", "logs", shell(cluster, "echo lost", "--output", "no/such/dir/x.out"))
     assert "cannot write stdout to no/such/dir/x.out: No such file or directory" in told.stderr
     refused = cluster.corral("submit", "--output", "%q.out", "--", "true")
@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_written_ends_the_job_and_says_which(cluster: CliC
     assert "--output: '%q' is not a pattern" in refused.stderr
 
 
-def test_o_with_a_file_name_says_which_flag_was_meant(cluster: CliCluster) -> None:
+def test_o_with_a_file_name_suggests_the_output_flag(cluster: CliCluster) -> None:
     refused = cluster.corral("submit", "-o", "out.log", "--", "true")
     assert refused.returncode == 2
     assert "--output out.log" in refused.stderr
@@ -161,7 +161,7 @@ def test_o_with_a_file_name_says_which_flag_was_meant(cluster: CliCluster) -> No
 # --- what comes along ---
 
 
-def test_the_umask_and_an_activated_environment_come_along(cluster: CliCluster) -> None:
+def test_umask_and_virtual_environment_are_passed_to_the_job(cluster: CliCluster) -> None:
     tool = cluster.place / "venv" / "bin" / "only-in-venv"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\necho $VIRTUAL_ENV; umask\n")
@@ -177,14 +177,14 @@ def test_the_umask_and_an_activated_environment_come_along(cluster: CliCluster) 
     assert "not found in PATH" in cluster.corral("job", "logs", job).stderr
 
 
-def test_all_variables_come_along_if_asked_for_and_secrets_of_the_client_do_not(cluster: CliCluster) -> None:
+def test_env_all_passes_all_variables_except_client_secrets(cluster: CliCluster) -> None:
     flags = ("--env", "all", "--env", "COLOUR=blue")
     mine = {"COLOUR": "red", "SIZE": "9", "CORRAL_TOKEN": "secret", "SLURM_JOB_ID": "77"}
     job = shell(cluster, 'echo "$COLOUR $SIZE $CORRAL_TOKEN $SLURM_JOB_ID"', *flags, **mine)
     assert cluster.corral("job", "logs", job).stdout == f"blue 9  {job}\n"
 
 
-def test_a_variable_that_is_not_set_is_named(cluster: CliCluster) -> None:
+def test_unset_variable_is_named(cluster: CliCluster) -> None:
     refused = cluster.corral("submit", "--env", "NOT_SET", "--", "true")
     assert refused.returncode == 2
     assert "--env: 'NOT_SET' is not set in your environment" in refused.stderr
@@ -193,7 +193,7 @@ def test_a_variable_that_is_not_set_is_named(cluster: CliCluster) -> None:
 # --- errors and orders ---
 
 
-def test_an_unknown_dependency_is_named_by_its_own_flag(cluster: CliCluster) -> None:
+def test_unknown_dependency_is_named_by_its_flag(cluster: CliCluster) -> None:
     refused = cluster.corral("submit", "--after", "1", "--after-ok", "99999", "--", "true")
     assert refused.returncode != 0
     assert refused.stderr.startswith("corral: --after-ok: there is no job 99999 to wait for")
@@ -214,7 +214,7 @@ def test_a_requeued_job_runs_again_and_keeps_the_logs_of_both_attempts(cluster: 
     assert "submit it again" in again.stderr
 
 
-def test_a_dry_run_shows_what_the_job_would_get_or_why_it_would_be_refused(cluster: CliCluster) -> None:
+def test_dry_run_shows_defaults_or_the_refusal(cluster: CliCluster) -> None:
     before = cluster.corral("queue", "--all", "-o", "name").stdout
     told = cluster.corral("submit", "--dry-run", "--gpus", "2", "--", "true").stdout
     assert "16 per node (default: share per GPU of node gpu01)" in told

@@ -25,7 +25,7 @@ def system(build: Callable[..., System]) -> System:
     return made.start()
 
 
-def test_a_job_saves_makes_room_and_runs_again(system: System) -> None:
+def test_preempted_job_saves_and_runs_again(system: System) -> None:
     with system.client() as client:
         asked = JobSpec(
             command=("/bin/sh", "-c", SAVE), gpus=8, priority=10, checkpoint_signal="USR1", checkpoint_s=1.0

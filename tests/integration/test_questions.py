@@ -33,46 +33,46 @@ def ask(client: Client) -> None:
     assert told.complete
 
 
-def asked(there: System) -> int:
+def replica_of(running: System) -> int:
     """Ask something; the replica that answered."""
-    with there.client() as client:
+    with running.client() as client:
         client.submit(BUSY)
         client.submit(BUSY)
         ask(client)
-    [found] = replicas(there.controller.pid)
+    [found] = replicas(running.controller.pid)
     return found
 
 
-def test_it_ends_with_the_controller_however_that_ends() -> None:
-    with system() as there:
-        there.start()
-        replica = asked(there)
-        there.kill()
-        there.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
-        there.start()
-        with there.client() as client:
+def test_replica_ends_with_the_controller_in_any_case() -> None:
+    with system() as running:
+        running.start()
+        replica = replica_of(running)
+        running.kill()
+        running.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
+        running.start()
+        with running.client() as client:
             ask(client)
-        [replica] = replicas(there.controller.pid)
-        assert there.stop() == 0
-        there.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
+        [replica] = replicas(running.controller.pid)
+        assert running.stop() == 0
+        running.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
 
 
-def test_it_holds_nothing_of_the_controller() -> None:
-    with system() as there:
-        there.start()
-        replica = asked(there)
+def test_replica_holds_no_files_of_the_controller() -> None:
+    with system() as running:
+        running.start()
+        replica = replica_of(running)
         held = {os.readlink(f"/proc/{replica}/fd/{name}") for name in os.listdir(f"/proc/{replica}/fd")}
         files = {each for each in held if each.startswith("/") and not each.startswith("/dev/")}
-        assert files <= {str(there.log)}, "neither the store nor its lock"
+        assert files <= {str(running.log)}, "neither the store nor its lock"
         assert len([each for each in held if each.startswith("socket:")]) == 1
 
 
-def test_it_is_made_again_when_it_was_killed() -> None:
-    with system() as there:
-        there.start()
-        replica = asked(there)
+def test_killed_replica_is_started_again() -> None:
+    with system() as running:
+        running.start()
+        replica = replica_of(running)
         os.kill(replica, signal.SIGKILL)
-        there.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
-        with there.client() as client:
+        running.until(lambda: not Path(f"/proc/{replica}").exists(), "the replica is gone")
+        with running.client() as client:
             ask(client)
-        assert replicas(there.controller.pid) not in ([], [replica])
+        assert replicas(running.controller.pid) not in ([], [replica])

@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_the_first_cluster_ends_in_a_completed_job_and_its_log(place: Path) -> None:
+def test_readme_quickstart_ends_in_a_completed_job_with_its_log(place: Path) -> None:
     if shutil.which("python3", path=BASE_PATH) is None:
         pytest.skip("python3 is not in the PATH that jobs have")
     first, second, simulated = blocks()

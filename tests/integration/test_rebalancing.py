@@ -58,7 +58,7 @@ def begin_to_move(system: System, place: Path) -> tuple[int, str, str]:
     return move["job"], move["origin"][0]["node"], move["target"][0]["node"]
 
 
-def test_a_job_moves_and_the_one_that_waited_starts(system: System, tmp_path: Path) -> None:
+def test_job_moves_and_the_waiting_job_starts(system: System, tmp_path: Path) -> None:
     mover, old, new = begin_to_move(system, tmp_path)
     assert f"is moved to {new} so that job 3 can start" in system.corral("job", "show", str(mover))
     system.kill()  # what is under way is on record
@@ -76,7 +76,7 @@ def test_a_job_moves_and_the_one_that_waited_starts(system: System, tmp_path: Pa
     assert json.loads(system.corral("rebalance", "history", "-o", "json"))[0]["to"] == [new]
 
 
-def test_when_the_new_place_is_lost_it_goes_back_to_the_old_one(system: System, tmp_path: Path) -> None:
+def test_moving_job_returns_to_its_old_node_when_the_target_is_lost(system: System, tmp_path: Path) -> None:
     mover, old, new = begin_to_move(system, tmp_path)
     system.corral("nodes", "drain", new)
     system.until(

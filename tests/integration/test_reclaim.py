@@ -10,7 +10,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 
-def test_a_borrower_makes_room_for_the_lender(build: Callable[..., System]) -> None:
+def test_borrowing_project_is_preempted_for_the_lender(build: Callable[..., System]) -> None:
     system = build("gpu01")
     vision = {"gpus": 2, "borrow": {"gpus": 6}}
     system.sections["quota"] = {"reclaim": "preempt", "projects": {"vision": vision, "speech": {"gpus": 6}}}

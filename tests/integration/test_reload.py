@@ -45,7 +45,7 @@ def hang_up(system: System, told: str) -> None:
     system.until(lambda: system.log.read_text().count(told) > before, told)
 
 
-def test_sighup_takes_up_what_can_change_and_names_the_rest(build: Callable[..., System]) -> None:
+def test_sighup_applies_what_can_change_and_names_the_rest(build: Callable[..., System]) -> None:
     system = build("gpu01").start()
     pid = system.controller.pid
     system.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "1000")
@@ -84,7 +84,7 @@ def test_sighup_takes_up_what_can_change_and_names_the_rest(build: Callable[...,
     assert system.jobs()[3].state is JobState.RUNNING
 
 
-def test_an_invalid_file_changes_nothing_and_is_told_by_line(build: Callable[..., System]) -> None:
+def test_invalid_file_changes_nothing_and_is_reported_by_line(build: Callable[..., System]) -> None:
     system = build("gpu01").start()
     good = system.config.read_text()
     system.config.write_text(f'{good}\n[scheduler]\norder = "nosuch"\nordr = 1\nbackfill_depth = 0\n')
@@ -103,7 +103,9 @@ def test_an_invalid_file_changes_nothing_and_is_told_by_line(build: Callable[...
     assert error.count(f"{system.config}:") == 3
 
 
-def test_apply_asks_keeps_over_a_restart_and_is_undone(build: Callable[..., System], tmp_path: Path) -> None:
+def test_config_apply_asks_survives_a_restart_and_can_be_undone(
+    build: Callable[..., System], tmp_path: Path
+) -> None:
     system = build("gpu01").start()
     system.config.chmod(0o640)
     former = system.config.read_text()
@@ -149,7 +151,7 @@ def policy_config_of(system: System) -> object:
     return policy_config(applied[-1].policy)
 
 
-def test_a_journal_with_two_configurations_is_lived_again_as_it_was(build: Callable[..., System]) -> None:
+def test_journal_with_two_configurations_is_replayed_with_both(build: Callable[..., System]) -> None:
     system = build("gpu01").start()
     system.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "1000")
     system.await_jobs([1], JobState.RUNNING)
@@ -179,7 +181,7 @@ def test_a_journal_with_two_configurations_is_lived_again_as_it_was(build: Calla
     assert under_the_first.as_recorded == 1, "the first configuration would have started job 2 next"
 
 
-def test_a_closed_terminal_ends_a_controller_of_the_foreground(build: Callable[..., System]) -> None:
+def test_closed_terminal_ends_a_foreground_controller(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.config.write_text(tomli_w.dumps(system.sections))
     ours, theirs = pty.openpty()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import processes
-from tests.controller.nodes.openssh import OpenSsh, lacking, serving
+from tests.controller.nodes.openssh_server import OpenSshServer, lacking, running_openssh_server
 from tests.systems import PATIENCE_S, System
 from wire.http.client import Client, Unreachable
 
@@ -113,7 +113,7 @@ def free_port() -> int:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
-def test_https_with_an_authority_of_ones_own(build: Callable[..., System], tmp_path: Path) -> None:
+def test_https_with_a_private_certificate_authority(build: Callable[..., System], tmp_path: Path) -> None:
     system = build("gpu01")
     port = free_port()
     system.sections["api"] = {"listen": f"127.0.0.1:{port}"}
@@ -146,61 +146,65 @@ def test_https_with_an_authority_of_ones_own(build: Callable[..., System], tmp_p
 
 
 @pytest.fixture
-def far() -> Iterator[OpenSsh]:
+def ssh_server() -> Iterator[OpenSshServer]:
     """An OpenSSH server with a user, on the loopback interface."""
     missing = lacking()
     if missing or shutil.which("ssh") is None:
         pytest.skip(missing or "there is no ssh here")
-    with serving() as server:
+    with running_openssh_server() as server:
         yield server
 
 
-def ssh_command(server: OpenSsh) -> str:
+def ssh_command(server: OpenSshServer) -> str:
     known = server.place / "known"
     key = server.host_key.export_public_key().decode()
     known.write_text(f"[127.0.0.1]:{server.port} {key}")
     return f"ssh -F none -o BatchMode=yes -o UserKnownHostsFile={known} -i {server.identity}"
 
 
-def test_ssh_to_the_head_node(
-    build: Callable[..., System], far: OpenSsh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ssh_url_reaches_the_head_node(
+    build: Callable[..., System], ssh_server: OpenSshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = build("gpu01").start()
     os.chmod(system.place, 0o755)
-    monkeypatch.setenv("CORRAL_SSH_COMMAND", ssh_command(far))
-    url = f"ssh://{far.user}@127.0.0.1:{far.port}{system.socket}"
+    monkeypatch.setenv("CORRAL_SSH_COMMAND", ssh_command(ssh_server))
+    url = f"ssh://{ssh_server.user}@127.0.0.1:{ssh_server.port}{system.socket}"
     corral(tmp_path, "config", "add", "head", url)
     out, _ = corral(tmp_path, "submit", "--hold", "--", "true")
     assert out == "1\n"
-    assert system.jobs()[1].user == far.user, "the controller knows who asks, without a token"
+    assert system.jobs()[1].user == ssh_server.user, "the controller knows who asks, without a token"
     out, error = corral(tmp_path, "nodes", "drain", "gpu01", code=4)
     assert "only operators" in error
     with Client(url) as client, Client(url) as another:
-        assert client.health().user == another.health().user == far.user
+        assert client.health().user == another.health().user == ssh_server.user
         ours = [each for each in children(os.getpid()) if "-L" in each.words]
         assert len(ours) == 1, "one tunnel for all clients of a process"
         ours[0].kill()
         status = Path(f"/proc/{ours[0].pid}/stat")
         system.until(lambda: status.read_text().rpartition(")")[2].split()[0] == "Z", "ssh is dead")
-        assert client.health().user == far.user, "a tunnel that broke is opened again"
-    _, error = corral(tmp_path, "--url", f"ssh://{far.user}@127.0.0.1:{free_port()}", "queue", code=7)
+        assert client.health().user == ssh_server.user, "a tunnel that broke is opened again"
+    _, error = corral(tmp_path, "--url", f"ssh://{ssh_server.user}@127.0.0.1:{free_port()}", "queue", code=7)
     assert "ssh: " in error
     assert "Connection refused" in error
-    _, error = corral(tmp_path, "--url", f"ssh://nosuch@127.0.0.1:{far.port}", "queue", code=7)
+    _, error = corral(tmp_path, "--url", f"ssh://nosuch@127.0.0.1:{ssh_server.port}", "queue", code=7)
     assert "Permission denied" in error
     _, error = corral(
-        tmp_path, "--url", f"ssh://{far.user}@127.0.0.1:{far.port}/nothing.sock", "queue", code=7
+        tmp_path,
+        "--url",
+        f"ssh://{ssh_server.user}@127.0.0.1:{ssh_server.port}/nothing.sock",
+        "queue",
+        code=7,
     )
     assert "Check that a controller listens at /nothing.sock there" in error
 
 
-def test_a_tunnel_ends_with_its_client_however_that_ends(
-    build: Callable[..., System], far: OpenSsh, monkeypatch: pytest.MonkeyPatch
+def test_tunnel_ends_with_its_client_in_any_case(
+    build: Callable[..., System], ssh_server: OpenSshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = build("gpu01").start()
     os.chmod(system.place, 0o755)
-    monkeypatch.setenv("CORRAL_SSH_COMMAND", ssh_command(far))
-    monkeypatch.setenv("CORRAL_URL", f"ssh://{far.user}@127.0.0.1:{far.port}{system.socket}")
+    monkeypatch.setenv("CORRAL_SSH_COMMAND", ssh_command(ssh_server))
+    monkeypatch.setenv("CORRAL_URL", f"ssh://{ssh_server.user}@127.0.0.1:{ssh_server.port}{system.socket}")
     watching = subprocess.Popen(
         [sys.executable, "-P", "-m", "cli", "events", "-f"], stdout=subprocess.PIPE, start_new_session=True
     )
@@ -212,7 +216,7 @@ def test_a_tunnel_ends_with_its_client_however_that_ends(
     system.until(lambda: not Path(f"/proc/{tunnel.pid}").exists(), "ssh has ended")
 
 
-def test_without_ssh_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ssh_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORRAL_SSH_COMMAND", "/nonexistent/ssh")
     with pytest.raises(Unreachable, match="/nonexistent/ssh"), Client("ssh://head") as client:
         client.health()

@@ -26,7 +26,7 @@ def shell(text: str, gpus: float = 1, **more: object) -> JobSpec:
     return JobSpec(command=("/bin/sh", "-c", text), gpus=gpus, cpu_milli=500, memory_mib=64, **more)  # type: ignore[arg-type]
 
 
-def test_the_same_inputs_and_the_same_configuration_are_the_same_past(
+def test_replay_with_the_same_inputs_and_configuration_repeats_the_journal(
     build: Callable[..., System], tmp_path: Path
 ) -> None:
     """Every placement on its nodes and GPUs at its time, and every other entry of the journal too."""

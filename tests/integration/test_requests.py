@@ -41,12 +41,12 @@ class TaintCluster:
     def runs_on(self, job: int, *nodes: str) -> None:
         """Until the job runs there."""
 
-        def there() -> bool:
+        def placed() -> bool:
             with self.system.client() as client:
                 view = client.job(job).job
             return view.state is JobState.RUNNING and tuple(held.node for held in view.held) == nodes
 
-        self.system.until(there, f"job {job} runs on {', '.join(nodes)}")
+        self.system.until(placed, f"job {job} runs on {', '.join(nodes)}")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[TaintCluster]:
         system.end()
 
 
-def test_a_job_goes_where_its_affinity_says_and_leaves_when_a_taint_says_so(cluster: TaintCluster) -> None:
+def test_job_is_placed_by_affinity_and_evicted_by_a_taint(cluster: TaintCluster) -> None:
     west = cluster.submit("--gpus", "1", "--prefer", "zone in west")
     stays = cluster.submit("--gpus", "1", "--affinity", "zone exists", "--tolerate", "broken:NoExecute")
     cluster.runs_on(west, "gpu02")
@@ -75,7 +75,7 @@ def test_a_job_goes_where_its_affinity_says_and_leaves_when_a_taint_says_so(clus
     assert "is being evicted: taint broken:NoExecute of gpu02" in cluster.corral("events", "-o", "json")
 
 
-def test_labels_can_be_set_live_and_outlive_the_controller(cluster: TaintCluster) -> None:
+def test_live_labels_survive_the_controller(cluster: TaintCluster) -> None:
     assert "can never be placed" in cluster.corral(
         "submit", "--affinity", "rack in r9", "--", "true", code=NEVER_FITS
     )
@@ -89,7 +89,7 @@ def test_labels_can_be_set_live_and_outlive_the_controller(cluster: TaintCluster
     )
 
 
-def test_jobs_ask_for_mig_instances_memory_and_links(cluster: TaintCluster) -> None:
+def test_jobs_request_mig_instances_memory_and_links(cluster: TaintCluster) -> None:
     sliced = cluster.submit("--gpus", "2", "--mig", "1g.5gb")
     part = cluster.submit("--gpu-memory", "20G")
     linked = cluster.submit("--gpus", "4", "--nvlink", "require", "--numa", "prefer", "--compute", "9.0")
@@ -110,7 +110,7 @@ def test_jobs_ask_for_mig_instances_memory_and_links(cluster: TaintCluster) -> N
     assert "--same: can never be placed: it needs 2 nodes" in apart
 
 
-def test_jobs_keep_near_each_other_and_apart(cluster: TaintCluster) -> None:
+def test_job_affinity_places_jobs_near_and_apart(cluster: TaintCluster) -> None:
     server = cluster.submit("--label", "app=ps", "--affinity", "zone exists")
     cluster.runs_on(server, "gpu02")
     near = cluster.submit("--near", "app=ps on node")

@@ -10,7 +10,7 @@ from tests.systems import System
 from wire.names import JobState, Reason
 
 
-def test_scratch_is_given_out_and_taken_back(build: Callable[..., System], tmp_path: Path) -> None:
+def test_scratch_is_allocated_and_returned(build: Callable[..., System], tmp_path: Path) -> None:
     system = build("gpu01")
     system.sections["nodes"]["gpu01"] |= {"scratch": "10G", "scratch_dir": str(tmp_path)}
     system.start()

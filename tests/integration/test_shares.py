@@ -11,7 +11,7 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
 
-def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., System]) -> None:
+def test_fair_share_turns_survive_a_killed_controller(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.sections["scheduler"] = {"order": {"name": "multifactor", "age": 0.0, "queue": 100.0}}
     system.sections["queues"] = {"short": {"priority": 10}}
@@ -51,7 +51,7 @@ def test_turns_are_taken_and_remembered_across_a_kill(build: Callable[..., Syste
         client.cancel(again)
 
 
-def test_a_share_at_its_hard_limit_waits_until_it_is_raised(build: Callable[..., System]) -> None:
+def test_share_at_its_hard_limit_waits_until_the_limit_is_raised(build: Callable[..., System]) -> None:
     system = build("gpu01")
     system.sections["fair_share"] = {"hard_limits": {"vision": 1.0}}
     system.start()

@@ -34,7 +34,7 @@ def environment(system: System) -> dict[str, str]:
     return {**os.environ, "CORRAL_URL": f"unix://{system.socket}", "TERM": "xterm"}
 
 
-def test_a_command_in_a_pipe(running: System) -> None:
+def test_exec_with_pipes(running: System) -> None:
     script = "cat; echo $MINE $CORRAL_NODE; echo wrong >&2; exit 9"
     done = subprocess.run(
         [*CORRAL, "exec", "--node", "gpu02", "1", "--", "sh", "-c", script],
@@ -48,7 +48,7 @@ def test_a_command_in_a_pipe(running: System) -> None:
     assert done.stderr == b"wrong\n"
 
 
-def test_a_shell_on_a_terminal(running: System) -> None:
+def test_exec_on_a_terminal(running: System) -> None:
     """Size, keys and exit code pass through; a job that ends takes the shell along."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -107,7 +107,7 @@ def _until(terminal: int, wanted: bytes) -> None:
         (("exec", "1", "--", "no-such-program"), 127, "cannot run no-such-program"),
     ],
 )
-def test_what_cannot_be_says_why(running: System, words: tuple[str, ...], code: int, told: str) -> None:
+def test_exec_errors_are_reported(running: System, words: tuple[str, ...], code: int, told: str) -> None:
     done = subprocess.run(
         [*CORRAL, *words], env=environment(running), capture_output=True, text=True, stdin=subprocess.DEVNULL
     )

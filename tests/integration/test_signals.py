@@ -17,7 +17,7 @@ SCRIPT = (
 )
 
 
-def test_run_passes_signals_on_and_ends_as_the_job_does(build: Callable[..., System]) -> None:
+def test_run_forwards_signals_and_exits_with_the_job(build: Callable[..., System]) -> None:
     system = build().start()
     environment = {**os.environ, "CORRAL_URL": f"unix://{system.socket}"}
     words = [sys.executable, "-P", "-m", "cli", "run", "--quiet", "--", "sh", "-c", SCRIPT]
@@ -31,7 +31,7 @@ def test_run_passes_signals_on_and_ends_as_the_job_does(build: Callable[..., Sys
         assert run.wait(PATIENCE_S) == 7
 
 
-def test_who_has_no_handler_lives_on(build: Callable[..., System], tmp_path: Path) -> None:
+def test_process_without_a_handler_survives_a_signal(build: Callable[..., System], tmp_path: Path) -> None:
     system = build().start()
     system.corral("submit", "--", "sleep", "1000")
     system.await_jobs([1], JobState.RUNNING)

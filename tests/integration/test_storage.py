@@ -26,8 +26,8 @@ def refused_to_start(system: System) -> str:
     return said
 
 
-def test_a_full_disk_refuses_loses_nothing_and_passes(build: Build, small_disk: SmallDisk) -> None:
-    """One job ends while there is no room to record it; many are asked for and refused."""
+def test_full_disk_refuses_submits_loses_nothing_and_recovers(build: Build, small_disk: SmallDisk) -> None:
+    """One job ends while its end cannot be recorded. Many submits are refused."""
     system = build("gpu01", "gpu02")
     system.sections["controller"]["state_dir"] = str(small_disk.path / "state")
     for name, node in system.sections["nodes"].items():
@@ -72,7 +72,7 @@ def submitted(oracle: Oracle) -> bool:
         return False
 
 
-def test_a_full_disk_at_the_start_is_told(build: Build, small_disk: SmallDisk) -> None:
+def test_full_disk_at_start_is_reported(build: Build, small_disk: SmallDisk) -> None:
     system = build()
     system.sections["controller"]["state_dir"] = str(small_disk.path)
     small_disk.fill()
@@ -97,7 +97,7 @@ def test_a_damaged_database_is_refused_and_kept(build: Build) -> None:
     assert oracle.system.jobs().keys() == {*oracle.ids}
 
 
-def test_what_is_no_database_is_refused(build: Build) -> None:
+def test_file_that_is_no_database_is_refused(build: Build) -> None:
     system = build()
     system.state.mkdir()
     (system.state / "corral.db").write_text("Dear diary, today I was a scheduler. " * 100)
@@ -115,7 +115,7 @@ def test_a_second_controller_on_the_same_state_is_refused(build: Build) -> None:
         assert client.health().status == "ok"
 
 
-def test_a_spool_that_cannot_be_written_costs_only_its_node(build: Build, small_disk: SmallDisk) -> None:
+def test_unwritable_spool_affects_only_its_node(build: Build, small_disk: SmallDisk) -> None:
     system = build("gpu01", "gpu02")
     spool = small_disk.path / "spool"
     system.sections["nodes"]["gpu02"]["spool"] = str(spool)
@@ -136,8 +136,8 @@ def test_a_spool_that_cannot_be_written_costs_only_its_node(build: Build, small_
     assert oracle.spoilt() == []
 
 
-def test_a_database_server_that_goes_away_is_waited_for(build: Build) -> None:
-    """A job ends meanwhile; nothing is acknowledged, nothing is lost, and nobody has to start anything."""
+def test_database_server_outage_is_waited_for(build: Build) -> None:
+    """A job ends meanwhile. Nothing is acknowledged, nothing is lost, and no manual restart is needed."""
     try:
         with postgres() as server:
             system = build("gpu01")
@@ -166,8 +166,10 @@ def test_a_database_server_that_goes_away_is_waited_for(build: Build) -> None:
         pytest.skip(str(missing))
 
 
-def test_a_host_without_room_for_orders_gets_none_until_there_is(build: Build, small_disk: SmallDisk) -> None:
-    """What runs there goes on, and its end is recorded; what was to start there starts elsewhere."""
+def test_host_without_disk_space_gets_no_orders_until_there_is_room(
+    build: Build, small_disk: SmallDisk
+) -> None:
+    """Running jobs continue there and their ends are recorded. New jobs start on other nodes."""
     system = build("gpu01", "gpu02")
     system.sections["nodes"]["gpu02"]["spool"] = str(small_disk.path / "spool")
     oracle = Oracle(system.start())
@@ -188,7 +190,7 @@ def test_a_host_without_room_for_orders_gets_none_until_there_is(build: Build, s
 
 
 @pytest.mark.parametrize("name", ["corral.sock", "state"])
-def test_a_file_in_the_way_is_named(build: Build, name: str) -> None:
+def test_blocking_file_is_named(build: Build, name: str) -> None:
     system = build()
     blocked: Path = system.place / name
     blocked.write_text("in the way")

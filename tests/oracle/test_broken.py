@@ -33,7 +33,7 @@ def broken(oracle: Oracle) -> set[str]:
     return {each.promise for each in oracle.verify()}
 
 
-def test_a_system_that_keeps_its_promises_passes(build: Build) -> None:
+def test_correct_system_passes_the_oracle(build: Build) -> None:
     oracle = build("", "gpu01", "gpu02")
     with oracle.system.client() as client:
         oracle.submit(client, oracle.spec(gpus=1))
@@ -47,7 +47,7 @@ def test_a_system_that_keeps_its_promises_passes(build: Build) -> None:
     assert oracle.verify() == []
 
 
-def test_a_yes_before_it_is_on_disk(build: Build) -> None:
+def test_oracle_detects_an_acknowledgement_before_the_disk_write(build: Build) -> None:
     oracle = build("A")
     with oracle.system.client() as client:
         [job] = oracle.submit(client, oracle.spec())
@@ -58,7 +58,7 @@ def test_a_yes_before_it_is_on_disk(build: Build) -> None:
     assert [str(each) for each in oracle.verify()] == [f"A: job {job} was acknowledged and is gone"]
 
 
-def test_a_job_run_by_two_nodes(build: Build) -> None:
+def test_oracle_detects_a_job_run_by_two_nodes(build: Build) -> None:
     oracle = build("B", "gpu01", "gpu02")
     with oracle.system.client() as client:
         oracle.submit(client, oracle.spec())
@@ -66,7 +66,7 @@ def test_a_job_run_by_two_nodes(build: Build) -> None:
     assert broken(oracle) >= {"B"}
 
 
-def test_a_job_run_again_after_its_success(build: Build) -> None:
+def test_oracle_detects_a_job_run_again_after_success(build: Build) -> None:
     oracle = build("C")
     with oracle.system.client() as client:
         oracle.submit(client, oracle.spec())
@@ -74,14 +74,14 @@ def test_a_job_run_again_after_its_success(build: Build) -> None:
     assert broken(oracle) >= {"C"}
 
 
-def test_another_exit_code_than_the_job_returned(build: Build) -> None:
+def test_oracle_detects_a_wrong_exit_code(build: Build) -> None:
     oracle = build("D")
     with oracle.system.client() as client:
         oracle.submit(client, oracle.spec(outcome=3))
     assert broken(oracle) == {"D"}
 
 
-def test_one_gpu_for_two_jobs(build: Build) -> None:
+def test_oracle_detects_one_gpu_held_by_two_jobs(build: Build) -> None:
     oracle = build("E")
     gate = oracle.system.place / "gate"
     with oracle.system.client() as client:
@@ -94,8 +94,8 @@ def test_one_gpu_for_two_jobs(build: Build) -> None:
     assert broken(oracle) == {"E"}
 
 
-def test_an_agent_that_forgot_what_it_runs(build: Build) -> None:
-    """Neither its record, nor its supervisor, nor its mark is left to know it by."""
+def test_oracle_detects_an_agent_that_forgot_its_attempts(build: Build) -> None:
+    """Its records, supervisors and marks are all gone."""
     oracle = build()
     spec = oracle.spec(until=1_000_000)
     with oracle.system.client() as client:

@@ -44,11 +44,11 @@ def problems(path: Path) -> list[str]:
     return journal.problems(f"sqlite:///{path}")
 
 
-def test_a_store_as_it_was_written(path: Path) -> None:
+def test_written_store_has_no_problems(path: Path) -> None:
     assert problems(path) == []
 
 
-def test_a_row_that_no_entry_accounts_for(path: Path) -> None:
+def test_row_without_journal_entries_is_detected(path: Path) -> None:
     with closing(Store.open(f"sqlite:///{path}")) as store:
         [row] = [row for row in store.load().jobs if row.id == 3]
         store.commit(Batch((), (replace(row, state="COMPLETED", ended_at=1.0),), ()))
@@ -56,7 +56,7 @@ def test_a_row_that_no_entry_accounts_for(path: Path) -> None:
     assert found == ["the row of job 3 is not what the journal says", "3"]
 
 
-def test_an_entry_that_never_reached_the_rows(path: Path) -> None:
+def test_entry_without_its_row_is_detected(path: Path) -> None:
     harness = EngineHarness()
     harness.join("b")
     with closing(Store.open(f"sqlite:///{path}")) as store:
@@ -73,7 +73,7 @@ def test_an_entry_that_never_reached_the_rows(path: Path) -> None:
         "UPDATE jobs SET state = 'COMPLETED' WHERE id = 1",
     ],
 )
-def test_a_change_by_another_hand(path: Path, change: str) -> None:
+def test_manual_change_of_the_database_is_detected(path: Path, change: str) -> None:
     with closing(sqlite3.connect(path)) as hand, hand:
         assert hand.execute(change).rowcount == 1
     assert problems(path) != []

@@ -38,7 +38,7 @@ def only(folder: Path) -> Life:
 
 
 @pytest.mark.parametrize("outcome", [0, 3, -9])
-def test_a_life(tmp_path: Path, outcome: int) -> None:
+def test_run_of_an_attempt_is_read(tmp_path: Path, outcome: int) -> None:
     assert run_watched_job(tmp_path, 1, outcome) == outcome
     life = only(tmp_path)
     assert (life.job, life.attempt, life.rank, life.node) == (7, 2, 1, "gpu01")
@@ -46,12 +46,12 @@ def test_a_life(tmp_path: Path, outcome: int) -> None:
     assert life.began < life.last
 
 
-def test_gpus(tmp_path: Path) -> None:
+def test_gpus_of_a_run_are_read(tmp_path: Path) -> None:
     run_watched_job(tmp_path, 0, 0, CUDA_VISIBLE_DEVICES="GPU-1,GPU-2")
     assert only(tmp_path).gpus == ("GPU-1", "GPU-2")
 
 
-def test_a_life_that_waits_for_a_file(tmp_path: Path) -> None:
+def test_run_that_waits_for_a_file_is_read(tmp_path: Path) -> None:
     records, gate = tmp_path / "records", tmp_path / "gate"
     records.mkdir()
     with start(records, gate, 0) as waiting:
@@ -61,12 +61,12 @@ def test_a_life_that_waits_for_a_file(tmp_path: Path) -> None:
     assert only(records).outcome == 0
 
 
-def test_a_second_life_of_the_same_attempt_is_seen(tmp_path: Path) -> None:
+def test_second_run_of_the_same_attempt_is_detected(tmp_path: Path) -> None:
     for outcome in (0, 1):
         run_watched_job(tmp_path, 0, outcome)
     assert [life.outcome for life in read(tmp_path)] == [0, 1]
 
 
-def test_one_that_never_came_to_words_has_not_lived(tmp_path: Path) -> None:
+def test_run_without_output_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "7.1.0.boot").touch()
     assert read(tmp_path) == []

@@ -69,7 +69,7 @@ failed_again = replace(failed, attempt=2)
         evidence(life(1, gpus=("g",)), life(2, gpus=("g",)), jobs=(view(1), view(2)), gpus=0.5),
     ],
 )
-def test_what_is_as_it_should_be(given: Evidence) -> None:
+def test_correct_outcome_is_accepted(given: Evidence) -> None:
     assert judge(given) == []
 
 
@@ -102,5 +102,5 @@ def test_what_is_as_it_should_be(given: Evidence) -> None:
         ("G", replace(evidence(life()), journal=["a gap"])),
     ],
 )
-def test_each_promise_broken(promise: str, given: Evidence) -> None:
+def test_each_broken_guarantee_is_detected(promise: str, given: Evidence) -> None:
     assert set(promises(given)) == {promise}

@@ -175,7 +175,7 @@ STATES: dict[str, Any] = {
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(**STATES, shuffled=st.integers(0, 5))
-def test_what_is_advised_starts_the_job(
+def test_advised_change_starts_the_job(
     pipeline: Pipeline,
     site: Mapping[str, Any],
     jobs: list[JobSpec],
@@ -197,7 +197,7 @@ def test_what_is_advised_starts_the_job(
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(**STATES)
-def test_a_start_at_the_latest_is_kept(
+def test_latest_start_estimate_is_kept(
     pipeline: Pipeline,
     site: Mapping[str, Any],
     jobs: list[JobSpec],
@@ -246,7 +246,7 @@ def _pass_time(harness: EngineHarness, job: int, until: float) -> None:
 
 @settings(max_examples=EXAMPLES // 3, deadline=None)
 @given(**STATES)
-def test_who_is_told_that_nobody_is_preempted_has_nobody_preempted(
+def test_no_job_is_preempted_when_explain_says_that_none_can_be(
     pipeline: Pipeline,
     site: Mapping[str, Any],
     jobs: list[JobSpec],

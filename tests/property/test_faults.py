@@ -22,7 +22,7 @@ PLANS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(plan=PLANS, seed=st.integers(0, 2**32))
-def test_promises_are_kept(plan: TrialPlan, seed: int) -> None:
+def test_guarantees_hold_under_random_faults(plan: TrialPlan, seed: int) -> None:
     verdict = run_seed(plan, seed)
     assert verdict.failure is None, verdict.failure
     assert verdict.jobs >= 0
@@ -37,6 +37,6 @@ MOVING = Config(
 
 @settings(max_examples=30, deadline=None)
 @given(plan=PLANS, backfill=st.sampled_from([*BACKFILLS.values()]), seed=st.integers(0, 2**32))
-def test_promises_are_kept_while_jobs_are_moved(plan: TrialPlan, backfill: Backfill, seed: int) -> None:
+def test_guarantees_hold_while_jobs_move(plan: TrialPlan, backfill: Backfill, seed: int) -> None:
     verdict = run_seed(replace(plan, config=with_order_and_backfill(MOVING, "", backfill.name)), seed)
     assert verdict.failure is None, verdict.failure

@@ -100,7 +100,7 @@ def nodes_of(apart: bool) -> Both:
 @given(
     taken=TAKEN, part=PARTS, duration=LENGTHS, later=MOMENTS, enough=st.integers(1, 6), apart=st.booleans()
 )
-def test_first_starts_are_those_of_each_node_by_itself(
+def test_first_starts_equal_those_of_each_node_alone(
     taken: list[Taken], part: PerNodeRequest, duration: float, later: float, enough: int, apart: int
 ) -> None:
     both, now = nodes_of(apart=not apart), 0.0
@@ -136,7 +136,7 @@ def test_first_starts_are_those_of_each_node_by_itself(
     duration=LENGTHS,
     apart=st.booleans(),
 )
-def test_a_promise_that_is_looked_past_is_as_if_it_were_not_there(
+def test_ignored_reservation_has_no_effect(
     taken: list[Taken],
     rows: set[int],
     cpus: int,

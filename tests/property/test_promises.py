@@ -89,7 +89,9 @@ def pass_time(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, backfill=st.sampled_from([Easy(), EasySjbf()]))
-def test_nobody_who_passes_delays_the_first(steps: list[tuple[JobSpec, float]], backfill: Backfill) -> None:
+def test_backfilled_jobs_never_delay_the_first_job(
+    steps: list[tuple[JobSpec, float]], backfill: Backfill
+) -> None:
     run = Run(EngineHarness(replace(PIPELINE, backfill=backfill)))
     for node, rack in RACKS.items():
         run.harness.join(node, gpus=4, cpus=40, labels={"rack": rack})
@@ -102,7 +104,7 @@ def test_nobody_who_passes_delays_the_first(steps: list[tuple[JobSpec, float]], 
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
-def test_a_conservative_promise_moves_only_forward(steps: list[tuple[JobSpec, float]]) -> None:
+def test_conservative_reservation_only_moves_earlier(steps: list[tuple[JobSpec, float]]) -> None:
     """Of jobs to which it does not matter who is near; what company there will be nobody can promise."""
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
     promised: dict[int, float] = {}
@@ -129,7 +131,9 @@ def test_a_conservative_promise_moves_only_forward(steps: list[tuple[JobSpec, fl
 def test_members_that_end_one_by_one_delay_no_start_of_the_first(
     steps: list[tuple[JobSpec, float]],
 ) -> None:
-    """A pass after each member that ended gives nothing away that is reserved for the first waiting job."""
+    """A pass after each ended member starts nothing on resources that are reserved for the first waiting
+    job.
+    """
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
     promised: dict[int, float] = {}
 

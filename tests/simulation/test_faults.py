@@ -120,7 +120,7 @@ def test_seeds_that_cannot_be_parsed_and_missing_policies_are_refused(
     assert "/nowhere/scheduler.toml: there is no such file" in capsys.readouterr().err
 
 
-def test_one_policy_can_be_tried_alone(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_policy_can_be_tried(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     path = f"{tmp_path}/scheduler.toml"
     with open(path, "w", encoding="utf-8") as file:
         file.write('[scheduler]\norder = "fifo"\nbackfill = "none"\n')
@@ -159,7 +159,7 @@ HELLO = Hello("a", "0", "b", "i", NodeFacts(1, 1))
 ORDERS = [Settle(job, 1) for job in range(20)]
 
 
-def test_a_line_delivers_in_order_also_what_a_short_cut_held_back() -> None:
+def test_link_delivers_in_order_after_a_short_cut() -> None:
     ends = Ends()
     for order in ORDERS[:10]:
         ends.line.send(Direction.DOWN, order)
@@ -172,7 +172,7 @@ def test_a_line_delivers_in_order_also_what_a_short_cut_held_back() -> None:
     assert ends.lost == []
 
 
-def test_a_long_cut_costs_the_connection_and_what_was_on_its_way() -> None:
+def test_long_cut_loses_the_connection_and_frames_in_transit() -> None:
     ends = Ends()
     ends.line.cut_off([Direction.UP])
     ends.line.send(Direction.UP, HELLO)
@@ -183,7 +183,7 @@ def test_a_long_cut_costs_the_connection_and_what_was_on_its_way() -> None:
     assert not ends.line.open
 
 
-def test_nothing_is_sent_before_the_hello_has_arrived() -> None:
+def test_no_frame_is_sent_before_the_hello() -> None:
     ends = Ends()
     ends.line.drop()
     ends.line.connect(HELLO)

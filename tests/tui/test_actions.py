@@ -29,7 +29,7 @@ OPENING = {
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))
-async def test_every_action_of_a_view_has_its_keys_there(view: str) -> None:
+async def test_every_action_of_a_view_has_a_key(view: str) -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -43,7 +43,7 @@ async def test_every_action_of_a_view_has_its_keys_there(view: str) -> None:
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))
-async def test_the_palette_offers_every_action_of_a_view(view: str) -> None:
+async def test_palette_offers_every_action_of_a_view(view: str) -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -64,7 +64,7 @@ def test_help_explains_every_action_of_a_view(view: str) -> None:
         assert " ".join(shown_key(key) for key in action.keys) in text
 
 
-async def test_every_action_is_somebodys_duty() -> None:
+async def test_every_action_has_a_handler() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -76,13 +76,13 @@ async def test_every_action_is_somebodys_duty() -> None:
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))
-def test_no_key_means_two_things(view: str) -> None:
+def test_no_key_has_two_actions(view: str) -> None:
     keys = Counter(key for action in actions_of(view, read_only=False) for key in action.keys)
     assert max(keys.values()) == 1
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
-def test_only_capitals_change_something(action: ScreenAction) -> None:
+def test_only_capital_letters_change_something(action: ScreenAction) -> None:
     letters = [key for key in action.keys if len(key) == 1 and key.isalpha()]
     if action.changes:
         assert letters
@@ -93,14 +93,14 @@ def test_only_capitals_change_something(action: ScreenAction) -> None:
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))
-def test_read_only_hides_what_changes_something(view: str) -> None:
+def test_read_only_hides_changing_actions(view: str) -> None:
     assert not any(action.changes for action in actions_of(view, read_only=True))
     assert not any(action.changes for action in footer_of(view, read_only=True))
     assert len(actions_of(view, read_only=True)) > 10
 
 
 @pytest.mark.parametrize("action", [one for one in ACTIONS if one.command], ids=lambda one: one.name)
-def test_the_command_of_an_action_is_one_of_the_command_line(action: ScreenAction) -> None:
+def test_command_of_each_action_exists(action: ScreenAction) -> None:
     corral, *words = action.command.split()
     assert corral == "corral"
     command = get_command(command_line)

@@ -49,7 +49,7 @@ def table(screen: Screen) -> ListTable[int, object]:
 # -- moving -------------------------------------------------------------------------------
 
 
-async def test_the_cursor_keeps_its_job_and_its_place_on_the_screen() -> None:
+async def test_cursor_keeps_its_job_and_its_screen_line() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -66,7 +66,7 @@ async def test_the_cursor_keeps_its_job_and_its_place_on_the_screen() -> None:
         assert line.split()[1] == screen.model.jobs.rows[cursor or 0].label
 
 
-async def test_a_job_that_ends_takes_the_cursor_along() -> None:
+async def test_cursor_follows_a_job_that_ends() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -182,7 +182,7 @@ async def test_what_cannot_be_held_is_counted_and_the_held_jobs_stay_marked() ->
         await until(pilot, lambda: "12 released, 1 left out" in screen.text())
 
 
-async def test_an_unknown_job_says_so() -> None:
+async def test_unknown_job_is_reported() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -193,7 +193,7 @@ async def test_an_unknown_job_says_so() -> None:
 # -- filter and order -----------------------------------------------------------------------
 
 
-async def test_the_list_narrows_with_every_key_and_escape_takes_it_back() -> None:
+async def test_filter_narrows_with_every_key_and_escape_clears_it() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -206,7 +206,7 @@ async def test_the_list_narrows_with_every_key_and_escape_takes_it_back() -> Non
         assert " of 40" not in screen.text()
 
 
-async def test_a_bad_regex_is_told_beside_it_and_changes_nothing() -> None:
+async def test_invalid_regex_is_reported_and_changes_nothing() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
@@ -216,7 +216,7 @@ async def test_a_bad_regex_is_told_beside_it_and_changes_nothing() -> None:
         assert f"{number} of 40" in screen.text()
 
 
-async def test_any_column_sorts_and_the_same_again_turns_round() -> None:
+async def test_columns_sort_and_reverse() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -231,7 +231,7 @@ async def test_any_column_sorts_and_the_same_again_turns_round() -> None:
         assert "by user ▾" in screen.text()
 
 
-async def test_a_click_on_a_title_sorts_by_it() -> None:
+async def test_click_on_a_title_sorts_by_it() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -244,7 +244,7 @@ async def test_a_click_on_a_title_sorts_by_it() -> None:
 # -- changing something ---------------------------------------------------------------------
 
 
-async def test_cancelling_asks_first_with_the_focus_on_back() -> None:
+async def test_cancel_asks_with_the_focus_on_back() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -263,7 +263,7 @@ async def test_cancelling_asks_first_with_the_focus_on_back() -> None:
         assert screen.model.jobs.marks == set()
 
 
-async def test_what_failed_is_told_and_stays_marked() -> None:
+async def test_failed_actions_are_reported_and_stay_marked() -> None:
     screen = Screen(refuse=frozenset({2}))
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
@@ -272,7 +272,7 @@ async def test_what_failed_is_told_and_stays_marked() -> None:
         assert screen.model.jobs.marks == {2}
 
 
-async def test_many_are_cancelled_only_when_their_number_is_typed() -> None:
+async def test_cancel_of_many_jobs_requires_their_number() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -288,7 +288,7 @@ async def test_many_are_cancelled_only_when_their_number_is_typed() -> None:
         assert do.disabled
 
 
-async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
+async def test_question_is_disabled_when_its_jobs_have_ended() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -302,7 +302,7 @@ async def test_a_question_whose_jobs_ended_disarms_itself() -> None:
         assert screen.ordered == []
 
 
-async def test_holding_and_releasing_what_waits() -> None:
+async def test_waiting_jobs_are_held_and_released() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
@@ -316,7 +316,7 @@ async def test_holding_and_releasing_what_waits() -> None:
         assert screen.ordered == [("hold", 12), ("release", 12)]
 
 
-async def test_draining_takes_a_reason() -> None:
+async def test_drain_requires_a_reason() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -329,7 +329,7 @@ async def test_draining_takes_a_reason() -> None:
         assert screen.ordered == [("drain", ("node-1", "new fan")), ("resume", "node-4")]
 
 
-async def test_the_form_checks_while_one_types_and_submits() -> None:
+async def test_form_checks_while_typing_and_submits() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
@@ -351,7 +351,7 @@ async def test_the_form_checks_while_one_types_and_submits() -> None:
         assert (spec.command, spec.gpus, spec.name) == (("sleep", "60"), 2, "sleep")  # type: ignore[attr-defined]
 
 
-async def test_read_only_has_no_way_to_change_anything() -> None:
+async def test_read_only_screen_changes_nothing() -> None:
     screen = Screen(read_only=True)
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
@@ -368,7 +368,7 @@ async def test_read_only_has_no_way_to_change_anything() -> None:
 # -- losing the controller ------------------------------------------------------------------
 
 
-async def test_a_lost_connection_keeps_the_data_and_refuses_changes() -> None:
+async def test_lost_connection_keeps_the_data_and_refuses_changes() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -384,7 +384,7 @@ async def test_a_lost_connection_keeps_the_data_and_refuses_changes() -> None:
         assert isinstance(screen.screen, ConfirmDialog)
 
 
-async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself() -> None:
+async def test_open_question_is_disabled_when_the_connection_is_lost() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -394,7 +394,7 @@ async def test_a_question_that_is_open_when_the_connection_goes_disarms_itself()
         assert screen.ordered == []
 
 
-async def test_it_stops_the_feed_when_it_ends() -> None:
+async def test_screen_stops_the_feed_when_it_ends() -> None:
     screen = Screen()
     async with screen.run_test() as pilot:
         await settled(pilot)
@@ -412,7 +412,7 @@ LOG = "".join(f"step {number} loss {1 / (1 + number):.3f}\n" for number in range
 LOG += "RuntimeError: CUDA out of memory\n" + "tail\n" * 60
 
 
-async def test_a_log_is_followed_until_one_scrolls_up() -> None:
+async def test_log_is_followed_until_the_user_scrolls_up() -> None:
     screen = Screen(output=LOG.encode())
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -437,7 +437,7 @@ async def test_a_log_is_followed_until_one_scrolls_up() -> None:
         await until(pilot, lambda: "nothing serious" in screen.text())
 
 
-async def test_long_lines_wrap_when_asked() -> None:
+async def test_long_lines_wrap_on_request() -> None:
     screen = Screen(output=("x" * 500 + "END\n").encode())
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -451,7 +451,7 @@ async def test_long_lines_wrap_when_asked() -> None:
 # -- commands to copy -----------------------------------------------------------------------
 
 
-async def test_commands_for_what_is_under_the_cursor_can_be_copied() -> None:
+async def test_commands_for_the_selected_row_can_be_copied() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
@@ -522,7 +522,7 @@ def hostile_tenants() -> Tenants:
     )
 
 
-async def test_hostile_names_are_inert_in_every_view() -> None:
+async def test_hostile_names_are_escaped_in_every_view() -> None:
     screen = Screen(hostile(), output=(EVIL * 9).encode("utf-8", "replace"), tenants=hostile_tenants())
     async with screen.run_test(size=(160, 40)) as pilot:
         await settled(pilot)
@@ -591,7 +591,7 @@ async def test_three_hundred_random_resizes() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (200, 50)])
-async def test_every_line_of_the_frame_is_there(size: tuple[int, int]) -> None:
+async def test_every_line_of_the_frame_is_drawn(size: tuple[int, int]) -> None:
     screen = Screen()
     async with screen.run_test(size=size) as pilot:
         await settled(pilot)
@@ -603,7 +603,7 @@ async def test_every_line_of_the_frame_is_there(size: tuple[int, int]) -> None:
         assert "q quit" in lines[-1]
 
 
-async def test_what_is_said_goes_away_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_disappear_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -617,7 +617,7 @@ async def test_what_is_said_goes_away_by_itself(monkeypatch: pytest.MonkeyPatch)
         assert "on node-1 GPU 0,1" in screen.text()
 
 
-async def test_a_node_that_comes_is_drawn() -> None:
+async def test_new_node_is_drawn() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
@@ -630,7 +630,7 @@ async def test_a_node_that_comes_is_drawn() -> None:
 # -- keys that come all at once ---------------------------------------------------------------
 
 
-async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
+async def test_keys_typed_ahead_reach_the_opened_view() -> None:
     screen = Screen()
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
@@ -658,7 +658,7 @@ async def test_what_is_typed_ahead_goes_to_what_was_opened() -> None:
         assert (spec.command, spec.gpus) == (("true",), 8)  # type: ignore[attr-defined]
 
 
-async def test_a_view_that_is_left_swallows_no_key() -> None:
+async def test_closed_view_takes_no_keys() -> None:
     screen = Screen(output=LOG.encode())
     async with screen.run_test(size=(100, 30)) as pilot:
         await settled(pilot)

@@ -18,7 +18,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Mn", "Me", "Cf", 
 
 
 @given(st.integers(1, 400), st.integers(1, 2))
-def test_columns_never_ask_for_more_than_there_is(width: int, gap: int) -> None:
+def test_columns_never_exceed_the_width(width: int, gap: int) -> None:
     fitted = fit_columns(COLUMNS, width, gap)
     assert GUTTER + sum(cells for _, cells in fitted) + gap * max(0, len(fitted) - 1) <= max(width, GUTTER)
     assert all(cells > 0 for _, cells in fitted)
@@ -54,14 +54,14 @@ def test_a_painted_line_has_exactly_its_width(pieces: list[tuple[str, str]], wid
 
 
 @given(st.lists(st.tuples(TEXTS, st.just("text"))), st.integers(20, 80))
-def test_the_right_end_stays_whole(left: list[tuple[str, str]], width: int) -> None:
+def test_right_end_of_a_line_is_never_cut(left: list[tuple[str, str]], width: int) -> None:
     pieces = both_ends(left, [("● live", "good")], width)
     assert length(pieces) == width
     assert pieces[-1] == ("● live", "good")
 
 
 @given(st.floats(-1, 2), st.integers(1, 40))
-def test_a_bar_is_as_full_as_it_says(share: float, width: int) -> None:
+def test_bar_length_matches_its_share(share: float, width: int) -> None:
     pieces = bar(share, width)
     assert length(pieces) == width
     assert abs(pieces[0][0].count("━") + pieces[0][0].count("╸") / 2 - max(0, min(1, share)) * width) <= 0.5

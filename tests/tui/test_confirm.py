@@ -14,7 +14,7 @@ def said(question: confirm.Confirmation) -> list[str]:
     return ["".join(text for text, _ in line) for line in question.lines]
 
 
-def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
+def test_cancel_question_names_jobs_owners_and_lost_work() -> None:
     rows = [row for row in jobs() if row.id in (1, 3, 12)]
     question = confirm.cancel(rows, NOW)
     assert question.title == "Cancel 3 jobs?"
@@ -34,7 +34,7 @@ def test_cancelling_names_jobs_owners_and_what_is_lost() -> None:
     assert question.trial == WhatIf(cancel=(1, 3, 12))
 
 
-def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
+def test_preempt_question_names_lost_work_and_that_jobs_stay() -> None:
     rows = [row for row in jobs() if row.id in (1, 3)]
     question = confirm.preempt(rows, NOW)
     assert (question.title, question.command) == ("Preempt 2 jobs?", "corral job preempt 1 3")
@@ -46,18 +46,18 @@ def test_preempting_says_what_is_lost_and_that_the_jobs_stay() -> None:
     assert not confirm.preemptible(job(12))
 
 
-def test_one_waiting_job_loses_nothing() -> None:
+def test_cancel_question_of_a_waiting_job_names_no_lost_work() -> None:
     question = confirm.cancel([job(12)], NOW)
     assert question.title == "Cancel 1 job?"
     assert said(question)[:2] == ["Owners   bob", "Waiting  1 leave the queue"]
 
 
-def test_work_without_gpus_is_lost_too() -> None:
+def test_lost_work_without_gpus_is_named() -> None:
     question = confirm.cancel([job(5, JobState.RUNNING, gpus=0)], NOW)
     assert "Lost     their work since they started" in said(question)
 
 
-def test_many_jobs_are_counted_by_owner_and_their_number_must_be_typed() -> None:
+def test_question_about_many_jobs_counts_owners_and_requires_the_number() -> None:
     rows = [
         replace(job(12), id=number, label=str(number), user=f"user{number % 7}") for number in range(1, 31)
     ]
@@ -68,14 +68,14 @@ def test_many_jobs_are_counted_by_owner_and_their_number_must_be_typed() -> None
     assert question.must_type == "30"
 
 
-def test_names_that_would_move_the_cursor_are_made_harmless() -> None:
+def test_control_characters_in_names_are_replaced() -> None:
     question = confirm.cancel([job(12, label="1\x1b[2J", name="a\nb\u202e", user="\x07x")], NOW)
     everything = question.command + question.title + "".join(said(question))
     assert not set(everything) & set("\x1b\n\u202e\x07")
     assert question.command == "corral job cancel '1\ufffd[2J'"
 
 
-def test_draining_says_what_goes_on_and_what_is_closed() -> None:
+def test_drain_question_names_running_jobs_and_closed_gpus() -> None:
     question = confirm.drain([nodes()[1]])
     assert question.title == "Drain node-2?"
     assert said(question) == [

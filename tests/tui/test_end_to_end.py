@@ -57,12 +57,12 @@ class Terminal:
         """Wait until all of this stands in the terminal."""
         shown = ""
 
-        def there() -> bool:
+        def visible() -> bool:
             nonlocal shown
             shown = self.screen()
             return all(sign in shown for sign in signs)
 
-        until(there, lambda: f"{signs} in\n{shown}")
+        until(visible, lambda: f"{signs} in\n{shown}")
         return shown
 
     def press(self, *keys: str) -> None:
@@ -115,7 +115,7 @@ def tui(cluster: System) -> str:
     return f"{sys.executable} -m cli --url unix://{cluster.socket} tui"
 
 
-def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
+def test_terminal_session_from_start_to_end(cluster: System, terminal: Terminal) -> None:
     with cluster.client() as client:
         (first,) = client.submit(JobSpec(TALKS, name="talks", gpus=8, workdir="/")).ids
     cluster.await_jobs([first], JobState.RUNNING)
@@ -187,7 +187,7 @@ def test_a_day_at_the_terminal(cluster: System, terminal: Terminal) -> None:
     assert terminal.restored
 
 
-def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
+def test_shares_and_quotas_are_shown_and_edited(cluster: System, terminal: Terminal) -> None:
     with cluster.client() as client:
         first, second = (
             client.submit(JobSpec(("sleep", "600"), name="long", gpus=8, project=project, workdir="/")).ids[0]
@@ -263,7 +263,7 @@ def test_who_may_have_how_much(cluster: System, terminal: Terminal) -> None:
 TRAIN = "trap 'echo 7 > $CORRAL_CHECKPOINT_DIR/7; exit 0' USR1; while :; do sleep 0.05; done"
 
 
-def test_a_job_moves_so_that_another_starts(terminal: Terminal, tmp_path: Path) -> None:
+def test_rebalance_is_confirmed_and_moves_a_job(terminal: Terminal, tmp_path: Path) -> None:
     with system("gpu01", "gpu02") as made:
         made.sections["preemption"] = {"min_runtime_s": 0.0, "grace_s": 5.0}
         made.sections["rebalance"] = {"mode": "propose", "restart_s": 1.0}
@@ -302,7 +302,7 @@ def _there(pid: int) -> bool:
     return True
 
 
-def test_terminated_it_gives_the_terminal_back(cluster: System, terminal: Terminal) -> None:
+def test_terminated_ui_restores_the_terminal(cluster: System, terminal: Terminal) -> None:
     terminal.run(tui(cluster))
     terminal.see("● live")
     os.kill(_running(cluster), signal.SIGTERM)
@@ -322,7 +322,7 @@ def test_a_hang_up_signal_gives_the_terminal_back(cluster: System, terminal: Ter
     assert terminal.restored
 
 
-def test_without_a_terminal_it_ends(cluster: System, terminal: Terminal) -> None:
+def test_ui_ends_when_its_terminal_closes(cluster: System, terminal: Terminal) -> None:
     terminal.run(tui(cluster))
     terminal.see("● live")
     pid = _running(cluster)
@@ -330,7 +330,7 @@ def test_without_a_terminal_it_ends(cluster: System, terminal: Terminal) -> None
     until(lambda: not _there(pid), lambda: f"{pid} has ended")
 
 
-def test_without_a_controller_it_says_so_and_nothing_else(terminal: Terminal, tmp_path: Path) -> None:
+def test_ui_without_a_controller_reports_it(terminal: Terminal, tmp_path: Path) -> None:
     terminal.run(f"{sys.executable} -m cli --url unix://{tmp_path}/none.sock tui; echo it ended with $?")
     shown = terminal.see("it ended with 7")
     assert "no controller at unix://" in shown
@@ -354,9 +354,7 @@ screen.run()
 
 
 @pytest.mark.parametrize("key", ["/", "Tab"], ids=["on the screen", "in a thread"])
-def test_a_bug_gives_the_terminal_back_and_is_written_down(
-    terminal: Terminal, tmp_path: Path, key: str
-) -> None:
+def test_crash_restores_the_terminal_and_is_logged(terminal: Terminal, tmp_path: Path, key: str) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     terminal.run(f"PYTHONPATH=. TMPDIR={tmp_path} {sys.executable} {tmp_path}/broken.py")
     terminal.see("● live")
@@ -369,7 +367,7 @@ def test_a_bug_gives_the_terminal_back_and_is_written_down(
     assert "in act_filter" in report.read_text()
 
 
-def test_into_a_file_it_will_not_draw() -> None:
+def test_ui_refuses_output_into_a_file() -> None:
     from tui.app_interface import CliFunctions
     from tui.launch import run
 

@@ -151,7 +151,7 @@ def reader(controller: Controller) -> Iterator[Reader]:
     live.stop()
 
 
-def test_it_loads_everything_then_follows(controller: Controller, reader: Reader) -> None:
+def test_feed_loads_everything_and_follows(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: reader.state == "live")
     assert reader.rows == controller.rows
     assert controller.asked.count("jobs") > 2
@@ -160,7 +160,9 @@ def test_it_loads_everything_then_follows(controller: Controller, reader: Reader
     assert reader.rows == controller.rows
 
 
-def test_after_a_loss_it_goes_on_without_gaps_or_doubles(controller: Controller, reader: Reader) -> None:
+def test_feed_continues_after_a_loss_without_gaps_or_duplicates(
+    controller: Controller, reader: Reader
+) -> None:
     reader.until(lambda: controller.lines)
     controller.commit(50, JobState.QUEUED)
     reader.until(lambda: 50 in reader.rows)
@@ -180,9 +182,7 @@ def test_after_a_loss_it_goes_on_without_gaps_or_doubles(controller: Controller,
     assert (reader.fresh, controller.listened) == (1, [1000, 1001])
 
 
-def test_a_controller_that_sends_something_twice_is_heard_once(
-    controller: Controller, reader: Reader
-) -> None:
+def test_repeated_batches_are_applied_once(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: controller.lines)
     controller.commit(50, JobState.QUEUED)
     controller.tell(controller.journal[-1])
@@ -191,7 +191,7 @@ def test_a_controller_that_sends_something_twice_is_heard_once(
     assert reader.seen == [1001, 1002]
 
 
-def test_another_journal_is_loaded_anew_and_at_once(controller: Controller, reader: Reader) -> None:
+def test_feed_of_another_journal_is_loaded_from_the_start(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: controller.lines)
     controller.rows = {7: job(7)}
     controller.seq = 3
@@ -200,7 +200,7 @@ def test_another_journal_is_loaded_anew_and_at_once(controller: Controller, read
     assert reader.rows == controller.rows
 
 
-def test_a_refused_position_is_loaded_anew(controller: Controller, reader: Reader) -> None:
+def test_refused_position_reloads_everything(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: controller.lines)
     controller.tell(Refused(410, Problem("gone", "the journal no longer goes back so far")))
     reader.until(lambda: reader.fresh == 2)
@@ -208,7 +208,7 @@ def test_a_refused_position_is_loaded_anew(controller: Controller, reader: Reade
     assert reader.rows == controller.rows
 
 
-def test_heartbeats_keep_it_fresh_and_bring_nothing(controller: Controller, reader: Reader) -> None:
+def test_heartbeats_refresh_the_status_only(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: controller.lines and reader.state == "live")
     before = len(reader.connections)
     controller.tell(None)
@@ -216,7 +216,7 @@ def test_heartbeats_keep_it_fresh_and_bring_nothing(controller: Controller, read
     assert reader.connections[-1] == ConnectionStatus("live", NOW)
 
 
-def test_of_many_changes_of_a_row_the_screen_sees_the_last(controller: Controller, reader: Reader) -> None:
+def test_screen_gets_the_last_of_many_changes_of_a_row(controller: Controller, reader: Reader) -> None:
     reader.until(lambda: controller.lines and reader.state == "live")
     takes = reader.takes
     for state in (JobState.QUEUED, JobState.SCHEDULED, JobState.RUNNING, JobState.COMPLETED) * 50:
@@ -228,7 +228,7 @@ def test_of_many_changes_of_a_row_the_screen_sees_the_last(controller: Controlle
     assert reader.seen == list(range(1001, 1202))
 
 
-def test_it_tries_for_ever_and_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feed_retries_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_feed.random, "uniform", lambda low, high: high)
     live = LiveFeed(lambda: Source(Controller()), lambda: NOW)
     pauses = [live._lost("gone") for _ in range(40)]
@@ -237,7 +237,7 @@ def test_it_tries_for_ever_and_longer_each_time(monkeypatch: pytest.MonkeyPatch)
     assert pauses[-1] == cluster_feed.LONGEST_PAUSE_S
 
 
-def test_stopping_ends_the_thread_while_it_waits(controller: Controller) -> None:
+def test_stop_ends_the_feed_thread_while_it_waits(controller: Controller) -> None:
     controller.broken = GONE
     live = LiveFeed(lambda: Source(controller), lambda: NOW)
     reader = Reader(live)

@@ -20,21 +20,21 @@ def shown(text: str) -> set[int]:
 ALL = {row.id for row in jobs()}
 
 
-def test_nothing_shows_everything() -> None:
+def test_empty_filter_shows_everything() -> None:
     assert shown("") == shown("   ") == ALL
 
 
-def test_a_word_is_a_regex_looked_for_everywhere() -> None:
+def test_filter_word_is_a_regex_over_all_fields() -> None:
     assert shown("SWEEP") == shown("^24_. sweep") == {24, 25, 26, 27, 28, 29}
     assert shown("llama-(70|405)b") == {row.id for row in jobs() if row.name.startswith("llama-")}
 
 
-def test_a_field_is_asked_alone_and_its_name_may_be_cut() -> None:
+def test_filter_field_can_be_abbreviated() -> None:
     assert shown("user:bob") == shown("us:bob") == {row.id for row in jobs() if row.user == "bob"}
     assert shown("state:fail") == {36, 37}
 
 
-def test_terms_must_all_agree_and_can_be_turned_round() -> None:
+def test_filter_terms_are_combined_and_negated() -> None:
     assert shown("user:bob !state:queued") == shown("user:bob") - shown("state:queued")
     assert shown("!sweep") == ALL - shown("sweep")
 
@@ -50,7 +50,7 @@ def test_terms_must_all_agree_and_can_be_turned_round() -> None:
         ("gpus:>", lambda gpus: True),
     ],
 )
-def test_numbers_compare(text: str, good: object) -> None:
+def test_filter_compares_numbers(text: str, good: object) -> None:
     assert shown(text) == {row.id for row in jobs() if good(row.gpus)}  # type: ignore[operator]
 
 
@@ -59,7 +59,7 @@ def test_ids_compare_as_numbers_too() -> None:
     assert shown("id:=24") == {row.id for row in jobs() if row.array == 24}
 
 
-def test_a_field_nobody_knows_is_named_with_the_nearest() -> None:
+def test_unknown_filter_field_is_named_with_the_nearest() -> None:
     with pytest.raises(FilterError, match="no field usre; did you mean user"):
         shown("usre:bob")
     with pytest.raises(FilterError, match="there are id, name, user"):
@@ -67,19 +67,19 @@ def test_a_field_nobody_knows_is_named_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "name:[", "*", "user:(?P<"])
-def test_a_regex_half_typed_says_so(text: str) -> None:
+def test_incomplete_regex_is_reported(text: str) -> None:
     with pytest.raises(FilterError, match="not a regex yet"):
         shown(text)
 
 
-def test_a_colon_inside_a_regex_is_no_field() -> None:
+def test_colon_inside_a_regex_is_no_field() -> None:
     listing = job_listing()
     listing.put([job(1, JobState.QUEUED, name="a:b")])
     listing.narrow("(?:a:b)")
     assert len(listing) == 1
 
 
-def test_nodes_sort_as_people_count() -> None:
+def test_nodes_sort_by_number() -> None:
     listing = node_listing()
     listing.put(node(name, ()) for name in ("node-10", "node-9", "node-1", "Node-2", "7"))
     assert [row.name for row in listing] == ["7", "node-1", "Node-2", "node-9", "node-10"]

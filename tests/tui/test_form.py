@@ -58,13 +58,13 @@ def spoken(command: str) -> JobSpec:
         {"command": "a", "memory": "512MiB", "cpus": "1", "directory": "/", "project": "default"},
     ],
 )
-def test_the_command_shown_submits_the_same_job(typed: dict[str, str]) -> None:
+def test_shown_command_submits_the_same_job(typed: dict[str, str]) -> None:
     read = form.read(typed)
     assert read.wrong == {}
     assert read.wish == spoken(form.command(typed))
 
 
-def test_every_field_says_what_is_wrong_with_it() -> None:
+def test_every_field_reports_its_mistake() -> None:
     wrong = {
         "command": "'open",
         "gpus": "1.5",
@@ -83,11 +83,11 @@ def test_every_field_says_what_is_wrong_with_it() -> None:
     assert all(read.wrong.values())
 
 
-def test_an_empty_form_lacks_only_a_command() -> None:
+def test_empty_form_lacks_only_a_command() -> None:
     assert form.read({}).wrong == {"command": "must name a program to run"}
 
 
-def test_fields_that_do_not_go_together_are_told_where_they_stand() -> None:
+def test_conflicting_fields_are_reported_at_their_lines() -> None:
     assert form.read({"command": "a", "gpus": "7", "nodes": "2"}).wrong == {
         "gpus": "7 GPUs cannot be divided evenly over 2 nodes"
     }
@@ -105,12 +105,12 @@ LEFT_TO_THE_COMMAND = """
 """The form has what most jobs need; a new field of a job gets a line in it, or its name here."""
 
 
-def test_every_field_of_a_job_has_a_line_or_is_left_to_the_command() -> None:
+def test_every_job_field_has_a_line_or_is_left_to_the_command() -> None:
     missing = set(JobSpec.__dataclass_fields__) - {field.target for field in form.FIELDS}
     assert missing == {*LEFT_TO_THE_COMMAND.split()}
 
 
-def test_what_the_controller_complains_of_has_a_line() -> None:
+def test_errors_of_the_controller_are_shown_at_their_lines() -> None:
     job = form.new_job("/", inherited)
     told = {
         where: job.name_of(where) for where in ("gpus", "spec.gpus", "gpu_models[0]", "env.PATH", "key", "")

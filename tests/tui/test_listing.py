@@ -53,7 +53,7 @@ def take(listing: Listing[int, JobView], step: tuple[str, object]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, max_size=30))
-def test_the_order_is_that_of_sorting_everything(steps: list[tuple[str, object]]) -> None:
+def test_list_order_equals_sorting_everything(steps: list[tuple[str, object]]) -> None:
     listing, truth = job_listing(), dict[int, JobView]()
     for step in steps:
         verb, about = step
@@ -87,20 +87,20 @@ def filled(*numbers: int) -> Listing[int, JobView]:
     return listing
 
 
-def test_the_cursor_waits_at_the_top_until_it_is_moved() -> None:
+def test_cursor_stays_at_the_top_until_it_is_moved() -> None:
     listing = filled(5, 6)
     listing.put([job(1)])
     assert listing.cursor == 1
 
 
-def test_the_cursor_follows_its_job_and_not_its_row() -> None:
+def test_cursor_follows_its_job_and_not_its_row() -> None:
     listing = filled(5, 6, 7)
     listing.move_to(1)
     listing.put([job(1), job(2)])
     assert (listing.cursor, listing.index) == (6, 3)
 
 
-def test_a_job_that_goes_leaves_the_cursor_on_its_neighbour() -> None:
+def test_removed_job_leaves_the_cursor_on_its_neighbour() -> None:
     listing = filled(5, 6, 7)
     listing.move_to(1)
     listing.drop([6])
@@ -109,7 +109,7 @@ def test_a_job_that_goes_leaves_the_cursor_on_its_neighbour() -> None:
     assert listing.cursor == 5
 
 
-def test_a_filter_that_hides_the_cursors_job_gives_it_back_when_it_goes() -> None:
+def test_cursor_returns_to_its_job_when_the_filter_is_cleared() -> None:
     listing = filled(1, 2, 3, 4)
     listing.move_to(2)
     listing.narrow("id:^1$")
@@ -118,7 +118,7 @@ def test_a_filter_that_hides_the_cursors_job_gives_it_back_when_it_goes() -> Non
     assert listing.cursor == 3
 
 
-def test_marks_follow_their_jobs_and_outlive_a_filter() -> None:
+def test_marks_follow_their_jobs_and_survive_a_filter() -> None:
     listing = filled(1, 2, 3)
     listing.toggle(2)
     listing.narrow("id:^1$")
@@ -134,7 +134,7 @@ def test_a_range_is_marked_in_either_direction() -> None:
     assert listing.marks == {2, 3, 4}
 
 
-def test_marking_all_that_is_shown_twice_marks_nothing() -> None:
+def test_marking_shown_rows_twice_clears_their_marks() -> None:
     listing = filled(1, 2, 3)
     listing.toggle(3)
     listing.narrow("id:[12]")
@@ -144,7 +144,7 @@ def test_marking_all_that_is_shown_twice_marks_nothing() -> None:
     assert listing.marks == {3}
 
 
-def test_an_unreadable_filter_changes_nothing() -> None:
+def test_invalid_filter_changes_nothing() -> None:
     listing = filled(1, 2, 3)
     listing.narrow("id:1")
     with pytest.raises(FilterError, match="not a regex yet"):

@@ -26,7 +26,7 @@ from wire.http.client import Client, Refused, Unreachable
         ("x" * 9000, "x" * 3999 + "…"),
     ],
 )
-def test_a_line_ends_up_as_it_would_on_paper(line: str, shown: str) -> None:
+def test_log_line_is_shown_as_a_terminal_would_show_it(line: str, shown: str) -> None:
     assert clean(line) == shown
 
 
@@ -69,7 +69,7 @@ class Pager:
             self.lines += self.piece.lines
 
 
-def test_pieces_become_lines_wherever_they_are_cut() -> None:
+def test_log_pieces_become_lines() -> None:
     text = "first\nzweite grüne\nthird"
     pieces: list[bytes | Exception] = [bytes([byte]) for byte in text.encode()]
     output = Output(pieces)
@@ -81,7 +81,9 @@ def test_pieces_become_lines_wherever_they_are_cut() -> None:
     assert output.asked == [("stderr", -log_tail.TAIL_BYTES)]
 
 
-def test_a_lost_connection_begins_anew_without_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_read_again_after_a_lost_connection_without_duplicates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(log_tail, "RETRY_S", 0.001)
     pager = Pager(
         Output([b"one\n", Unreachable("u", "cut")], [Unreachable("u", "still cut")], [b"one\ntwo\n"])
@@ -90,7 +92,7 @@ def test_a_lost_connection_begins_anew_without_doubles(monkeypatch: pytest.Monke
     assert pager.lines == ["one", "two"]
 
 
-def test_a_refusal_ends_it_with_its_reason() -> None:
+def test_refused_log_ends_with_its_reason() -> None:
     pager = Pager(Output([Refused(404, Problem("no_output", "job 7 has written nothing yet"))]))
     pager.until(lambda piece: piece.over)
     assert pager.piece is not None

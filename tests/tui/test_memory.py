@@ -18,7 +18,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "corral" / "tui.json"
 
 
-def test_lists_and_colours_come_back_as_they_were_left(state: Path) -> None:
+def test_saved_settings_restore_lists_and_colours(state: Path) -> None:
     views = [QueueView(job_listing()), NodesView(node_listing())]
     views[0].listing.arrange("user", reverse=True)
     views[0].listing.narrow("user:bob !dpo")
@@ -46,7 +46,7 @@ def test_lists_and_colours_come_back_as_they_were_left(state: Path) -> None:
         '{"queue": {"sort": []}}',
     ],
 )
-def test_what_cannot_be_read_is_as_if_there_was_nothing(state: Path, text: str) -> None:
+def test_unreadable_settings_are_ignored(state: Path, text: str) -> None:
     state.parent.mkdir()
     state.write_text(text)
     view = QueueView(job_listing())
@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_as_if_there_was_nothing(state: Path, text: str) 
     assert (view.listing.sort, view.listing.filter.text) == ("order", "")
 
 
-def test_a_home_that_cannot_be_written_to_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_home_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc")
     saved_settings.save_settings([QueueView(job_listing())], "dusk")
     assert saved_settings.load() == {}

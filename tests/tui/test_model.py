@@ -22,7 +22,7 @@ ROWS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), ROWS), max_size=10))
-def test_the_counters_are_those_of_counting_everything(parts: list[tuple[bool, list[object]]]) -> None:
+def test_counters_equal_a_full_count(parts: list[tuple[bool, list[object]]]) -> None:
     told = ClusterModel(lambda: NOW)
     for fresh, rows in parts:
         told.apply(Changes(LIVE, fresh, jobs=tuple(rows)))  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def test_gpus_in_use_are_counted_in_shares() -> None:
     assert (told.gpus, told.gpus_used) == (26, 12.25)
 
 
-def test_a_fresh_start_forgets_rows_but_not_where_the_user_is() -> None:
+def test_reload_forgets_rows_and_keeps_the_cursor() -> None:
     told = ClusterModel(lambda: NOW)
     told.apply(everything())
     told.jobs.narrow("user:bob")
@@ -51,7 +51,7 @@ def test_a_fresh_start_forgets_rows_but_not_where_the_user_is() -> None:
     assert (told.jobs.cursor, told.jobs.marks, told.jobs.filter.text) == (12, {12}, "user:bob")
 
 
-def test_the_default_order_is_running_waiting_in_turn_then_ended_newest_first() -> None:
+def test_default_order_is_running_waiting_and_ended_newest_first() -> None:
     told = ClusterModel(lambda: NOW)
     rows = (
         job(1, JobState.COMPLETED, ended_at=NOW - 50),
@@ -66,7 +66,7 @@ def test_the_default_order_is_running_waiting_in_turn_then_ended_newest_first() 
     assert [row.id for row in told.jobs] == [7, 6, 4, 5, 3, 2, 1]
 
 
-def test_silence_counts_as_stale_also_on_a_living_connection() -> None:
+def test_silence_counts_as_stale_on_a_live_connection() -> None:
     now = NOW
     told = ClusterModel(lambda: now)
     assert told.stale
@@ -79,13 +79,13 @@ def test_silence_counts_as_stale_also_on_a_living_connection() -> None:
     assert told.stale
 
 
-def test_the_controllers_clock_counts() -> None:
+def test_clock_of_the_controller_is_used() -> None:
     told = ClusterModel(lambda: NOW)
     told.apply(Changes(LIVE, cluster=replace(cluster(), now=NOW + 40)))
     assert told.now() == NOW + 40
 
 
-def test_the_oldest_events_and_ended_jobs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_events_and_ended_jobs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "KEPT_ENDED", 3)
     monkeypatch.setattr(model, "KEPT_EVENTS", 5)
     told = ClusterModel(lambda: NOW)

@@ -20,7 +20,7 @@ from wire.cluster.quota import Limits, Quota
 VISION = next(quota for quota in quotas() if quota.name == "vision")
 
 
-async def test_what_is_used_stands_before_what_may_be() -> None:
+async def test_quota_view_shows_usage_before_limits() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 30)) as pilot:
         await settled(pilot)
@@ -34,7 +34,7 @@ async def test_what_is_used_stands_before_what_may_be() -> None:
         assert "gpu-hours     322.75      2000         ·         ·" in screen.text()
 
 
-async def test_a_quota_is_changed_where_it_differs() -> None:
+async def test_quota_form_sends_only_changes() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -53,7 +53,7 @@ async def test_a_quota_is_changed_where_it_differs() -> None:
         assert screen.ordered == [("quota", ("user", "alice", wanted))]
 
 
-async def test_a_new_quota_names_somebody_and_is_refused_at_the_line() -> None:
+async def test_new_quota_needs_a_name_and_errors_are_shown_at_the_line() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -68,7 +68,7 @@ async def test_a_new_quota_names_somebody_and_is_refused_at_the_line() -> None:
         assert screen.ordered == [("quota", ("user", "carl", Quota(Limits(gpus=8.0))))]
 
 
-async def test_unsetting_asks_first_and_only_what_was_set() -> None:
+async def test_unset_quota_asks_first_and_only_for_set_quotas() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -88,7 +88,7 @@ async def test_unsetting_asks_first_and_only_what_was_set() -> None:
         assert screen.ordered == [("unset quota", ("user", "alice"))]
 
 
-async def test_nothing_there_says_how_to_begin() -> None:
+async def test_empty_quota_view_shows_how_to_begin() -> None:
     for read_only in (False, True):
         screen = Screen(tenants=Tenants(quotas=()), read_only=read_only)
         async with screen.run_test(size=(80, 24)) as pilot:
@@ -109,14 +109,14 @@ async def test_nothing_there_says_how_to_begin() -> None:
         ),
     ],
 )
-def test_the_command_shown_sets_the_same_quota(typed: dict[str, str], wish: Quota) -> None:
+def test_shown_command_sets_the_same_quota(typed: dict[str, str], wish: Quota) -> None:
     shown = form.edit(VISION)
     read = shown.read(typed)
     assert (read.wish, read.wrong) == (QuotaEdit("project", "vision", wish), {})
     assert quota_of(shlex.split(shown.command(typed))[5:]) == wish
 
 
-def test_what_means_nothing_is_told_at_its_line() -> None:
+def test_invalid_quota_field_is_reported_at_its_line() -> None:
     typed = {"of": "user", "name": "carl", "soft queued": "3", "borrow gpus": "1", "hard memory": "16"}
     assert form.new().read(typed).wrong == {
         "soft queued": "only a hard limit on queued jobs means anything",
@@ -126,5 +126,5 @@ def test_what_means_nothing_is_told_at_its_line() -> None:
     assert form.new().read({"of": "team", "hard gpus": "1"}).wrong.keys() == {"of", "name"}
 
 
-def test_states() -> None:
+def test_quota_states() -> None:
     assert [quota_state(quota) for quota in quotas()] == ["", "full", "", "borrows", ""]

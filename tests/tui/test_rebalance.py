@@ -15,7 +15,7 @@ from tui.dialogs.confirm import ConfirmDialog
 from wire.api.cluster import EventView
 
 
-async def test_proposals_stand_before_what_was_done() -> None:
+async def test_rebalance_view_lists_proposals_before_moves() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 30)) as pilot:
         await settled(pilot)
@@ -33,7 +33,7 @@ async def test_proposals_stand_before_what_was_done() -> None:
         assert "Rebalance › 2" in screen.text()
 
 
-async def test_moving_asks_first_and_what_is_refused_is_told() -> None:
+async def test_move_asks_first_and_shows_a_refusal() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -54,7 +54,7 @@ async def test_moving_asks_first_and_what_is_refused_is_told() -> None:
         assert "nothing to do: this is undone already" in screen.text()
 
 
-async def test_everything_at_once() -> None:
+async def test_all_proposals_are_moved_at_once() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -68,7 +68,7 @@ async def test_everything_at_once() -> None:
         assert screen.ordered == [("move", "")]
 
 
-async def test_a_proposal_that_has_gone_closes_its_question() -> None:
+async def test_question_closes_when_its_proposal_is_gone() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -89,7 +89,7 @@ async def test_a_proposal_that_has_gone_closes_its_question() -> None:
     ("mode", "said"),
     [("off", '[rebalance] mode = "propose"'), ("propose", "no move would be worth its cost")],
 )
-async def test_without_proposals_it_says_why(mode: str, said: str) -> None:
+async def test_rebalance_view_without_proposals_explains_itself(mode: str, said: str) -> None:
     none = replace(rebalance(), mode=mode, proposals=(), moves=())
     screen = Screen(tenants=Tenants(rebalance=none))
     async with screen.run_test(size=(100, 24)) as pilot:

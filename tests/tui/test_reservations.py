@@ -19,7 +19,7 @@ from wire.amounts import moment
 from wire.cluster.reservation import ReservationSpec
 
 
-async def test_what_is_kept_now_and_later() -> None:
+async def test_reservation_view_shows_current_and_future_reservations() -> None:
     screen = Screen()
     async with screen.run_test(size=(120, 30)) as pilot:
         await settled(pilot)
@@ -38,7 +38,7 @@ async def test_what_is_kept_now_and_later() -> None:
         assert "node-2" in screen.text()
 
 
-async def test_making_one() -> None:
+async def test_reservation_form_makes_a_reservation() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -56,7 +56,7 @@ async def test_making_one() -> None:
         assert screen.ordered == [("reserve", (ReservationSpec("upgrade", NOW, 7200.0, count=2), False))]
 
 
-async def test_what_jobs_may_run_into_is_refused_unless_it_is_wanted_anyway() -> None:
+async def test_reservation_over_running_jobs_is_refused_unless_forced() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -71,7 +71,7 @@ async def test_what_jobs_may_run_into_is_refused_unless_it_is_wanted_anyway() ->
         assert screen.ordered == [("reserve", (ReservationSpec("fans", NOW, 7200.0, ("node-1",)), True))]
 
 
-async def test_cancelling_asks_first() -> None:
+async def test_cancel_of_a_reservation_asks_first() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -88,7 +88,7 @@ async def test_cancelling_asks_first() -> None:
         assert "corral reserve cancel course" in screen.menus.commands()
 
 
-async def test_without_any_it_says_how_to_make_one() -> None:
+async def test_empty_reservation_view_shows_how_to_make_one() -> None:
     screen = Screen(tenants=Tenants(reservations=()))
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -118,7 +118,7 @@ def spoken(command: str) -> ReservationSpec:
         },
     ],
 )
-def test_the_command_shown_makes_the_same_reservation(typed: dict[str, str]) -> None:
+def test_shown_command_makes_the_same_reservation(typed: dict[str, str]) -> None:
     typed = {"start": "2031-01-01", **typed}
     shown = form.new(time.time)
     read = shown.read(typed)
@@ -126,12 +126,12 @@ def test_the_command_shown_makes_the_same_reservation(typed: dict[str, str]) -> 
     assert read.wish == form.ReservationRequest(spoken(shown.command(typed)))
 
 
-def test_a_clock_is_the_next_time_it_shows_that() -> None:
+def test_time_of_day_is_its_next_occurrence() -> None:
     at = datetime.fromtimestamp(moment("10:40", NOW), UTC)
     assert (at.day, at.hour, at.minute) == (19, 10, 40)  # NOW is the 18th, 10:40
 
 
-def test_every_line_says_what_is_wrong_with_it() -> None:
+def test_every_field_reports_its_mistake() -> None:
     typed = {
         "name": "a/b",
         "nodes": "'open",

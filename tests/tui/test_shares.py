@@ -16,7 +16,7 @@ from wire.api.tenants import ShareView, ShareWeight
 ALICE = next(share for share in shares() if share.share == "vision/alice")
 
 
-async def test_the_tree_is_asked_for_when_it_is_shown() -> None:
+async def test_share_tree_is_loaded_when_it_is_shown() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -33,7 +33,7 @@ async def test_the_tree_is_asked_for_when_it_is_shown() -> None:
         assert "none of its jobs starts for 2h10m at most: hard limit of nlp" in screen.text()
 
 
-async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:
+async def test_share_edit_shows_its_effect_and_is_sent() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -53,7 +53,7 @@ async def test_an_edit_shows_what_would_come_of_it_and_is_sent() -> None:
         assert not isinstance(screen.screen, FormDialog)
 
 
-async def test_what_the_controller_refuses_is_told_at_its_line_and_the_form_stays() -> None:
+async def test_refused_share_edit_is_reported_at_its_line() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -70,7 +70,7 @@ async def test_what_the_controller_refuses_is_told_at_its_line_and_the_form_stay
         assert screen.ordered == [("share", ShareWeight("lab", 200.0))]
 
 
-async def test_a_share_that_somebody_else_sets_is_asked_for_again() -> None:
+async def test_share_tree_is_reloaded_when_another_user_changes_it() -> None:
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -103,7 +103,7 @@ async def test_opening_a_share_shows_its_jobs(keys: str, wanted: str) -> None:
         assert 0 < len(screen.model.jobs) < 40
 
 
-async def test_an_empty_tree_says_where_shares_come_from() -> None:
+async def test_empty_share_tree_explains_itself() -> None:
     screen = Screen(tenants=Tenants(shares=()))
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -123,17 +123,17 @@ async def test_an_empty_tree_says_where_shares_come_from() -> None:
         ({"weight": "1", "soft limit": "500", "hard limit": "9"}, ShareWeight("vision/alice", hard=9.0)),
     ],
 )
-def test_only_what_is_changed_is_asked_for(typed: dict[str, str], wish: ShareWeight | None) -> None:
+def test_share_form_sends_only_changes(typed: dict[str, str], wish: ShareWeight | None) -> None:
     read = form.edit(ALICE).read(typed)
     assert (read.wish, read.wrong) == (wish, {})
 
 
-def test_every_line_says_what_is_wrong_with_it() -> None:
+def test_every_field_reports_its_mistake() -> None:
     read = form.edit(ALICE).read({"weight": "heavy", "soft limit": "-1", "hard limit": "9 units"})
     assert read.wrong.keys() == {"weight", "soft limit", "hard limit"}
     assert not read.ready
 
 
-def test_a_hostile_name_is_quoted_in_the_command() -> None:
+def test_hostile_name_is_quoted_in_the_command() -> None:
     row = ShareView(("a b\x1b[2J", "x"), "a b\x1b[2J/x", 1.0, 1.0, 0.0, 0.0, 1.0)
     assert form.edit(row).command({"weight": "2"}) == "corral shares set 'a b\ufffd[2J/x' 2"

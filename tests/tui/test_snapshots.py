@@ -46,12 +46,12 @@ def test_nodes(snap_compare: Compare, size: tuple[int, int]) -> None:
 
 
 @WIDTHS
-def test_job_that_waits(snap_compare: Compare, size: tuple[int, int]) -> None:
+def test_waiting_job(snap_compare: Compare, size: tuple[int, int]) -> None:
     keys = ("colon", "1", "0", "enter")
     assert snap_compare(Screen(), terminal_size=size, run_before=after(*keys, sign="no two nodes"))
 
 
-def test_job_that_runs(snap_compare: Compare) -> None:
+def test_running_job(snap_compare: Compare) -> None:
     screen = Screen(output=LOG.encode())
     assert snap_compare(screen, terminal_size=(120, 30), run_before=after("enter", sign="261 lines"))
 
@@ -70,7 +70,7 @@ def test_quotas(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("5", *"jjj", first="alice"))
 
 
-def test_a_quota_to_edit(snap_compare: Compare) -> None:
+def test_quota_form(snap_compare: Compare) -> None:
     keys = ("5", *"jjj", "E", *"000", "tab", "x")
     assert snap_compare(
         Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="write 8")
@@ -82,12 +82,12 @@ def test_reservations(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("6", "j", first="fans"))
 
 
-def test_a_reservation_to_make(snap_compare: Compare) -> None:
+def test_reservation_form(snap_compare: Compare) -> None:
     keys = ("6", "N", *"upgrade", "tab", "tab", "2", *["tab"] * 6, *"2h")
     assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after(*keys, sign="1 starts later"))
 
 
-def test_a_reservation_to_cancel(snap_compare: Compare) -> None:
+def test_reservation_cancel_question(snap_compare: Compare) -> None:
     keys = ("6", "j", "C")
     screen = Screen()
     assert snap_compare(
@@ -100,7 +100,7 @@ def test_rebalance(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(Screen(), terminal_size=size, run_before=after("7", "j", first="proposed"))
 
 
-def test_jobs_to_move(snap_compare: Compare) -> None:
+def test_move_question(snap_compare: Compare) -> None:
     assert snap_compare(Screen(), terminal_size=(80, 24), run_before=after("7", "A", first="proposed"))
 
 
@@ -109,12 +109,12 @@ def test_no_reservations(snap_compare: Compare) -> None:
     assert snap_compare(screen, terminal_size=(80, 24), run_before=after("6", sign="makes one"))
 
 
-def test_nobody_has_a_share(snap_compare: Compare) -> None:
+def test_no_shares(snap_compare: Compare) -> None:
     screen = Screen(tenants=Tenants(shares=()))
     assert snap_compare(screen, terminal_size=(80, 24), run_before=after("4", sign="no job was submitted"))
 
 
-def test_a_share_to_edit(snap_compare: Compare) -> None:
+def test_share_form(snap_compare: Compare) -> None:
     keys = ("4", "j", "j", "E", "backspace", "3")
     assert snap_compare(
         Screen(), terminal_size=(80, 24), run_before=after(*keys, first="alice", sign="1 starts later")
@@ -158,7 +158,7 @@ def test_filter(snap_compare: Compare) -> None:
     )
 
 
-def test_an_empty_cluster(snap_compare: Compare) -> None:
+def test_empty_cluster(snap_compare: Compare) -> None:
     empty = replace(everything(), jobs=(), nodes=(), events=())
     assert snap_compare(Screen(empty), terminal_size=(80, 24), run_before=after())
 

@@ -44,7 +44,7 @@ def _colour(style: Style) -> Color:
 
 
 @pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
-def test_what_must_be_read_stands_out_from_its_ground(look: CorralTheme) -> None:
+def test_text_has_enough_contrast_in_every_theme(look: CorralTheme) -> None:
     styles = theme.styles(look)
     grounds = [look.colours.background, look.colours.surface, look.colours.variables["cursor"]]
     for part, ground in itertools.product(
@@ -56,7 +56,7 @@ def test_what_must_be_read_stands_out_from_its_ground(look: CorralTheme) -> None
 
 
 @pytest.mark.parametrize("look", COLOURED, ids=lambda look: look.colours.name)
-def test_grounds_stay_apart_on_256_colours(look: CorralTheme) -> None:
+def test_backgrounds_differ_on_256_colours(look: CorralTheme) -> None:
     grounds = (look.colours.background, look.colours.surface, look.colours.variables["cursor"])
     reduced = [Rich.parse(ground or "").downgrade(ColorSystem.EIGHT_BIT).number for ground in grounds]
     assert len(set(reduced)) == len(reduced)
@@ -72,7 +72,7 @@ def _as_deutan(colour: Color) -> tuple[float, float, float]:
 @pytest.mark.parametrize(
     ("one", "other"), [*itertools.combinations(("running", "queued", "failed", "preempted"), 2)]
 )
-def test_states_stay_apart_for_red_green_blind_eyes(one: str, other: str) -> None:
+def test_states_differ_for_red_green_blind_users(one: str, other: str) -> None:
     styles = theme.styles(HORIZON)
     seen = [_as_deutan(_colour(styles[part])) for part in (one, other)]
     assert sum(abs(a - b) for a, b in zip(*seen, strict=True)) > 0.2
@@ -86,7 +86,7 @@ def test_states_differ_by_shape_also_in_ascii() -> None:
     assert len({glyphs.ASCII[ord(sign)] for sign in glyphs.NODE.values()}) == len(glyphs.NODE)
 
 
-def test_ascii_keeps_the_width_of_what_it_cannot_show() -> None:
+def test_ascii_mode_keeps_the_width_of_replaced_characters() -> None:
     line = [Segment("● 学習-é│", Style())]
     assert AsciiOnly().apply(line, Color(0, 0, 0)) == [Segment("* ????-?|", Style())]
 
@@ -106,19 +106,19 @@ def test_ascii_keeps_the_width_of_what_it_cannot_show() -> None:
         ({"COLORFGBG": "15;0"}, "truecolor", "dusk"),
     ],
 )
-def test_the_theme_is_what_the_terminal_can_show(
+def test_theme_matches_the_capability_of_the_terminal(
     environment: dict[str, str], colours: str | None, chosen: str
 ) -> None:
     assert theme.choose(environment, colours) == chosen
 
 
-def test_the_theme_chosen_last_comes_back_unless_another_is_asked_for() -> None:
+def test_saved_theme_is_used_unless_another_is_requested() -> None:
     assert theme.choose({}, "truecolor", "horizon") == "horizon"
     assert theme.choose({"CORRAL_THEME": "dawn"}, "truecolor", "horizon") == "dawn"
     assert theme.choose({}, "standard", "horizon") == "terminal"
 
 
-def test_ascii_is_for_those_who_ask_and_for_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ascii_mode_is_used_on_request_and_on_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("locale.getpreferredencoding", lambda _: "UTF-8")
     assert not ascii_only({"TERM": "xterm-256color"})
     assert ascii_only({"TERM": "linux"})

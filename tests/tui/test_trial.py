@@ -16,7 +16,7 @@ from wire.api.problem import Problem
 from wire.http.client import Refused
 
 
-def told(answer: WhatIfAnswer, lines: int = 9) -> list[str]:
+def lines_of(answer: WhatIfAnswer, lines: int = 9) -> list[str]:
     return ["".join(text for text, _ in line) for line in what_if_lines(answer, lines)]
 
 
@@ -27,36 +27,36 @@ def shift(job: int, was: float | None, becomes: float | None, new: bool = False)
     return Shift(job, str(job), "train", "ada", at(was), at(becomes), ("gpu01",), new)
 
 
-def test_the_longest_delays_come_first_and_never_is_the_longest() -> None:
+def test_longest_delays_come_first_and_unknown_starts_count_as_longest() -> None:
     answer = WhatIfAnswer(NOW, (shift(1, 60, 0), shift(2, 60, 7260), shift(3, 60, None)), 4)
-    assert told(answer) == [
+    assert lines_of(answer) == [
         "2 start later, 1 starts sooner, 4 as now",
         "later   3      in 1m00s → not known   train  ada",
         "later   2      in 1m00s → in 2h01m    train  ada",
         "sooner  1      in 1m00s → now         train  ada",
     ]
-    assert len(told(answer, 2)) == 2
+    assert len(lines_of(answer, 2)) == 2
 
 
-def test_a_new_job_says_when_it_starts() -> None:
-    assert told(WhatIfAnswer(NOW, (shift(9, None, 1800, new=True),), 2)) == [
+def test_what_if_of_a_new_job_shows_its_start() -> None:
+    assert lines_of(WhatIfAnswer(NOW, (shift(9, None, 1800, new=True),), 2)) == [
         "starts in 30m00s on gpu01",
         "no other job starts sooner or later",
     ]
 
 
-def test_what_would_be_refused_says_why_and_no_more() -> None:
-    assert told(WhatIfAnswer(NOW, (), 3, ("there is no node 'x'",))) == [
+def test_refused_what_if_shows_only_the_reason() -> None:
+    assert lines_of(WhatIfAnswer(NOW, (), 3, ("there is no node 'x'",))) == [
         "would be refused: there is no node 'x'"
     ]
 
 
-def test_what_cannot_be_foretold_is_said() -> None:
-    (line,) = told(WhatIfAnswer(NOW, (), 3, whole=False))
+def test_incomplete_what_if_is_explained() -> None:
+    (line,) = lines_of(WhatIfAnswer(NOW, (), 3, whole=False))
     assert line == "no job starts sooner or later; starts after a job without a time limit are unknown"
 
 
-def test_what_was_cut_off_is_said_in_hours_and_no_start_is_made_up() -> None:
+def test_cut_off_what_if_shows_no_invented_start() -> None:
     answer = WhatIfAnswer(
         NOW,
         (shift(1, 60, None), shift(2, 60, 7260), shift(3, None, 60)),
@@ -70,17 +70,17 @@ def test_what_was_cut_off_is_said_in_hours_and_no_start_is_made_up() -> None:
         complete=False,
         covers_until=NOW + 86_400,
     )
-    assert told(answer) == [
+    assert lines_of(answer) == [
         "300 start later, 20 start sooner, 4 as now; +312 h / -5.4 h waited; 7 jobs would move by less than "
         "a minute or 5 % of the wait; starts are known for the next 1d00h; 9,000 jobs start later",
         "later   1      in 1m00s → after 1d00h train  ada",
         "later   2      in 1m00s → in 2h01m    train  ada",
         "sooner  3      after 1d00h → in 1m00s train  ada",
     ]
-    assert [line[:10] for line in told(answer, 3)] == ["300 start ", "later   1 ", "sooner  3 "]
+    assert [line[:10] for line in lines_of(answer, 3)] == ["300 start ", "later   1 ", "sooner  3 "]
 
 
-async def test_the_first_answer_is_shown_and_then_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_first_answer_is_shown_and_then_refined(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     more = threading.Event()
 
@@ -104,7 +104,7 @@ async def test_the_first_answer_is_shown_and_then_refined(monkeypatch: pytest.Mo
     assert asked == [True, False]
 
 
-async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_action_does_not_wait_for_its_what_if(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[WhatIf] = []
     go = threading.Event()
     real = RecordedClient.what_if
@@ -133,7 +133,7 @@ async def test_an_order_does_not_wait_for_what_would_come_of_it(monkeypatch: pyt
         assert len(asked) == 2
 
 
-async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
+async def test_refused_what_if_is_reported_and_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_client: RecordedClient, _wish: WhatIf, **_: bool) -> WhatIfAnswer:
@@ -151,7 +151,7 @@ async def test_a_question_that_is_refused_says_so_and_hinders_nothing(
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)])
 @pytest.mark.parametrize("keys", ["1N", "4E", "5E", "5N", "6N", "1C", "2D", "6C", "7A"])
-async def test_buttons_and_command_are_in_sight_whatever_is_told(size: tuple[int, int], keys: str) -> None:
+async def test_buttons_and_command_stay_visible(size: tuple[int, int], keys: str) -> None:
     screen = Screen()
     async with screen.run_test(size=size) as pilot:
         await settled(pilot)

@@ -10,7 +10,7 @@ from wire.job.affinity import affinity_problems, parse_preference, parse_taint, 
 @pytest.mark.parametrize(
     "text", ["zone in a,b", "zone not in a,b", "disk exists", "disk missing", "cores > 64", "cores < -1.5"]
 )
-def test_a_term_reads_as_it_is_written(text: str) -> None:
+def test_affinity_term_is_printed_as_parsed(text: str) -> None:
     assert str(parse_term(text)) == text
     assert not list(affinity_problems((parse_term(text),), (), ()))
 
@@ -21,30 +21,30 @@ def test_a_preference_has_a_weight() -> None:
 
 
 @pytest.mark.parametrize("text", ["gpu=big:NoSchedule", "old:PreferNoSchedule", "broken:NoExecute"])
-def test_a_taint_reads_as_it_is_written(text: str) -> None:
+def test_taint_is_printed_as_parsed(text: str) -> None:
     assert str(parse_taint(text)) == text
     assert parse_toleration(text).tolerates(parse_taint(text))
 
 
 @pytest.mark.parametrize("text", ["*", "gpu", "gpu=big", "gpu:NoExecute", "gpu=:NoSchedule"])
-def test_a_toleration_reads_as_it_is_written(text: str) -> None:
+def test_toleration_is_printed_as_parsed(text: str) -> None:
     assert str(parse_toleration(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "zone", "zone in", "zone is a", "cores >", "> 3"])
-def test_what_is_no_term_is_refused_with_how_to_write_it(text: str) -> None:
+def test_invalid_affinity_term_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write 'zone in a,b'"):
         parse_term(text)
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu=big", ":NoSchedule", "gpu:Sometimes"])
-def test_what_is_no_taint_is_refused(text: str) -> None:
+def test_invalid_taint_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"NoSchedule, PreferNoSchedule, NoExecute"):
         parse_taint(text)
 
 
 @pytest.mark.parametrize("text", ["zone in ,", "cores > many", "a b in c"])
-def test_a_term_may_read_well_and_still_be_wrong(text: str) -> None:
+def test_parsed_term_can_still_be_invalid(text: str) -> None:
     try:
         term = parse_term(text)
     except ValueError:

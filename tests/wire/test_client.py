@@ -71,7 +71,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def test_one_connection_serves_many_questions(peer: MakePeer) -> None:
+def test_one_connection_serves_many_requests(peer: MakePeer) -> None:
     server = peer(answering(HEALTH))
     with Client(server.url) as client:
         assert [client.health() for _ in range(3)] == [HEALTH] * 3
@@ -79,7 +79,7 @@ def test_one_connection_serves_many_questions(peer: MakePeer) -> None:
     assert [request.target for request in server.requests] == ["/v1/health"] * 3
 
 
-def test_questions_are_asked_as_the_api_wants_them(peer: MakePeer) -> None:
+def test_requests_have_the_form_of_the_api(peer: MakePeer) -> None:
     server = peer(answering(JobList((), 1, 0)))
     with Client(server.url, token="secret") as client:
         client.jobs(states=[JobState.QUEUED, JobState.RUNNING], user="ada&bo", after=3, limit=5)
@@ -91,7 +91,7 @@ def test_questions_are_asked_as_the_api_wants_them(peer: MakePeer) -> None:
 
 
 @pytest.mark.parametrize("name", ["../health", "7/cancel", "a b", "?x=1", "#", "é"])
-def test_a_name_never_becomes_a_path(peer: MakePeer, name: str) -> None:
+def test_name_cannot_change_the_path(peer: MakePeer, name: str) -> None:
     server = peer(answering(Problem("not_found", "no such job"), 404))
     with Client(server.url) as client, pytest.raises(Refused):
         client.job(name)
@@ -100,7 +100,7 @@ def test_a_name_never_becomes_a_path(peer: MakePeer, name: str) -> None:
     assert path.isascii()
 
 
-def test_what_idled_away_is_replaced_before_anything_is_asked(peer: MakePeer) -> None:
+def test_idle_connection_is_replaced_before_a_request(peer: MakePeer) -> None:
     closed = threading.Event()
 
     def closes_after_one(line: Line) -> None:
@@ -117,7 +117,7 @@ def test_what_idled_away_is_replaced_before_anything_is_asked(peer: MakePeer) ->
     assert [request.target for request in server.requests] == ["/v1/health", "/v1/nodes"]
 
 
-def test_what_idled_away_does_not_lose_an_order_that_must_not_be_repeated(peer: MakePeer) -> None:
+def test_order_on_a_closed_idle_connection_is_sent_once(peer: MakePeer) -> None:
     closed = threading.Event()
 
     def closes_after_one(line: Line) -> None:
@@ -134,14 +134,14 @@ def test_what_idled_away_does_not_lose_an_order_that_must_not_be_repeated(peer: 
     assert [request.target for request in server.requests] == ["/v1/health", "/v1/jobs/1/cancel"]
 
 
-def test_a_question_is_asked_again_when_the_answer_got_lost(peer: MakePeer) -> None:
+def test_query_is_repeated_when_the_answer_is_lost(peer: MakePeer) -> None:
     server = peer(hangs_up, answering(HEALTH))
     with Client(server.url) as client:
         assert client.health() == HEALTH
     assert server.connections == 2
 
 
-def test_a_what_if_changes_nothing_and_never_claims_that_it_may_have(peer: MakePeer) -> None:
+def test_lost_what_if_is_not_reported_as_possibly_carried_out(peer: MakePeer) -> None:
     server = peer(hangs_up)
     with Client(server.url) as client, pytest.raises(Unreachable) as caught:
         client.what_if(WhatIf(cancel=(1,)))
@@ -149,7 +149,7 @@ def test_a_what_if_changes_nothing_and_never_claims_that_it_may_have(peer: MakeP
     assert len(server.requests) == 2, "a question may be asked again"
 
 
-def test_a_what_if_says_how_long_it_may_take(peer: MakePeer) -> None:
+def test_what_if_sends_its_time_limit(peer: MakePeer) -> None:
     server = peer(answering(WhatIfAnswer(1.0, (), 3)))
     with Client(server.url) as client:
         client.what_if(WhatIf(cancel=(1,)), within_s=5, only_first=True)
@@ -158,7 +158,7 @@ def test_a_what_if_says_how_long_it_may_take(peer: MakePeer) -> None:
     assert targets == ["/v1/what-if?within=5&part=first", "/v1/what-if"]
 
 
-def test_an_order_is_not_repeated_when_the_answer_got_lost(peer: MakePeer) -> None:
+def test_order_is_not_repeated_when_the_answer_is_lost(peer: MakePeer) -> None:
     server = peer(hangs_up, answering(HEALTH))
     with Client(server.url) as client, pytest.raises(Unreachable) as caught:
         client.cancel(1)
@@ -166,7 +166,7 @@ def test_an_order_is_not_repeated_when_the_answer_got_lost(peer: MakePeer) -> No
     assert len(server.requests) == 1
 
 
-def test_a_submit_is_repeated_with_the_same_key(peer: MakePeer) -> None:
+def test_submit_is_repeated_with_the_same_key(peer: MakePeer) -> None:
     server = peer(hangs_up, hangs_up, answering(Submitted((5,), "5"), 201))
     with Client(server.url) as client:
         assert client.submit(SPEC, as_user="bo") == Submitted((5,), "5")
@@ -177,7 +177,7 @@ def test_a_submit_is_repeated_with_the_same_key(peer: MakePeer) -> None:
     assert bodies[0]["as_user"] == "bo"
 
 
-def test_a_submit_is_given_up_in_the_end(peer: MakePeer, no_pauses: list[float]) -> None:
+def test_submit_is_given_up_after_its_retries(peer: MakePeer, no_pauses: list[float]) -> None:
     server = peer(hangs_up)
     with Client(server.url) as client, pytest.raises(Unreachable) as caught:
         client.submit(SPEC, key="mine")
@@ -186,7 +186,7 @@ def test_a_submit_is_given_up_in_the_end(peer: MakePeer, no_pauses: list[float])
     assert "may have been carried out" in caught.value.hint
 
 
-def test_two_submits_are_two_jobs(peer: MakePeer) -> None:
+def test_two_submits_make_two_jobs(peer: MakePeer) -> None:
     server = peer(answering(Submitted((5,), "5"), 201))
     with Client(server.url) as client:
         client.submit(SPEC)
@@ -195,7 +195,7 @@ def test_two_submits_are_two_jobs(peer: MakePeer) -> None:
     assert first != second
 
 
-def test_a_refusal_brings_the_problem(peer: MakePeer) -> None:
+def test_refusal_carries_the_problem(peer: MakePeer) -> None:
     problem = Problem("never_fits", "too many GPUs", "spec.gpus", "ask for fewer")
     server = peer(answering(problem, 422))
     with Client(server.url) as client, pytest.raises(Refused) as caught:
@@ -204,7 +204,7 @@ def test_a_refusal_brings_the_problem(peer: MakePeer) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_controller_that_stops_is_as_good_as_gone(peer: MakePeer) -> None:
+def test_stopping_controller_counts_as_unreachable(peer: MakePeer) -> None:
     server = peer(answering(Problem("stopping", "the controller is shutting down", hint="Wait."), 503))
     with Client(server.url) as client, pytest.raises(Unreachable, match="shutting down") as caught:
         client.health()
@@ -238,7 +238,7 @@ def test_a_controller_that_stops_is_as_good_as_gone(peer: MakePeer) -> None:
     ],
     ids=lambda data: repr(data[:40]),
 )
-def test_whatever_is_not_an_answer_of_ours_is_unreachable(peer: MakePeer, data: bytes) -> None:
+def test_answer_that_is_not_from_corral_is_unreachable(peer: MakePeer, data: bytes) -> None:
     server = peer(sends(data))
     with Client(server.url) as client, pytest.raises(Unreachable) as caught:
         client.health()
@@ -247,7 +247,7 @@ def test_whatever_is_not_an_answer_of_ours_is_unreachable(peer: MakePeer, data: 
     assert caught.value.hint
 
 
-def test_who_is_too_slow_is_unreachable_and_not_asked_again(peer: MakePeer) -> None:
+def test_too_slow_answer_is_unreachable_and_not_repeated(peer: MakePeer) -> None:
     done = threading.Event()
 
     def never_answers(line: Line) -> None:
@@ -261,7 +261,7 @@ def test_who_is_too_slow_is_unreachable_and_not_asked_again(peer: MakePeer) -> N
     assert len(server.requests) == 1
 
 
-def test_a_connection_that_failed_is_not_used_again(peer: MakePeer) -> None:
+def test_failed_connection_is_not_reused(peer: MakePeer) -> None:
     server = peer(sends(b"nonsense\r\n\r\n"), sends(b"nonsense\r\n\r\n"), answering(HEALTH))
     with Client(server.url) as client:
         with pytest.raises(Unreachable):
@@ -277,14 +277,14 @@ def batch(seq: int) -> StreamBatch:
     return StreamBatch(seq, (EventView(seq, 1.5, "JobQueued", "job é queued", job=seq),))
 
 
-def told(each: StreamBatch) -> bytes:
+def event_bytes(each: StreamBatch) -> bytes:
     """A commit as the server writes it."""
     return f"id: {each.seq}\ndata: {dumps(encode(each))}\n\n".encode()
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_commits_and_heartbeats_arrive_however_they_are_cut(peer: MakePeer, size: int) -> None:
-    text = b": hello\n\n" + told(batch(1)) + b":\n\n" + told(batch(2)) + b"retry: 5\n\n"
+def test_stream_is_parsed_however_it_is_split(peer: MakePeer, size: int) -> None:
+    text = b": hello\n\n" + event_bytes(batch(1)) + b":\n\n" + event_bytes(batch(2)) + b"retry: 5\n\n"
 
     def script(line: Line) -> None:
         line.read()
@@ -299,7 +299,7 @@ def test_commits_and_heartbeats_arrive_however_they_are_cut(peer: MakePeer, size
     assert server.requests[0].target == "/v1/stream?rows=1&after=0"
 
 
-def test_windows_line_ends_and_split_data_are_server_sent_events_too(peer: MakePeer) -> None:
+def test_windows_line_endings_and_split_data_are_parsed(peer: MakePeer) -> None:
     data = dumps(encode(batch(1)))
     cut = data.index(",")
     text = f"data:{data[:cut]}\r\ndata: {data[cut:]}\r\n\r\n".encode()
@@ -314,19 +314,19 @@ def test_windows_line_ends_and_split_data_are_server_sent_events_too(peer: MakeP
         assert list(client.stream(rows=False)) == [batch(1)]
 
 
-def test_a_stream_from_now_names_no_place(peer: MakePeer) -> None:
+def test_stream_from_now_sends_no_position(peer: MakePeer) -> None:
     server = peer(sends(CHUNKED + b"0\r\n\r\n"))
     with Client(server.url) as client:
         assert list(client.stream()) == []
     assert server.requests[0].target == "/v1/stream?rows=1"
 
 
-def test_a_cut_stream_gives_what_came_and_then_says_so(peer: MakePeer) -> None:
+def test_cut_stream_delivers_its_events_and_then_fails(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()
         line.send(CHUNKED)
-        line.chunk(told(batch(1)))
-        line.chunk(told(batch(2))[:20])
+        line.chunk(event_bytes(batch(1)))
+        line.chunk(event_bytes(batch(2))[:20])
 
     with Client(peer(script).url) as client:
         commits = client.stream(after=0)
@@ -335,7 +335,7 @@ def test_a_cut_stream_gives_what_came_and_then_says_so(peer: MakePeer) -> None:
             next(commits)
 
 
-def test_a_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wire.http.client.SILENCE_S", 0.05)
     done = threading.Event()
 
@@ -349,7 +349,7 @@ def test_a_silent_stream_is_lost(peer: MakePeer, monkeypatch: pytest.MonkeyPatch
     done.set()
 
 
-def test_nonsense_in_a_stream_is_unreachable(peer: MakePeer) -> None:
+def test_invalid_stream_data_is_unreachable(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()
         line.send(CHUNKED)
@@ -360,7 +360,7 @@ def test_nonsense_in_a_stream_is_unreachable(peer: MakePeer) -> None:
         next(client.stream())
 
 
-def test_closing_wakes_a_thread_that_waits(peer: MakePeer) -> None:
+def test_close_wakes_a_reading_thread(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()
         line.send(CHUNKED)
@@ -387,7 +387,7 @@ def test_closing_wakes_a_thread_that_waits(peer: MakePeer) -> None:
     assert len(ended) == 1
 
 
-def test_closing_wakes_a_thread_that_asks(peer: MakePeer) -> None:
+def test_close_wakes_a_requesting_thread(peer: MakePeer) -> None:
     arrived = threading.Event()
 
     def script(line: Line) -> None:
@@ -413,7 +413,7 @@ def test_closing_wakes_a_thread_that_asks(peer: MakePeer) -> None:
     assert len(ended) == 1
 
 
-def test_a_closed_client_can_be_used_again(peer: MakePeer) -> None:
+def test_closed_client_can_be_used_again(peer: MakePeer) -> None:
     server = peer(answering(HEALTH))
     client = Client(server.url)
     for _ in range(2):
@@ -422,11 +422,11 @@ def test_a_closed_client_can_be_used_again(peer: MakePeer) -> None:
     assert server.connections == 2
 
 
-def test_questions_go_on_beside_a_stream(peer: MakePeer) -> None:
+def test_requests_work_beside_a_stream(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()
         line.send(CHUNKED)
-        line.chunk(told(batch(1)))
+        line.chunk(event_bytes(batch(1)))
         line.read()
 
     server = peer(script, answering(HEALTH))
@@ -436,7 +436,7 @@ def test_questions_go_on_beside_a_stream(peer: MakePeer) -> None:
         assert client.health() == HEALTH
 
 
-def test_logs_come_as_they_are_written(peer: MakePeer) -> None:
+def test_logs_are_delivered_as_they_are_written(peer: MakePeer) -> None:
     pieces = [b"a\n", b"\xff\x00", b"x" * 200_000]
 
     def script(line: Line) -> None:
@@ -452,7 +452,7 @@ def test_logs_come_as_they_are_written(peer: MakePeer) -> None:
     assert server.requests[0].target == "/v1/jobs/7_3/logs?stream=stderr&offset=-9&follow=1"
 
 
-def test_a_cut_log_is_not_taken_for_its_end(peer: MakePeer) -> None:
+def test_cut_log_is_not_taken_for_its_end(peer: MakePeer) -> None:
     def script(line: Line) -> None:
         line.read()
         line.send(CHUNKED)
@@ -464,7 +464,7 @@ def test_a_cut_log_is_not_taken_for_its_end(peer: MakePeer) -> None:
             got.extend(client.logs(7))
 
 
-def test_a_refused_log_brings_the_problem(peer: MakePeer) -> None:
+def test_refused_log_carries_the_problem(peer: MakePeer) -> None:
     server = peer(answering(Problem("node_away", "gpu01 is away"), 503))
     with Client(server.url) as client, pytest.raises(Refused, match="gpu01 is away"):
         list(client.logs(7))
@@ -491,19 +491,19 @@ def test_a_refused_log_brings_the_problem(peer: MakePeer) -> None:
         "x",
     ],
 )
-def test_what_is_no_address_is_said_at_once(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(Unreachable) as caught:
         Client(url)
     assert "unix:///" in caught.value.hint
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "nül", "\udcff", "\x7f"])
-def test_what_cannot_be_a_token_is_said_before_it_is_sent(token: str) -> None:
+def test_invalid_token_is_refused_before_it_is_sent(token: str) -> None:
     with pytest.raises(Unreachable, match="the token is not"):
         Client("http://127.0.0.1:1", token=token)
 
 
-def test_nobody_there_says_why(tmp_path: Path) -> None:
+def test_unreachable_controller_is_reported_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for url, why in [
         (f"unix://{tmp_path}/none.sock", "no such socket"),

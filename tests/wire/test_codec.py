@@ -67,14 +67,14 @@ FRAMES = typing.get_args(frames.Frame)
 @pytest.mark.parametrize("kind", TRAVELLERS, ids=lambda kind: kind.__name__)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_what_is_sent_is_what_arrives(kind: type[Any], data: st.DataObject) -> None:
+def test_encoded_values_decode_to_the_same(kind: type[Any], data: st.DataObject) -> None:
     sent = data.draw(values(kind))
     assert decode(kind, json.loads(dumps(encode(sent)))) == sent
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.one_of(*map(values, FRAMES)))
-def test_a_frame_is_one_line_and_arrives(frame: frames.Frame) -> None:
+def test_frame_is_one_line_and_decodes_to_the_same(frame: frames.Frame) -> None:
     line = frames.pack(frame)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -82,7 +82,7 @@ def test_a_frame_is_one_line_and_arrives(frame: frames.Frame) -> None:
 
 
 @given(st.binary() | JSON.map(lambda data: json.dumps(data).encode()))
-def test_a_line_that_is_no_frame_is_malformed(line: bytes) -> None:
+def test_invalid_line_is_malformed(line: bytes) -> None:
     with pytest.raises(Malformed):
         frames.unpack(line)
 
@@ -105,7 +105,7 @@ def test_a_line_that_is_no_frame_is_malformed(line: bytes) -> None:
         b"\xff\xfe",
     ],
 )
-def test_a_hostile_frame_is_malformed(line: bytes) -> None:
+def test_hostile_frame_is_malformed(line: bytes) -> None:
     with pytest.raises(Malformed):
         frames.unpack(line)
 
@@ -133,17 +133,17 @@ def test_a_hostile_frame_is_malformed(line: bytes) -> None:
         (frames.GpuTrouble, {"uuid": "a", "kind": ["xid"]}, "kind"),
     ],
 )
-def test_what_does_not_fit_is_named(kind: type[Any], data: Any, where: str) -> None:
+def test_field_of_the_wrong_type_is_named(kind: type[Any], data: Any, where: str) -> None:
     with pytest.raises(Malformed) as caught:
         decode(kind, data)
     assert caught.value.where == where
 
 
-def test_a_whole_number_is_a_float_and_nothing_is_none() -> None:
+def test_integer_decodes_as_float_and_null_as_none() -> None:
     assert decode(JobSpec, {"command": ["a"], "gpus": 2}).gpus == 2
     assert decode(JobSpec, {"command": ["a"], "nodes": None}).nodes is None
 
 
-def test_states_are_written_as_their_words() -> None:
+def test_states_are_encoded_as_names() -> None:
     assert encode(Submitted((1, 2), "1")) == {"ids": [1, 2], "label": "1"}
     assert dumps(JobState.RUNNING.value) == '"RUNNING"'

@@ -32,7 +32,7 @@ def configure(file: Path, socket: str) -> None:
     file.write_text(f'[controller]\nsocket = "{socket}"\n')
 
 
-def test_the_order_from_far_to_near(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controller_is_looked_for_in_order(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert discovery.find_controller().url == f"unix://{addresses.SYSTEM_SOCKET}"
     configure(home / ".config/corral/scheduler.toml", "/own.sock")
     assert discovery.find_controller().url == "unix:///own.sock"
@@ -59,7 +59,7 @@ def test_a_file_without_a_socket_names_no_controller() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away needs root")
-def test_another_users_file_leads_nobody_to_his_controller() -> None:
+def test_configuration_of_another_user_is_not_used() -> None:
     configure(Path("scheduler.toml"), "/trap.sock")
     os.chown("scheduler.toml", 65_534, 65_534)
     found = discovery.find_controller()
@@ -67,7 +67,7 @@ def test_another_users_file_leads_nobody_to_his_controller() -> None:
     assert "scheduler.toml: belongs to another user" in found.tried
 
 
-def test_where_it_was_looked_for_is_told() -> None:
+def test_searched_places_are_named() -> None:
     with pytest.raises(Unreachable) as caught, Client() as client:
         client.health()
     for part in ("$CORRAL_URL: not set", "scheduler.toml: not there", "corral config use", "system.sock"):
@@ -77,7 +77,7 @@ def test_where_it_was_looked_for_is_told() -> None:
     assert "Looked for" not in named.value.hint, "one was named"
 
 
-def test_a_context_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_context_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     contexts.save(Contexts("", {"lab": Context("ssh://lab")}))
     monkeypatch.setenv("CORRAL_CONTEXT", "lap")
     with pytest.raises(Unreachable, match="there is no context 'lap'; there are: lab"):
@@ -92,6 +92,6 @@ def test_a_context_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     "url",
     ["ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://h:99999", "https://", "https://u@h", "ftp://h"],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(Unreachable, match="not an address"):
         Client(url)

@@ -8,7 +8,7 @@ from wire.agent.frames import Report, unpack
 from wire.codec import Malformed
 
 
-def test_half_a_letter_is_refused_and_a_whole_one_is_not() -> None:
+def test_single_surrogate_is_refused() -> None:
     told = b'{"t":"report","status":{"job":1,"attempt":1,"why":"%s"}}'
     with pytest.raises(Malformed, match="surrogates not allowed"):
         unpack(told % rb"\ud800")
@@ -18,8 +18,8 @@ def test_half_a_letter_is_refused_and_a_whole_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "9" * 30, "9" * 5_000])
-def test_what_nobody_could_count_with_is_no_number(number: str) -> None:
-    """A report of it would stop the controller where it is added up or written down."""
+def test_number_that_is_not_finite_is_refused(number: str) -> None:
+    """A report with such a number would stop the controller where it is added up or recorded."""
     for told in ('{"t":"pong","beat":1,"clock":%s}', '{"t":"pong","beat":%s}'):
         with pytest.raises(Malformed, match=r"number|digits"):
             unpack((told % number).encode())

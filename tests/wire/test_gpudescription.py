@@ -33,7 +33,7 @@ def test_the_agent_simulates_every_model_that_a_description_may_name() -> None:
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_an_agent_cannot_read_is_refused(text: str) -> None:
+def test_invalid_gpu_description_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="cannot read") as refused:
         gpudescription.checked_description(text)
     assert BAD[text] in str(refused.value)

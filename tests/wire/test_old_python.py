@@ -18,7 +18,7 @@ MODULES = sorted(path for top in ("wire", "agent") for path in (HOUSE / top).rgl
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(HOUSE)))
-def test_its_grammar_is_old_enough(path: Path) -> None:
+def test_grammar_of_every_module_is_old_enough(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 9))
 
 
@@ -30,7 +30,7 @@ def old_python() -> str | None:
     return None
 
 
-def test_it_loads_there_and_every_type_can_be_read() -> None:
+def test_wire_modules_load_under_the_old_python() -> None:
     python = old_python()
     if python is None:
         pytest.skip("no Python 3.9 here; name one with CORRAL_PYTHON39")

@@ -38,7 +38,7 @@ GOOD = JobSpec(command=("true",))
         {"name": "ünïcode 名前"},
     ],
 )
-def test_nothing_is_wrong(change: dict[str, Any]) -> None:
+def test_valid_spec_has_no_problems(change: dict[str, Any]) -> None:
     assert spec_problems(replace(GOOD, **change)) == []
 
 
@@ -119,11 +119,11 @@ def test_nothing_is_wrong(change: dict[str, Any]) -> None:
         ({"array": ",".join(["0-9999", "10000-19999"])}, "array"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
+def test_invalid_field_is_named(change: dict[str, Any], where: str) -> None:
     assert [found for found, _ in spec_problems(replace(GOOD, **change))] == [where]
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     spec = replace(GOOD, command=(), priority=500, cpu_milli=-1)
     assert [where for where, _ in spec_problems(spec)] == ["command", "priority", "cpu_milli"]
 
@@ -140,17 +140,17 @@ def test_everything_wrong_is_said_at_once() -> None:
         ("0-2%2", [0, 1, 2]),
     ],
 )
-def test_indices_come_in_order_and_once(text: str, indices: list[int]) -> None:
+def test_array_indices_are_sorted_and_unique(text: str, indices: list[int]) -> None:
     assert array_indices(text) == indices
 
 
 @given(st.lists(st.integers(0, 10**9 - 1), min_size=1, max_size=50))
-def test_any_list_of_indices_is_read_back(numbers: list[int]) -> None:
+def test_any_list_of_indices_is_parsed_back(numbers: list[int]) -> None:
     assert array_indices(",".join(map(str, numbers))) == sorted(set(numbers))
 
 
 @given(st.text(alphabet="0123456789-,: %", max_size=40))
-def test_any_text_is_few_indices_or_a_complaint(text: str) -> None:
+def test_any_text_gives_few_indices_or_an_error(text: str) -> None:
     try:
         found = array_indices(text)
     except ValueError:
@@ -159,5 +159,5 @@ def test_any_text_is_few_indices_or_a_complaint(text: str) -> None:
 
 
 @pytest.mark.parametrize(("gpus", "text"), [(8, "8"), (8.0, "8"), (0.25, "0.25"), (0, "0")])
-def test_gpus_are_written_as_people_do(gpus: float, text: str) -> None:
+def test_gpu_amounts_are_parsed(gpus: float, text: str) -> None:
     assert gpus_text(gpus) == text

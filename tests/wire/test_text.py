@@ -12,7 +12,7 @@ from wire.text import counted, duration, memory, printable
 
 
 @given(st.text(st.characters(categories=["C", "Z", "L", "M"]), max_size=300))
-def test_nothing_that_moves_a_cursor_is_left(text: str) -> None:
+def test_control_characters_are_removed(text: str) -> None:
     clean = printable(text)
     assert len(clean) <= 200
     assert not [mark for mark in clean if unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp")]
@@ -21,11 +21,11 @@ def test_nothing_that_moves_a_cursor_is_left(text: str) -> None:
 @pytest.mark.parametrize(
     "mark", ["\x1b", "\n", "\r", "\t", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\x7f"]
 )
-def test_hostile_marks_become_visible(mark: str) -> None:
+def test_hostile_characters_become_visible(mark: str) -> None:
     assert printable(f"a{mark}b") == "a\ufffdb"
 
 
-def test_a_long_text_says_that_it_was_cut() -> None:
+def test_long_text_is_cut_with_a_mark() -> None:
     assert printable("x" * 300, 10) == "xxxxxxxxx…"
     assert printable("x" * 10, 10) == "x" * 10
 
@@ -52,7 +52,7 @@ def test_memory(mib: int, text: str) -> None:
     assert memory(mib) == text
 
 
-def test_things_are_counted_in_the_right_number() -> None:
+def test_counts_have_singular_and_plural() -> None:
     assert [counted(number, "job") for number in (0, 1, 2, 1_234)] == [
         "0 jobs",
         "1 job",

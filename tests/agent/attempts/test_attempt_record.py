@@ -1,4 +1,4 @@
-"""The record: what was written is what is read, and anything else is noticed."""
+"""The attempt record: records are read as written, and damage is detected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_lines_are_read_as_written() -> None:
 
 
 @given(bit=st.integers(0, len(WHOLE) * 8 - 1))
-def test_a_flipped_bit_is_noticed(bit: int) -> None:
+def test_flipped_bit_in_a_record_is_detected(bit: int) -> None:
     damaged = bytearray(WHOLE)
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(attempt_record.UnreadableRecord):
@@ -39,7 +39,7 @@ def test_a_flipped_bit_is_noticed(bit: int) -> None:
 
 
 @given(length=st.integers(0, len(WHOLE) - 1))
-def test_a_cut_record_is_noticed_or_ends_at_a_line(length: int) -> None:
+def test_cut_record_is_detected_or_ends_at_a_line(length: int) -> None:
     cut = WHOLE[:length]
     if cut == b"" or cut.endswith(b"\n"):
         assert attempt_record.decode_facts(cut) == attempt_record.decode_facts(WHOLE)[: cut.count(b"\n")]
@@ -49,7 +49,7 @@ def test_a_cut_record_is_noticed_or_ends_at_a_line(length: int) -> None:
 
 
 @given(why=st.text())
-def test_an_end_fits_its_room_whatever_the_words(why: str) -> None:
+def test_end_line_fits_its_space_for_any_reason_text(why: str) -> None:
     line = attempt_record.encode_end(
         1e10, 255, 64, 1e9, 1 << 40, why.encode("utf-8", "replace").decode() * 50
     )
@@ -69,7 +69,7 @@ def test_an_end_fits_its_room_whatever_the_words(why: str) -> None:
     ]
 
 
-def test_the_kernel_says_who_holds_a_record(tmp_path: Path) -> None:
+def test_lock_holder_of_a_record_is_known(tmp_path: Path) -> None:
     path = tmp_path / "record"
     path.write_bytes(b"x")
     code = (

@@ -33,7 +33,7 @@ def order(job: int = 1, attempt: int = 1, **more: Any) -> Start:
     return Start(job, attempt, ("true",), "x", 1, 1, **more)
 
 
-def told(done: list[AttemptAction]) -> list[AttemptStatus]:
+def reported_ends(done: list[AttemptAction]) -> list[AttemptStatus]:
     return [each.report.status for each in done if isinstance(each, SendReport)]
 
 
@@ -43,7 +43,7 @@ def running(attempts: AttemptStates, job: int = 1, attempt: int = 1) -> None:
     attempts.apply_hint((job, attempt), STARTED)
 
 
-def test_an_order_is_kept_before_it_is_launched_and_told_when_it_runs() -> None:
+def test_order_is_recorded_before_its_launch_and_its_start_reported() -> None:
     attempts = AttemptStates(keep=10)
     assert attempts.start(order(), 1.0) == [RecordOrder(order()), LaunchSupervisor((1, 1))]
     assert attempts.apply_hint((1, 1), ["forked", "400"]) == [WatchSupervisor((1, 1), 400)]
@@ -51,7 +51,7 @@ def test_an_order_is_kept_before_it_is_launched_and_told_when_it_runs() -> None:
     assert attempts.apply_hint((1, 1), STARTED) == [SendReport(Report(running_now))]
     assert attempts.apply_hint((1, 1), STARTED) == []
     assert attempts.start(order(), 2.0) == [SendReport(Report(running_now))]
-    (ended,) = told(attempts.apply_hint((1, 1), ENDED))
+    (ended,) = reported_ends(attempts.apply_hint((1, 1), ENDED))
     assert (ended.pid, ended.code) == (500, 0)
     assert attempts.apply_hint((1, 1), ENDED) == []
     assert attempts.unsettled() == (ended,)
@@ -60,39 +60,41 @@ def test_an_order_is_kept_before_it_is_launched_and_told_when_it_runs() -> None:
     assert attempts.unsettled() == ()
 
 
-def test_a_hint_may_overtake_the_nursery() -> None:
+def test_hint_may_arrive_before_the_fork_server_reports() -> None:
     attempts = AttemptStates(keep=10)
     attempts.start(order(), 1.0)
-    assert told(attempts.apply_hint((1, 1), STARTED))
-    assert told(attempts.apply_hint((1, 1), ENDED))
+    assert reported_ends(attempts.apply_hint((1, 1), STARTED))
+    assert reported_ends(attempts.apply_hint((1, 1), ENDED))
     assert attempts.apply_hint((1, 1), ["forked", "400"]) == []
 
 
-def test_hints_about_strangers_mean_nothing() -> None:
+def test_hints_about_unknown_attempts_are_ignored() -> None:
     assert AttemptStates(keep=10).apply_hint((9, 9), ENDED) == []
     assert AttemptStates(keep=10).supervisor_gone((9, 9), SpooledAttempt(AttemptStatus(9, 9)), None) == []
     assert AttemptStates(keep=10).settle(Settle(9, 9)) == []
 
 
-def test_what_does_not_run_cannot_be_settled() -> None:
+def test_running_attempt_cannot_be_settled() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts)
     assert attempts.settle(Settle(1, 1)) == []
 
 
-def test_an_order_that_cannot_be_kept_never_was() -> None:
+def test_order_that_cannot_be_recorded_is_forgotten() -> None:
     attempts = AttemptStates(keep=10)
     attempts.start(order(attempt=4), 1.0)
     attempts.apply_hint((1, 4), ENDED)
     attempts.start(order(attempt=5), 1.0)
-    (status,) = told(attempts.record_failed((1, 5), 2.0, "disk full"))
+    (status,) = reported_ends(attempts.record_failed((1, 5), 2.0, "disk full"))
     assert (status.ended_at, status.why) == (2.0, "node_unfit: disk full")
     assert attempts.has_ended((1, 5)) is None
-    assert told(attempts.start(order(attempt=3), 1.0))[0].why.startswith("refused: attempt 4 of job 1")
+    assert reported_ends(attempts.start(order(attempt=3), 1.0))[0].why.startswith(
+        "refused: attempt 4 of job 1"
+    )
     assert attempts.start(order(attempt=5), 3.0)[0] == RecordOrder(order(attempt=5))
 
 
-def test_a_stop_reaches_a_supervisor_that_is_not_known_yet() -> None:
+def test_stop_reaches_a_supervisor_that_starts_later() -> None:
     attempts = AttemptStates(keep=10)
     attempts.start(order(), 1.0)
     assert attempts.stop(Stop(1, 1), 1.0) == [RequestStop(Stop(1, 1))]
@@ -102,7 +104,7 @@ def test_a_stop_reaches_a_supervisor_that_is_not_known_yet() -> None:
     ]
 
 
-def test_the_first_reason_and_the_shortest_grace_count() -> None:
+def test_first_reason_and_shortest_grace_of_several_stops_count() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts)
     attempts.stop(Stop(1, 1, 10.0, "preempted"), 1.0)
@@ -110,11 +112,11 @@ def test_the_first_reason_and_the_shortest_grace_count() -> None:
     assert attempts.stop(Stop(1, 1, 20.0, "cancelled"), 1.0) == [RequestStop(Stop(1, 1, 2.0, "preempted"))]
 
 
-def test_a_stop_of_the_unknown_is_remembered_but_not_if_it_is_older() -> None:
+def test_stop_of_an_unknown_attempt_is_recorded_unless_it_is_older() -> None:
     attempts = AttemptStates(keep=10)
     status = AttemptStatus(1, 2, ended_at=1.0, why="cancelled")
     assert attempts.stop(Stop(1, 2), 1.0) == [RecordEnd(status), SendReport(Report(status))]
-    assert told(attempts.start(order(attempt=2), 2.0)) == [status]
+    assert reported_ends(attempts.start(order(attempt=2), 2.0)) == [status]
     older = AttemptStatus(1, 1, ended_at=3.0, why="cancelled")
     assert attempts.stop(Stop(1, 1), 3.0) == [SendReport(Report(older))]
 
@@ -135,7 +137,7 @@ def test_an_attempt_that_waits_can_be_stopped() -> None:
     assert attempts.stop(Stop(1, 2), 3.0) == [RequestStop(Stop(1, 2)), LaunchSupervisor((1, 2))]
 
 
-def test_a_lost_supervisor_is_followed_by_another_ever_more_slowly() -> None:
+def test_lost_supervisor_is_relaunched_with_growing_delays() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts)
     found = SpooledAttempt(AttemptStatus(1, 1, 500, 7.0))
@@ -148,7 +150,7 @@ def test_a_lost_supervisor_is_followed_by_another_ever_more_slowly() -> None:
     assert delays[-1] == 30.0
 
 
-def test_a_supervisor_that_lives_after_all_is_watched() -> None:
+def test_supervisor_that_is_alive_is_watched() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts)
     assert attempts.supervisor_gone((1, 1), SpooledAttempt(AttemptStatus(1, 1, 500, 7.0)), 401) == [
@@ -156,14 +158,14 @@ def test_a_supervisor_that_lives_after_all_is_watched() -> None:
     ]
 
 
-def test_an_end_that_was_not_heard_of_is_read() -> None:
+def test_unreported_end_is_read_from_the_record() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts)
     status = AttemptStatus(1, 1, 500, 7.0, 8.0, 3)
     assert attempts.supervisor_gone((1, 1), SpooledAttempt(status), None) == [SendReport(Report(status))]
 
 
-def test_only_launches_without_supervisor_are_repeated_for_a_new_nursery() -> None:
+def test_only_launches_without_supervisor_are_repeated_for_a_new_fork_server() -> None:
     attempts = AttemptStates(keep=10)
     running(attempts, 1)
     attempts.start(order(2), 1.0)
@@ -173,7 +175,7 @@ def test_only_launches_without_supervisor_are_repeated_for_a_new_nursery() -> No
     ]
 
 
-def test_what_was_found_is_taken_over() -> None:
+def test_spooled_attempts_are_taken_over() -> None:
     attempts = AttemptStates(keep=1)
     stop = Stop(2, 1, 3.0, "cancelled")
     for found, holder, settled in (
@@ -213,7 +215,7 @@ def test_gpus_are_loaded_while_their_attempts_run() -> None:
 
 
 class Lives(RuleBasedStateMachine):
-    """A controller, a nursery and supervisors that do whatever they like, in any order, more than once."""
+    """A controller, a fork server and supervisors that act at random, in any order, and repeatedly."""
 
     keys = st.tuples(st.integers(1, 2), st.integers(1, 3))
 
@@ -280,7 +282,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """A new agent knows what is written, and nothing else."""
+        """A new agent knows exactly what is recorded."""
         before, self.attempts = self.attempts, AttemptStates(keep=1)
         for key in sorted(self.kept):
             status = self.ends.get(key, AttemptStatus(*key))

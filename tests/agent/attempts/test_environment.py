@@ -1,4 +1,4 @@
-"""What a job reads about itself and its peers, down to processes that find each other by it."""
+"""The environment of a job and its peers, tested with processes that connect by it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller.core.model import inputs
-from tests.agent.driving import Driven, end_all, eventually
+from tests.agent.agent_process import AgentProcess, end_all, eventually
 from tests.engine_harness import EngineHarness, facts, spec
 from wire.agent.frames import Go, Hello, Start
 
@@ -47,7 +47,7 @@ _NAMES = itertools.count()
 
 @dataclass
 class Place:
-    """Where an agent runs, and what others call it."""
+    """The network namespace of an agent, and its address."""
 
     address: str
     prefix: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Place:
 
 @pytest.fixture
 def places() -> Iterator[tuple[Place, Place]]:
-    """Two hosts: network namespaces joined by a cable where we may make them, else this host twice."""
+    """Two hosts: connected network namespaces if they can be made, otherwise this host twice."""
     if shutil.which("ip") is None:
         pytest.skip("no ip here; 'apt-get install iproute2' brings it")
     if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
@@ -100,7 +100,7 @@ def places() -> Iterator[tuple[Place, Place]]:
 
 
 def orders(places: tuple[Place, ...], **asked: object) -> list[Start]:
-    """What the engine tells these nodes about one job on all of them."""
+    """The start orders of one job on all these nodes."""
     harness = EngineHarness()
     for index, place in enumerate(places):
         name = f"n{index}"
@@ -113,9 +113,11 @@ def orders(places: tuple[Place, ...], **asked: object) -> list[Start]:
     return harness.tick()
 
 
-def test_a_launcher_finds_its_peers_across_hosts(places: tuple[Place, Place], tmp_path: Path) -> None:
+def test_launcher_reaches_its_peers_on_other_hosts(places: tuple[Place, Place], tmp_path: Path) -> None:
     """Two nodes, two processes each: all meet at MASTER_ADDR and add up their ranks."""
-    agents = [Driven(tmp_path / f"spool{index}", prefix=place.prefix) for index, place in enumerate(places)]
+    agents = [
+        AgentProcess(tmp_path / f"spool{index}", prefix=place.prefix) for index, place in enumerate(places)
+    ]
     try:
         for agent, order in zip(agents, orders(places, gpus=4, nodes=2, tasks_per_node=2), strict=True):
             agent.hello()
@@ -132,12 +134,12 @@ def test_a_launcher_finds_its_peers_across_hosts(places: tuple[Place, Place], tm
     finally:
         for agent in agents:
             agent.process.kill()
-            agent.gone()
+            agent.wait_exit()
             end_all(agent.spool)
 
 
-def test_one_process_alone_is_no_gang(run: object) -> None:
-    """Frameworks that find RANK or SLURM_PROCID would start to look for others, and leave GPUs unused."""
+def test_single_process_has_no_gang_variables(run: object) -> None:
+    """Frameworks that find RANK or SLURM_PROCID would look for other processes, and leave GPUs unused."""
     agent = run()  # type: ignore[operator]
     (order,) = orders((Place("127.0.0.1"),), gpus=2)
     agent.send(replace(order, command=("env",)))
@@ -155,7 +157,7 @@ def test_one_process_alone_is_no_gang(run: object) -> None:
     assert (seen["SLURM_JOB_ID"], seen["SLURM_JOB_NODELIST"], seen["SLURM_GPUS_ON_NODE"]) == ("1", "n0", "2")
 
 
-def test_one_failed_task_ends_the_others(run: object) -> None:
+def test_failed_task_ends_the_other_tasks(run: object) -> None:
     agent = run()  # type: ignore[operator]
     agent.start(1, "sh", "-c", "test $LOCAL_RANK != 1 || exit 7; sleep 1000", tasks=3)
     ended = agent.ended(1)

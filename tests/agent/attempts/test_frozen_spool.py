@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.agent.driving import Driven
+from tests.agent.agent_process import AgentProcess
 from wire.agent.frames import Settle
 
 FROZEN = Path(__file__).parents[1] / "frozen_spool"
 
 
-def test_an_old_spool_is_taken_over(run: Callable[..., Driven], spool: Path) -> None:
+def test_spool_of_an_old_version_is_taken_over(run: Callable[..., AgentProcess], spool: Path) -> None:
     shutil.copytree(FROZEN, spool)
     for path in (spool, *spool.rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)

@@ -1,4 +1,4 @@
-"""A member of a gang makes everything ready, says so, and starts at the word."""
+"""A gang member prepares its start, reports ready, and starts on the go order."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Driven, eventually
+from tests.agent.agent_process import AgentProcess, eventually
 from wire.agent.frames import AttemptStatus, Go, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 
-def waiting(agent: Driven, *command: str, **order: object) -> AttemptStatus:
+def waiting(agent: AgentProcess, *command: str, **order: object) -> AttemptStatus:
     """A member that is ready."""
     agent.start(1, *command, barrier=True, nodes=2, **order)
     return agent.until(lambda _: next((each for each in agent.reports(1) if each.ready), None))
 
 
-def test_it_starts_at_the_word_and_hears_it_twice_without_harm(run: Run, tmp_path: Path) -> None:
+def test_member_starts_on_go_and_ignores_a_second_one(run: Run, tmp_path: Path) -> None:
     agent = run()
-    told = waiting(agent, "sh", "-c", f"touch {tmp_path}/ran; sleep 1000")
-    assert (told.pid, told.started_at) == (None, None)
+    waiting_status = waiting(agent, "sh", "-c", f"touch {tmp_path}/ran; sleep 1000")
+    assert (waiting_status.pid, waiting_status.started_at) == (None, None)
     assert not (tmp_path / "ran").exists()
     agent.send(Go(1, 1), Go(1, 1))
     agent.started(1)
     agent.send(Go(1, 1))
     eventually((tmp_path / "ran").exists)
-    os.kill(agent.supervisor(1), signal.SIGTERM)  # what a word that comes late looks like to it
+    os.kill(agent.supervisor(1), signal.SIGTERM)  # a go order that arrives late
     agent.send(Stop(1, 1, why="asked"))
     assert agent.ended(1).why == "asked"
 
@@ -44,7 +44,7 @@ def test_it_starts_at_the_word_and_hears_it_twice_without_harm(run: Run, tmp_pat
         ({"env": {"PATH": "/nowhere"}}, "cannot run true: not found in PATH"),
     ],
 )
-def test_who_cannot_start_is_never_ready(run: Run, order: dict[str, object], why: str) -> None:
+def test_member_that_cannot_start_is_never_ready(run: Run, order: dict[str, object], why: str) -> None:
     agent = run()
     agent.start(1, "true", barrier=True, nodes=2, **order)
     ended = agent.ended(1)
@@ -52,7 +52,7 @@ def test_who_cannot_start_is_never_ready(run: Run, order: dict[str, object], why
     assert not ended.ready
 
 
-def test_it_may_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
+def test_member_can_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
     agent = run()
     waiting(agent, "touch", f"{tmp_path}/ran")
     agent.send(Stop(1, 1, why="member_failed"))
@@ -62,8 +62,8 @@ def test_it_may_be_stopped_while_it_waits(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["stop", "go"])
-def test_a_word_that_could_not_be_written_down_is_written_later(run: Run, word: str) -> None:
-    """Something is in its way for a moment, as a full disk is."""
+def test_go_that_could_not_be_recorded_is_recorded_later(run: Run, word: str) -> None:
+    """Block the file for a moment, as a full disk would."""
     agent = run()
     waiting(agent, "true")
     blocked = agent.spool / "attempts" / "1.1" / {"stop": ".stop", "go": "go"}[word]
@@ -72,13 +72,13 @@ def test_a_word_that_could_not_be_written_down_is_written_later(run: Run, word: 
     else:
         blocked.mkdir()
     agent.send({"stop": Stop(1, 1, why="cancelled"), "go": Go(1, 1)}[word])
-    eventually(lambda: "failed: " in agent.complaints)
+    eventually(lambda: "failed: " in agent.stderr_text)
     assert agent.reports(1)[-1].ended_at is None
     blocked.unlink() if word == "go" else blocked.rmdir()
     assert agent.ended(1).why == {"stop": "cancelled", "go": ""}[word]
 
 
-def test_it_goes_on_waiting_while_no_agent_lives(run: Run) -> None:
+def test_member_keeps_waiting_without_an_agent(run: Run) -> None:
     first = run()
     waiting(first, "true")
     first.kill()
@@ -90,7 +90,7 @@ def test_it_goes_on_waiting_while_no_agent_lives(run: Run) -> None:
     assert second.ended(1).code == 0
 
 
-def test_a_word_that_was_written_down_counts_though_nobody_was_woken(run: Run) -> None:
+def test_recorded_go_counts_although_the_agent_died_before_the_signal(run: Run) -> None:
     first = run()
     waiting(first, "true")
     supervisor = first.supervisor(1)
@@ -119,7 +119,7 @@ def busy(request: pytest.FixtureRequest) -> Iterator[int]:
         yield (client if request.param == "connection" else server).getsockname()[1]
 
 
-def test_the_first_member_looks_whether_its_port_is_free(run: Run, busy: int, tmp_path: Path) -> None:
+def test_first_member_checks_that_its_port_is_free(run: Run, busy: int, tmp_path: Path) -> None:
     agent, port = run(), {"MASTER_PORT": str(busy)}
     agent.start(1, "touch", str(tmp_path / "ran"), barrier=True, nodes=2, env=port)
     assert agent.ended(1).why == f"port_in_use: MASTER_PORT {busy} is in use on this host"
@@ -128,7 +128,7 @@ def test_the_first_member_looks_whether_its_port_is_free(run: Run, busy: int, tm
     agent.until(lambda _: next((each for each in agent.reports(2) if each.ready), None))
 
 
-def test_a_port_that_is_taken_while_the_gang_waits_is_noticed(run: Run, tmp_path: Path) -> None:
+def test_port_taken_while_the_gang_waits_is_detected(run: Run, tmp_path: Path) -> None:
     agent = run()
     with socket.socket() as other:
         other.bind(("", 0))  # a port without a listener is in no table of the kernel
@@ -140,7 +140,7 @@ def test_a_port_that_is_taken_while_the_gang_waits_is_noticed(run: Run, tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_processes_of_one_node_are_given_a_port_that_is_free(run: Run, busy: int) -> None:
+def test_processes_of_one_node_get_a_free_port(run: Run, busy: int) -> None:
     agent = run()
     serve = (
         "import os, socket; s = socket.socket(); s.bind(('', int(os.environ['MASTER_PORT']))); s.listen(); "

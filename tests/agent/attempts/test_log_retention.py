@@ -14,31 +14,31 @@ from hypothesis import strategies as st
 
 from agent.attempts import log_retention
 from agent.attempts.log_retention import SettledLogs
-from tests.agent.driving import Driven, eventually
+from tests.agent.agent_process import AgentProcess, eventually
 from tests.agent.supervisor.test_log_limits import MIB, punches
 from wire.agent.frames import Settle
 from wire.agent.job_policy import JobPolicy
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 
 def policy(**jobs: object) -> tuple[str, ...]:
     return "--jobs", json.dumps(jobs)
 
 
-def write(agent: Driven, job: int, user: str, kib: int) -> None:
-    """A job that prints so much, ends, and is settled."""
+def write(agent: AgentProcess, job: int, user: str, kib: int) -> None:
+    """Runs a job that prints this much, and settles it."""
     agent.start(job, "head", "-c", str(kib << 10), "/dev/zero", user=user)
     assert agent.ended(job).code == 0
     agent.send(Settle(job, 1))
     eventually(lambda: not (agent.spool / "attempts" / f"{job}.1").exists())
 
 
-def kept(agent: Driven) -> set[str]:
+def kept(agent: AgentProcess) -> set[str]:
     return {*os.listdir(agent.spool / "settled")}
 
 
-def test_a_user_has_so_much_and_the_oldest_goes_first(run: Run) -> None:
+def test_oldest_logs_of_a_user_are_deleted_beyond_the_user_limit(run: Run) -> None:
     agent = run(*policy(log_user_mib=1))
     write(agent, 1, "ada", 600)
     write(agent, 2, "bob", 600)
@@ -47,22 +47,22 @@ def test_a_user_has_so_much_and_the_oldest_goes_first(run: Run) -> None:
     agent.start(4, "sh", "-c", "head -c 2000000 /dev/zero; sleep 600", user="ada")
     write(agent, 5, "ada", 600)
     eventually(lambda: kept(agent) == {"2.1", "3.1", "5.1"})
-    assert (agent.spool / "attempts" / "4.1" / "stdout").exists()  # what runs is never deleted
+    assert (agent.spool / "attempts" / "4.1" / "stdout").exists()  # logs of running jobs are never deleted
     agent.kill()
     again = run(*policy(log_user_mib=1))
-    write(again, 6, "ada", 300)  # the next agent counts what it finds
+    write(again, 6, "ada", 300)  # the next agent counts existing logs
     eventually(lambda: kept(again) == {"2.1", "5.1", "6.1"})
     assert [again.log(job) for job in (5,)] == [bytes(600 << 10)]
 
 
-def test_all_together_have_so_much(run: Run) -> None:
+def test_oldest_logs_are_deleted_beyond_the_node_limit(run: Run) -> None:
     agent = run(*policy(log_node_mib=1))
     for job, user in ((1, "ada"), (2, "bob"), (3, "eve")):
         write(agent, job, user, 450)
     eventually(lambda: kept(agent) == {"2.1", "3.1"})
 
 
-def test_what_is_too_old_goes_when_an_agent_starts(run: Run) -> None:
+def test_expired_logs_are_deleted_when_an_agent_starts(run: Run) -> None:
     agent = run(*policy(log_days=1))
     write(agent, 1, "ada", 1)
     assert kept(agent) == {"1.1"}
@@ -71,7 +71,7 @@ def test_what_is_too_old_goes_when_an_agent_starts(run: Run) -> None:
     eventually(lambda: kept(again) == set())
 
 
-def test_running_jobs_of_a_user_share_a_bound(run: Run, tmp_path: Path) -> None:
+def test_running_jobs_of_a_user_share_a_log_limit(run: Run, tmp_path: Path) -> None:
     if not punches(tmp_path):
         pytest.skip("this file system makes no holes")
     agent = run(*policy(log_running_mib=4))
@@ -97,7 +97,7 @@ def test_running_jobs_of_a_user_share_a_bound(run: Run, tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 1 << 40), max_size=20), st.integers(1 << 23, 1 << 41))
-def test_a_level_is_the_most_that_fits(sizes: list[int], most: int) -> None:
+def test_largest_log_size_that_fits_is_chosen(sizes: list[int], most: int) -> None:
     share = log_retention.equal_share(sizes, most)
     if share is None:
         assert sum(sizes) <= most
@@ -108,18 +108,18 @@ def test_a_level_is_the_most_that_fits(sizes: list[int], most: int) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3 << 20)), max_size=40))
-def test_sums_are_those_of_what_is_kept(ended: list[tuple[str, int]]) -> None:
-    kept, there = SettledLogs(JobPolicy(log_user_mib=4, log_node_mib=8)), dict[int, tuple[str, int]]()
+def test_log_sums_match_the_kept_logs(ended: list[tuple[str, int]]) -> None:
+    kept, logs = SettledLogs(JobPolicy(log_user_mib=4, log_node_mib=8)), dict[int, tuple[str, int]]()
     for number, (user, size) in enumerate(ended):
-        there[number] = (user, size)
+        logs[number] = (user, size)
         kept.add((number, 1), user, size, float(number))
         for job, _ in kept.take_surplus(0.0, user):
-            over_user_limit = _sum(there, user) > 4 << 20  # this limit comes first
-            assert job == min(each for each in there if there[each][0] == user or not over_user_limit)
-            del there[job]
-        assert _sum(there) <= 8 << 20
-        assert all(_sum(there, each) <= 4 << 20 for each in "abc")
+            over_user_limit = _sum(logs, user) > 4 << 20  # the user limit is applied first
+            assert job == min(each for each in logs if logs[each][0] == user or not over_user_limit)
+            del logs[job]
+        assert _sum(logs) <= 8 << 20
+        assert all(_sum(logs, each) <= 4 << 20 for each in "abc")
 
 
-def _sum(there: dict[int, tuple[str, int]], whose: str = "abc") -> int:
-    return sum(size for user, size in there.values() if user in whose)
+def _sum(logs: dict[int, tuple[str, int]], whose: str = "abc") -> int:
+    return sum(size for user, size in logs.values() if user in whose)

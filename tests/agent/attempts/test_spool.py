@@ -1,4 +1,4 @@
-"""The spool directory: nothing half there, nothing believed that was not written."""
+"""The spool directory: complete or unchanged after every write, and never trusted without a check."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def opened(spool: Path) -> Spool:
     return made
 
 
-def test_an_order_is_read_as_it_was_kept(opened: Spool) -> None:
+def test_recorded_order_is_read_back(opened: Spool) -> None:
     opened.record_order(KEY, ORDER)
     assert opened.unsettled() == [SpooledAttempt(AttemptStatus(*KEY), ORDER)]
 
 
-def test_only_its_owner_can_look_inside(opened: Spool) -> None:
+def test_spool_is_private_to_its_owner(opened: Spool) -> None:
     opened.record_order(KEY, ORDER)
     opened.write_stop(Stop(*KEY))
     for folder, names, files in os.walk(opened.root):
@@ -46,7 +46,7 @@ def test_only_its_owner_can_look_inside(opened: Spool) -> None:
     assert opened.root.stat().st_mode & 0o777 == 0o700
 
 
-def test_facts_are_learnt_one_by_one() -> None:
+def test_facts_of_an_attempt_are_applied_one_by_one() -> None:
     status = AttemptStatus(*KEY)
     status = apply_fact(status, ["claimed", "5"])
     assert status == AttemptStatus(*KEY)
@@ -71,14 +71,14 @@ def test_a_settled_attempt_keeps_its_logs_until_it_is_forgotten(opened: Spool) -
         opened.open_log(KEY, "stdout")
 
 
-def test_a_log_is_never_followed_out_of_its_directory(opened: Spool) -> None:
+def test_log_link_out_of_its_directory_is_refused(opened: Spool) -> None:
     opened.record_order(KEY, ORDER)
     Path(opened.directory(KEY), "stdout").symlink_to("/etc/passwd")
     with pytest.raises(OSError, match="symbolic link"):
         opened.open_log(KEY, "stdout")
 
 
-def test_what_was_half_written_was_never_there(opened: Spool) -> None:
+def test_half_written_attempt_is_removed(opened: Spool) -> None:
     half = Path(opened.directory(KEY)).parent / ".8.1"
     half.mkdir()
     (half / "record").write_bytes(b"12345678 ord")
@@ -109,7 +109,7 @@ def test_what_was_half_written_was_never_there(opened: Spool) -> None:
         ),
     ],
 )
-def test_a_damaged_record_is_told_and_kept(opened: Spool, damage: object, what: str) -> None:
+def test_damaged_record_is_reported_and_quarantined(opened: Spool, damage: object, what: str) -> None:
     opened.record_order(KEY, ORDER, attempt_record.encode_fact("claimed", 99))
     path = Path(opened.directory(KEY), "record")
     data = damage(path.read_bytes().rstrip(b" "))
@@ -122,7 +122,7 @@ def test_a_damaged_record_is_told_and_kept(opened: Spool, damage: object, what: 
     assert str(kept) in path.read_text()
 
 
-def test_only_one_agent_uses_a_spool(opened: Spool) -> None:
+def test_spool_is_used_by_one_agent_only(opened: Spool) -> None:
     with pytest.raises(SpoolUnusable, match=rf"used by another agent \(pid {os.getpid()}\)"):
         Spool(opened.root, "this-boot").open(patience_s=0.1)
 
@@ -134,8 +134,10 @@ def close(spool: Spool) -> None:
             os.close(descriptor)
 
 
-def test_a_spool_is_one_clusters(spool: Path) -> None:
-    """A second one neither ends the first one's agent nor takes its jobs; what is over it puts aside."""
+def test_spool_belongs_to_one_cluster(spool: Path) -> None:
+    """A second cluster neither ends the agent of the first nor takes its jobs; ended attempts are put
+    aside.
+    """
     first = Spool(spool, "this-boot")
     first.open(cluster="aaaaaaaaaaaa@head1")
     with pytest.raises(
@@ -160,13 +162,13 @@ def test_a_spool_is_one_clusters(spool: Path) -> None:
     assert (kept / "7.1" / "record").exists()
 
 
-def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+def test_unwritable_spool_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SpoolUnusable, match=r"file/spool cannot be used: .* Not a directory"):
         Spool(tmp_path / "file" / "spool", "this-boot").open()
 
 
-def test_what_a_supervisor_has_is_not_concluded_by_others(opened: Spool) -> None:
+def test_attempt_with_a_supervisor_is_not_ended_by_the_agent(opened: Spool) -> None:
     opened.record_order(KEY, ORDER)
     line = attempt_record.encode_end(1.0, None, None, why="refused")
     assert opened.end_unclaimed(KEY, line)
@@ -175,7 +177,7 @@ def test_what_a_supervisor_has_is_not_concluded_by_others(opened: Spool) -> None
     assert not opened.end_unclaimed((8, 1), line)
 
 
-def test_a_stop_is_found_again(opened: Spool) -> None:
+def test_stop_is_read_back(opened: Spool) -> None:
     opened.record_order(KEY, ORDER)
     stop = Stop(*KEY, 2.5, "because it\nhad to")
     opened.write_stop(replace(stop, grace_s=9.0))

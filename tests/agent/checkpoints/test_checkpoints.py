@@ -1,4 +1,4 @@
-"""A job is asked to save its state before it is stopped, and what it saved is told and handed on."""
+"""Jobs save their state before they are stopped, and the checkpoint is reported and passed on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Driven, eventually
+from tests.agent.agent_process import AgentProcess, eventually
 from wire.agent.frames import Checkpoint, Start, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 SAVE = (
     "sh",
     "-c",
@@ -25,22 +25,22 @@ LISTENS = "trap '{on} exit 0' USR1; echo ready; while :; do sleep 0.02; done"
 DEAF = "trap '' TERM USR1; echo ready; while :; do sleep 0.02; done"
 
 
-def begin(agent: Driven, script: str, **order: object) -> Start:
+def begin(agent: AgentProcess, script: str, **order: object) -> Start:
     """A job that is ready to be stopped."""
     made = agent.start(1, "sh", "-c", script, workdir=str(agent.spool), **order)
     eventually(lambda: agent.log(1).startswith(b"ready\n"))
     return made
 
 
-def preempt(agent: Driven, checkpoint_s: float = 60.0, grace_s: float = 60.0) -> None:
+def preempt(agent: AgentProcess, checkpoint_s: float = 60.0, grace_s: float = 60.0) -> None:
     agent.send(Stop(1, 1, grace_s, "preempted", checkpoint_s))
 
 
-def folder(agent: Driven) -> Path:
+def folder(agent: AgentProcess) -> Path:
     return agent.spool / "corral-checkpoints" / "1"
 
 
-def test_a_command_saves_and_the_next_attempt_finds_it(run: Run) -> None:
+def test_checkpoint_command_saves_and_the_next_attempt_gets_the_checkpoint(run: Run) -> None:
     agent = run()
     begin(agent, "echo ready; exec sleep 1000", checkpoint_command=SAVE)
     preempt(agent)
@@ -53,7 +53,7 @@ def test_a_command_saves_and_the_next_attempt_finds_it(run: Run) -> None:
     assert agent.log(1, attempt=2) == b"12345"
 
 
-def test_a_signal_reaches_those_who_listen_and_no_one_else(run: Run) -> None:
+def test_checkpoint_signal_reaches_only_processes_with_a_handler(run: Run) -> None:
     """The sleeping child has no handler: the signal would kill it."""
     agent = run()
     script = "sleep 1000 & " + LISTENS.format(
@@ -67,7 +67,7 @@ def test_a_signal_reaches_those_who_listen_and_no_one_else(run: Run) -> None:
     assert (ended.checkpoint.path, ended.checkpoint.size) == (str(folder(agent) / "a"), 2)
 
 
-def test_what_is_saved_after_a_signal_is_told(run: Run) -> None:
+def test_checkpoint_after_a_signal_is_reported(run: Run) -> None:
     agent = run()
     begin(agent, LISTENS.format(on="echo abc > $CORRAL_CHECKPOINT_DIR/b;"), checkpoint_signal="USR1")
     preempt(agent)
@@ -76,7 +76,7 @@ def test_what_is_saved_after_a_signal_is_told(run: Run) -> None:
     assert (saved.path, saved.size) == (str(folder(agent) / "b"), 4)
 
 
-def test_a_stopped_process_is_woken_to_save(run: Run) -> None:
+def test_stopped_process_is_continued_to_save(run: Run) -> None:
     agent = run()
     begin(agent, LISTENS.format(on="echo abc > $CORRAL_CHECKPOINT_DIR/b;"), checkpoint_signal="USR1")
     pid = agent.started(1).pid
@@ -86,7 +86,7 @@ def test_a_stopped_process_is_woken_to_save(run: Run) -> None:
     assert agent.ended(1).checkpoint is not None
 
 
-def test_where_nobody_listens_nothing_is_waited_for(run: Run) -> None:
+def test_job_without_a_signal_handler_is_stopped_at_once(run: Run) -> None:
     agent = run()
     begin(agent, "echo ready; exec sleep 1000", checkpoint_signal="USR1")
     preempt(agent, checkpoint_s=86_400.0)
@@ -94,8 +94,8 @@ def test_where_nobody_listens_nothing_is_waited_for(run: Run) -> None:
     assert (ended.signal, ended.checkpoint) == (signal.SIGTERM, None)
 
 
-def test_what_was_cut_off_is_not_taken_for_a_checkpoint(run: Run) -> None:
-    """The save hangs, and so does the job: KILL in the end, and the one before counts."""
+def test_interrupted_save_is_no_checkpoint(run: Run) -> None:
+    """The save hangs, and so does the job: it is killed in the end, and the previous checkpoint counts."""
     agent = run()
     begin(agent, DEAF, checkpoint_command=("sh", "-c", "echo half > $CORRAL_CHECKPOINT_DIR/new; sleep 1000"))
     (folder(agent) / "old").write_text("whole")
@@ -107,7 +107,7 @@ def test_what_was_cut_off_is_not_taken_for_a_checkpoint(run: Run) -> None:
     assert ended.checkpoint == Checkpoint(str(folder(agent) / "old"), 5, 1_000.0)
 
 
-def test_a_save_that_fails_is_told_to_the_owner(run: Run) -> None:
+def test_failed_save_is_reported_in_the_log_of_the_job(run: Run) -> None:
     agent = run()
     begin(
         agent,
@@ -119,7 +119,7 @@ def test_a_save_that_fails_is_told_to_the_owner(run: Run) -> None:
     assert agent.log(1, "stderr") == b"corral: the checkpoint command failed with exit code 3\n"
 
 
-def test_a_command_that_is_not_there_does_not_hold_up_the_stop(run: Run) -> None:
+def test_missing_checkpoint_command_does_not_delay_the_stop(run: Run) -> None:
     agent = run()
     begin(agent, "echo ready; exec sleep 1000", checkpoint_command=("no-such-program",))
     preempt(agent, checkpoint_s=86_400.0)
@@ -127,7 +127,7 @@ def test_a_command_that_is_not_there_does_not_hold_up_the_stop(run: Run) -> None
     assert agent.log(1, "stderr").startswith(b"corral: no checkpoint was made: cannot run no-such-program: ")
 
 
-def test_a_cancel_does_not_wait_for_a_save(run: Run) -> None:
+def test_cancel_does_not_wait_for_a_checkpoint(run: Run) -> None:
     agent = run()
     begin(agent, "echo ready; exec sleep 1000", checkpoint_command=("sleep", "1000"))
     preempt(agent, checkpoint_s=86_400.0)
@@ -135,7 +135,7 @@ def test_a_cancel_does_not_wait_for_a_save(run: Run) -> None:
     assert agent.ended(1).why == "preempted"
 
 
-def test_a_job_that_saves_by_itself_needs_no_order(run: Run) -> None:
+def test_checkpoint_of_a_job_without_settings_is_found(run: Run) -> None:
     agent = run()
     keeps = "cd $CORRAL_CHECKPOINT_DIR; for n in 1 2 3; do echo $n > s$n; touch -d @$n s$n; done; exit 9"
     agent.start(1, "sh", "-c", keeps, checkpoint_dir=f"{agent.spool}/kept", checkpoint_keep=2)
@@ -145,7 +145,7 @@ def test_a_job_that_saves_by_itself_needs_no_order(run: Run) -> None:
     assert sorted(os.listdir(agent.spool / "kept" / "1")) == ["s2", "s3"]
 
 
-def test_hostile_names_are_passed_over(run: Run) -> None:
+def test_hostile_checkpoint_names_are_skipped(run: Run) -> None:
     agent = run()
     names = r'"$(printf "a\nb")" "$(printf "\033[2J")" "$(printf "\377")" .hidden'
     script = f"cd $CORRAL_CHECKPOINT_DIR; touch {names}; ln -s /etc/passwd link"
@@ -154,7 +154,7 @@ def test_hostile_names_are_passed_over(run: Run) -> None:
     assert (ended.code, ended.checkpoint) == (0, None)
 
 
-def test_a_checkpoint_is_told_by_the_next_agent(run: Run) -> None:
+def test_checkpoint_is_reported_by_the_next_agent(run: Run) -> None:
     first = run()
     begin(first, LISTENS.format(on="echo abc > $CORRAL_CHECKPOINT_DIR/b;"), checkpoint_signal="USR1")
     supervisor = first.supervisor(1)
@@ -164,11 +164,13 @@ def test_a_checkpoint_is_told_by_the_next_agent(run: Run) -> None:
     first.kill()
     os.kill(supervisor, signal.SIGCONT)
     second = run()
-    told = next((each for each in second.hello().attempts if each.ended_at), None) or second.ended(1)
-    assert told.checkpoint is not None
+    reported_checkpoint = next(
+        (each for each in second.hello().attempts if each.ended_at), None
+    ) or second.ended(1)
+    assert reported_checkpoint.checkpoint is not None
 
 
-def test_a_warning_comes_before_the_limit(run: Run) -> None:
+def test_warning_signal_is_sent_before_the_time_limit(run: Run) -> None:
     agent = run()
     script = "trap 'echo warned' USR2; echo ready; while :; do sleep 0.02; done"
     agent.start(1, "sh", "-c", script, time_limit_s=1.5, warn_signal="USR2", warn_s=1.0)
@@ -178,7 +180,7 @@ def test_a_warning_comes_before_the_limit(run: Run) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
-def test_checkpoints_belong_to_the_user(run: Run, tmp_path: Path) -> None:
+def test_checkpoints_belong_to_the_user_of_the_job(run: Run, tmp_path: Path) -> None:
     """The directory is made, the command run and the result looked at as the user, never as root."""
     other = pwd.getpwnam("nobody")
     for place in (*tmp_path.parents[:2], tmp_path):
@@ -209,24 +211,24 @@ def test_checkpoints_belong_to_the_user(run: Run, tmp_path: Path) -> None:
     assert agent.ended(2).why == why
 
 
-def test_what_is_saved_is_told_while_the_job_runs(run: Run, tmp_path: Path) -> None:
+def test_checkpoint_is_reported_while_the_job_runs(run: Run, tmp_path: Path) -> None:
     agent = run("--jobs", json.dumps({"checkpoint_look_s": 0.1}))
     await_go = "while [ ! -e .go ]; do sleep 0.05; done"
     script = f"cd $CORRAL_CHECKPOINT_DIR; echo one > step-1; {await_go}; echo two > step-2; sleep 1000"
     agent.start(1, "sh", "-c", script, checkpoint_dir=str(tmp_path / "saved"), workdir=str(tmp_path))
-    first = agent.until(lambda _: told(agent, "step-1"))
+    first = agent.until(lambda _: reported_checkpoint(agent, "step-1"))
     assert first.size == 4
     (tmp_path / "saved/1/.go").touch()
-    assert agent.until(lambda _: told(agent, "step-2")).at >= first.at
+    assert agent.until(lambda _: reported_checkpoint(agent, "step-2")).at >= first.at
     assert all(each.ended_at is None for each in agent.reports(1))
 
 
-def told(agent: Driven, name: str) -> Checkpoint | None:
+def reported_checkpoint(agent: AgentProcess, name: str) -> Checkpoint | None:
     found = [each.checkpoint for each in agent.reports(1) if each.checkpoint is not None]
     return next((each for each in found if each.path.endswith(name)), None)
 
 
-def test_what_still_grows_is_not_told(run: Run, tmp_path: Path) -> None:
+def test_growing_file_is_not_reported_as_a_checkpoint(run: Run, tmp_path: Path) -> None:
     agent = run("--jobs", json.dumps({"checkpoint_look_s": 0.1}))
     grows = "while [ ! -e go ]; do echo more >> $CORRAL_CHECKPOINT_DIR/step-1; sleep 0.01; done; sleep 1000"
     agent.start(1, "sh", "-c", grows, checkpoint_dir=str(tmp_path / "saved"), workdir=str(tmp_path))
@@ -234,11 +236,15 @@ def test_what_still_grows_is_not_told(run: Run, tmp_path: Path) -> None:
     eventually(lambda: step.exists() and step.stat().st_size > 200)
     size = step.stat().st_size
     (tmp_path / "go").touch()
-    assert agent.until(lambda _: told(agent, "step-1")).size >= size
+    assert agent.until(lambda _: reported_checkpoint(agent, "step-1")).size >= size
 
 
-def test_a_new_attempt_takes_what_is_there_and_not_what_is_named(run: Run, tmp_path: Path) -> None:
-    """An attempt that was cut off saved on, and deleted what the controller knows of."""
+def test_new_attempt_gets_the_newest_checkpoint_on_disk_instead_of_a_deleted_one(
+    run: Run, tmp_path: Path
+) -> None:
+    """The attempt before saved once more after its connection was cut, and deleted the checkpoint that the
+    controller knows.
+    """
     folder = tmp_path / "saved"
     (folder / "1").mkdir(parents=True)
     for number, name in enumerate(("step-20", "step-25", ".half")):
@@ -247,17 +253,19 @@ def test_a_new_attempt_takes_what_is_there_and_not_what_is_named(run: Run, tmp_p
     agent = run()
     show = ("sh", "-c", 'echo "${CORRAL_CHECKPOINT-none}"')
     gone = Checkpoint(f"{folder}/1/step-5", 1, 0.5)
-    there = Checkpoint(f"{folder}/1/step-20", 1, 0.5)
+    newest = Checkpoint(f"{folder}/1/step-20", 1, 0.5)
     agent.start(1, *show, attempt=2, checkpoint_dir=str(folder), checkpoint=gone)
     assert agent.ended(1, 2).code == 0
-    agent.start(1, *show, attempt=3, checkpoint_dir=str(folder), checkpoint=there)
+    agent.start(1, *show, attempt=3, checkpoint_dir=str(folder), checkpoint=newest)
     assert agent.ended(1, 3).code == 0
-    agent.start(1, *show, attempt=4, checkpoint_dir=str(folder))  # of this one the controller never heard
+    agent.start(1, *show, attempt=4, checkpoint_dir=str(folder))  # the controller does not know this one
     assert agent.ended(1, 4).code == 0
     agent.start(2, *show, attempt=2, checkpoint_dir=str(folder), checkpoint=gone)
     assert agent.ended(2, 2).code == 0
-    told = [agent.log(job, attempt=attempt) for job, attempt in ((1, 2), (1, 3), (1, 4), (2, 2))]
-    assert told == [
+    reported_checkpoint = [
+        agent.log(job, attempt=attempt) for job, attempt in ((1, 2), (1, 3), (1, 4), (2, 2))
+    ]
+    assert reported_checkpoint == [
         f"{folder}/1/step-25\n".encode(),
         f"{folder}/1/step-20\n".encode(),
         f"{folder}/1/step-25\n".encode(),

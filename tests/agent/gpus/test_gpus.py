@@ -1,4 +1,4 @@
-"""GPUs: made up ones that can be believed, and real NVML through a library compiled for the test."""
+"""GPUs: simulated ones, and real NVML through a library compiled for the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent.gpus.process_owners import GpuHolder, ListHolders
 from agent.gpus.reset import ResetCommand
 from agent.gpus.simulated import SimulatedGpus
 from agent.supervisor.process_marks import mark_code
-from tests.agent.driving import PATIENCE_S, Driven, eventually
+from tests.agent.agent_process import PATIENCE_S, AgentProcess, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from wire import gpudescription
 from wire.agent.frames import (
@@ -46,13 +46,13 @@ def simulated_gpus(node: str, groups: str) -> SimulatedGpus:
     return SimulatedGpus(node, gpudescription.parse_simulated(f"simulated:{groups}"))
 
 
-def test_the_same_node_has_the_same_gpus() -> None:
+def test_simulated_gpus_of_a_node_are_always_the_same() -> None:
     first, again, other = (simulated_gpus(name, "8xH100").facts for name in ("a", "a", "b"))
     assert first == again
     assert not {gpu.uuid for gpu in first} & {gpu.uuid for gpu in other}
 
 
-def test_a_mix_has_sockets_and_islands() -> None:
+def test_simulated_gpu_mix_has_sockets_and_islands() -> None:
     facts = simulated_gpus("a", "8xH100,4xA100-40G,2xL40S").facts
     assert [gpu.index for gpu in facts] == [*range(14)]
     assert len({gpu.uuid for gpu in facts}) == len({gpu.pci_bus for gpu in facts}) == 14
@@ -63,7 +63,7 @@ def test_a_mix_has_sockets_and_islands() -> None:
     assert {gpu.memory_mib for gpu in facts} == {81_559, 40_960, 46_068}
 
 
-def test_a_divided_gpu_is_so_many_devices_of_their_own() -> None:
+def test_mig_gpu_is_split_into_devices() -> None:
     facts = simulated_gpus("a", "2xA100-40G:3g.20gb/1g.5gb*4,1xA100-40G").facts
     assert [gpu.index for gpu in facts] == [*range(11)]
     numbers = [*(f"{gpu}:{part}" for gpu in range(2) for part in range(5)), "2"]
@@ -80,15 +80,15 @@ def test_readings_follow_the_load() -> None:
     gpus = simulated_gpus("a", "2xH100")
     busy, idle = gpus.facts
     samples = [gpus.sample({busy.uuid: 1000}) for _ in range(20)][-1]
-    told = {each.uuid: each for each in samples}
-    assert told[busy.uuid].utilisation > 75
-    assert told[busy.uuid].power_w > 5 * told[idle.uuid].power_w
-    assert told[busy.uuid].memory_used_mib > 60_000
-    assert told[busy.uuid].temperature_c > told[idle.uuid].temperature_c + 20
-    assert told[idle.uuid].utilisation == 0
+    by_uuid = {each.uuid: each for each in samples}
+    assert by_uuid[busy.uuid].utilisation > 75
+    assert by_uuid[busy.uuid].power_w > 5 * by_uuid[idle.uuid].power_w
+    assert by_uuid[busy.uuid].memory_used_mib > 60_000
+    assert by_uuid[busy.uuid].temperature_c > by_uuid[idle.uuid].temperature_c + 20
+    assert by_uuid[idle.uuid].utilisation == 0
 
 
-def test_only_what_changed_is_told() -> None:
+def test_only_changed_readings_are_reported() -> None:
     readings = ReportedReadings()
     assert readings.changed([GpuSample("a", 50), GpuSample("b", 0)])
     assert readings.changed([GpuSample("a", 53), GpuSample("b", 0)]) == ()
@@ -97,7 +97,7 @@ def test_only_what_changed_is_told() -> None:
     assert readings.changed([GpuSample("c", 6)]), "because it is no longer idle"
 
 
-def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., Driven]) -> None:
+def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., AgentProcess]) -> None:
     agent = run("--gpus", "simulated:2xA100")
     mine, other = (gpu.uuid for gpu in agent.hello().facts.gpus)
     agent.start(
@@ -115,7 +115,7 @@ def test_an_attempt_sees_its_gpus_and_loads_them(run: Callable[..., Driven]) -> 
     agent.until(busy)
     assert not any(
         each.uuid == other and each.utilisation
-        for frame in agent.said
+        for frame in agent.received
         if isinstance(frame, GpuReport)
         for each in frame.samples
     )
@@ -134,22 +134,22 @@ def fake_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 
 class Watching:
-    """GPUs being watched, and what was told of them."""
+    """GPUs that are watched, and the frames about them."""
 
     def __init__(self, holders: ListHolders = list, patience_s: float = 0.5) -> None:
         self.gpus = NvmlGpus(pause_s=0.02, patience_s=patience_s)
-        self.loop, self.told = EventLoop(), list[AgentFrame]()
-        self.gpus.watch(self.loop, holders, self.told.append)
+        self.loop, self.sent_frames = EventLoop(), list[AgentFrame]()
+        self.gpus.watch(self.loop, holders, self.sent_frames.append)
 
     def until(self, wanted: Callable[[AgentFrame], bool]) -> AgentFrame:
         """The first frame from now on that is wanted."""
-        seen, deadline = len(self.told), time.monotonic() + PATIENCE_S
+        seen, deadline = len(self.sent_frames), time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            for frame in self.told[seen:]:
+            for frame in self.sent_frames[seen:]:
                 if wanted(frame):
                     return frame
             self.loop.run_once()
-        raise AssertionError(f"waited in vain; heard {self.told}")
+        raise AssertionError(f"no such frame arrived; received {self.sent_frames}")
 
     def sample(self, index: int, **wanted: object) -> GpuSample:
         """The next reading of a GPU that has these values."""
@@ -165,7 +165,7 @@ class Watching:
         return next(filter(right, frame.samples))
 
     def trouble(self, index: int, kind: TroubleKind, words: str = "") -> GpuTrouble:
-        """The next trouble of this kind that is told of a GPU."""
+        """The next trouble of this kind that is reported for a GPU."""
         frame = self.until(
             lambda frame: (
                 isinstance(frame, GpuTrouble)
@@ -176,21 +176,21 @@ class Watching:
         assert isinstance(frame, GpuTrouble)
         return frame
 
-    def look(self, index: int) -> GpuChecked:
-        """What a look at a GPU says."""
+    def check(self, index: int) -> GpuChecked:
+        """The result of a GPU check."""
         self.gpus.schedule_check(uuid(index), 0.0)
         frame = self.until(lambda frame: isinstance(frame, GpuChecked) and frame.uuid == uuid(index))
         assert isinstance(frame, GpuChecked)
         return frame
 
     def blamed(self) -> set[str]:
-        """Every GPU that anything bad was said of."""
-        return {frame.uuid for frame in self.told if isinstance(frame, GpuTrouble)}
+        """Every GPU with a reported trouble."""
+        return {frame.uuid for frame in self.sent_frames if isinstance(frame, GpuTrouble)}
 
 
-def test_nvml_names_the_gpus(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(driver="555.42.02", cuda=12050, gpus=3)
-    fake_nvml.say(1, power_limit_w=400)
+def test_nvml_gpus_have_names(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(driver="555.42.02", cuda=12050, gpus=3)
+    fake_nvml.set_answers(1, power_limit_w=400)
     gpus = NvmlGpus()
     first, second, third = gpus.facts
     assert (first.index, first.uuid, first.model) == (0, uuid(0), "Test GPU")
@@ -200,8 +200,8 @@ def test_nvml_names_the_gpus(fake_nvml: FakeNvml) -> None:
     assert (gpus.driver, gpus.cuda) == ("555.42.02", "12.5")
 
 
-def test_mig_instances_stand_in_place_of_their_gpu(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(1, mig=2, power_w=321)
+def test_mig_instances_replace_their_gpu(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(1, mig=2, power_w=321)
     watching = Watching()
     whole, first, second = watching.gpus.facts
     assert [gpu.index for gpu in (whole, first, second)] == [0, 1, 2]
@@ -216,70 +216,70 @@ def test_mig_instances_stand_in_place_of_their_gpu(fake_nvml: FakeNvml) -> None:
     ]
 
 
-def test_nvml_tells_all_that_a_gpu_knows_of_itself(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(
+def test_all_nvml_readings_are_reported(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(
         0, busy=88, used_mib=9000, power_w=612, celsius=71, mhz=1980, memory_mhz=2619, throttle=0x24
     )
-    fake_nvml.say(0, corrected=3, uncorrected=1, remapped=2, links=18, links_down=1)
+    fake_nvml.set_answers(0, corrected=3, uncorrected=1, remapped=2, links=18, links_down=1)
     watching = Watching()
     assert watching.sample(0) == GpuSample(
         uuid(0), 88, 9000, 612, 71, 1980, 2619, ("power cap", "too hot"), 3, 1, 2, 17, 18
     )
-    fake_nvml.say(0, corrected=4)
+    fake_nvml.set_answers(0, corrected=4)
     watching.sample(0, ecc_corrected=4)
-    fake_nvml.say(0, ecc=0, celsius=None, throttle=1)
+    fake_nvml.set_answers(0, ecc=0, celsius=None, throttle=1)
     watching.sample(0, ecc_corrected=0, temperature_c=0, throttle=())
     assert watching.blamed() == set(), "what a GPU cannot answer is no illness"
 
 
-def test_numbers_that_mean_nothing_are_not_told(fake_nvml: FakeNvml) -> None:
-    """All bits set is how some drivers say that they do not know."""
-    fake_nvml.say(0, corrected=-1, uncorrected=-1, celsius=-40, busy=12)
-    told = Watching().sample(0, utilisation=12)
-    assert (told.ecc_corrected, told.ecc_uncorrected, told.temperature_c) == (0, 0, 0)
+def test_invalid_nvml_readings_are_omitted(fake_nvml: FakeNvml) -> None:
+    """Some drivers set all bits of a reading that they do not know."""
+    fake_nvml.set_answers(0, corrected=-1, uncorrected=-1, celsius=-40, busy=12)
+    sample = Watching().sample(0, utilisation=12)
+    assert (sample.ecc_corrected, sample.ecc_uncorrected, sample.temperature_c) == (0, 0, 0)
 
 
-def test_one_gpu_is_lost_and_comes_back_while_the_other_is_read(fake_nvml: FakeNvml) -> None:
+def test_one_gpu_is_lost_and_returns_while_another_is_read(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(1, lost=1)
+    fake_nvml.set_answers(1, lost=1)
     watching.trouble(1, TroubleKind.LOST, "GPU is lost")
-    fake_nvml.say(0, busy=77)
+    fake_nvml.set_answers(0, busy=77)
     watching.sample(0, utilisation=77)
-    assert watching.look(1) == GpuChecked(uuid(1), False, "GPU is lost")
-    fake_nvml.say(1, lost=0)
-    assert watching.look(1).ok
+    assert watching.check(1) == GpuChecked(uuid(1), False, "GPU is lost")
+    fake_nvml.set_answers(1, lost=0)
+    assert watching.check(1).ok
     assert watching.blamed() == {uuid(1)}
 
 
-def test_a_driver_that_hangs_on_one_gpu_is_told_of_that_one(fake_nvml: FakeNvml) -> None:
+def test_driver_that_hangs_on_one_gpu_is_reported_for_that_gpu(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(1)
-    fake_nvml.say(1, hang=1)
+    fake_nvml.set_answers(1, hang=1)
     watching.trouble(1, TroubleKind.SILENT, "does not answer")
-    fake_nvml.say(0, busy=66)
+    fake_nvml.set_answers(0, busy=66)
     watching.sample(0, utilisation=66)
-    assert not watching.look(1).ok, "the look hangs like everything else, and the agent does not"
-    fake_nvml.say(0, busy=88)
+    assert not watching.check(1).ok, "the look hangs like everything else, and the agent does not"
+    fake_nvml.set_answers(0, busy=88)
     watching.sample(0, utilisation=88)
-    fake_nvml.say(1, hang=0)
-    assert watching.look(1).ok
+    fake_nvml.set_answers(1, hang=0)
+    assert watching.check(1).ok
     assert watching.blamed() == {uuid(1)}
 
 
-def test_a_driver_that_hangs_altogether_is_told_of_all(fake_nvml: FakeNvml) -> None:
+def test_driver_that_hangs_on_all_gpus_is_reported_for_all(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(hang=1)
+    fake_nvml.set_answers(hang=1)
     watching.trouble(1, TroubleKind.SILENT, "does not answer")
     assert watching.blamed() == {uuid(0), uuid(1)}
-    fake_nvml.say(hang=0)
-    assert watching.look(1).ok
-    assert watching.look(0).ok
+    fake_nvml.set_answers(hang=0)
+    assert watching.check(1).ok
+    assert watching.check(0).ok
 
 
 @pytest.mark.parametrize("what", ["one GPU", "the driver"])
-def test_a_hung_driver_is_known_within_ten_seconds(fake_nvml: FakeNvml, what: str) -> None:
+def test_hung_driver_is_detected_within_ten_seconds(fake_nvml: FakeNvml, what: str) -> None:
     began = NvmlGpus.__init__.__defaults__
     assert began is not None
     pause_s, _, hang_s = began
@@ -287,39 +287,39 @@ def test_a_hung_driver_is_known_within_ten_seconds(fake_nvml: FakeNvml, what: st
     assert pause_s + 2 * (hang_s + min(1.0, hang_s / 4)) <= 10.0
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(**({"hang": 1} if what == "the driver" else {}))
+    fake_nvml.set_answers(**({"hang": 1} if what == "the driver" else {}))
     if what == "one GPU":
-        fake_nvml.say(1, hang=1)
+        fake_nvml.set_answers(1, hang=1)
     watching.trouble(1, TroubleKind.SILENT)
     assert watching.blamed() == ({uuid(1)} if what == "one GPU" else {uuid(0), uuid(1)})
 
 
-def test_a_row_that_waits_for_its_remap_is_read(fake_nvml: FakeNvml) -> None:
+def test_pending_row_remap_is_read(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(0, remap_pending=False)
-    fake_nvml.say(0, remap_pending=1)
+    fake_nvml.set_answers(0, remap_pending=1)
     watching.sample(0, remap_pending=True)
 
 
-def test_a_gpu_that_is_divided_under_the_agent_brings_a_new_agent(
+def test_change_of_mig_instances_restarts_the_agent(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(1, mig=2)
+    fake_nvml.set_answers(1, mig=2)
     with pytest.raises(AgentExit):
         watching.until(lambda _: False)
 
 
-def test_links_that_go_down_for_good_bring_a_new_agent(fake_nvml: FakeNvml) -> None:
+def test_lost_nvlinks_restart_the_agent(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(0, links_down=1)
+    fake_nvml.set_answers(0, links_down=1)
     with pytest.raises(AgentExit):
         watching.until(lambda _: False)
 
 
-def test_an_xid_is_told_of_its_gpu_at_once(fake_nvml: FakeNvml) -> None:
+def test_xid_is_reported_for_its_gpu(fake_nvml: FakeNvml) -> None:
     watching = Watching()
     watching.sample(0)
     deadline = time.monotonic() + PATIENCE_S
@@ -336,60 +336,60 @@ def test_an_xid_is_told_of_its_gpu_at_once(fake_nvml: FakeNvml) -> None:
     assert again.blamed() == set(), "what was told before is not told to those who come later"
 
 
-def test_a_host_without_events_is_read_all_the_same(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(deaf=1)
-    fake_nvml.say(0, busy=12)
+def test_gpus_of_a_host_without_nvml_events_are_read(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(deaf=1)
+    fake_nvml.set_answers(0, busy=12)
     assert Watching().sample(0).utilisation == 12
 
 
 def proof(watching: Watching, *indices: int) -> str:
-    """What is said when somebody wants these GPUs."""
-    told: list[str] = []
-    watching.gpus.wait_until_clean([uuid(index) for index in indices], told.append)
+    """The refusal when a job asks for these GPUs; empty if they are free."""
+    refusals: list[str] = []
+    watching.gpus.wait_until_clean([uuid(index) for index in indices], refusals.append)
     deadline = time.monotonic() + PATIENCE_S
-    while not told and time.monotonic() < deadline:
+    while not refusals and time.monotonic() < deadline:
         watching.loop.run_once()
-    return told[0]
+    return refusals[0]
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory comes back quickly or not at all."""
+    """Memory is freed quickly or never."""
     monkeypatch.setattr("agent.gpus.nvml.CLEAN_TIMEOUT_S", 0.5)
 
 
-def test_clean_gpus_are_handed_over(fake_nvml: FakeNvml) -> None:
+def test_clean_gpus_are_given_to_a_job(fake_nvml: FakeNvml) -> None:
     assert proof(Watching(), 0, 1) == ""
 
 
-def test_a_gpu_with_somebody_on_it_is_not_handed_over(fake_nvml: FakeNvml, hasty: None) -> None:
+def test_gpu_with_another_process_is_not_given_to_a_job(fake_nvml: FakeNvml, hasty: None) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(1, processes=f"{os.getpid()}:700")
+    fake_nvml.set_answers(1, processes=f"{os.getpid()}:700")
     why = proof(watching, 0, 1)
     assert why.startswith(f"GPU 1 is held by pid {os.getpid()} (")
     assert watching.blamed() == {uuid(1)}
     assert proof(watching, 0) == ""
-    assert not watching.look(1).ok
-    fake_nvml.say(1, processes=None)
-    assert watching.look(1).ok
+    assert not watching.check(1).ok
+    fake_nvml.set_answers(1, processes=None)
+    assert watching.check(1).ok
     assert proof(watching, 1) == ""
 
 
-def test_memory_that_is_left_is_given_a_moment(fake_nvml: FakeNvml, hasty: None) -> None:
+def test_memory_freed_late_is_waited_for(fake_nvml: FakeNvml, hasty: None) -> None:
     watching = Watching()
     watching.sample(0)
-    fake_nvml.say(0, used_mib=9_000)
+    fake_nvml.set_answers(0, used_mib=9_000)
     assert proof(watching, 0) == "GPU 0 has 9000 MiB in use and no process (its driver alone needs 512 MiB)"
     assert watching.blamed() == {uuid(0)}
-    fake_nvml.say(0, used_mib=600)
+    fake_nvml.set_answers(0, used_mib=600)
     assert proof(watching, 0) == ""
 
 
-def test_jobs_that_share_a_gpu_are_no_strangers(fake_nvml: FakeNvml, hasty: None) -> None:
+def test_jobs_that_share_a_gpu_do_not_block_each_other(fake_nvml: FakeNvml, hasty: None) -> None:
     mine = subprocess.Popen(["sleep", "1000"])
     try:
-        fake_nvml.say(0, processes=f"{mine.pid}:4096", used_mib=5_000)
+        fake_nvml.set_answers(0, processes=f"{mine.pid}:4096", used_mib=5_000)
         other = GpuHolder(7, 1, "ada", "sleep", mine.pid, None, (GpuHold(uuid(0), 500),))
         watching = Watching(lambda: [other])
         assert proof(watching, 0) == ""
@@ -399,21 +399,21 @@ def test_jobs_that_share_a_gpu_are_no_strangers(fake_nvml: FakeNvml, hasty: None
         mine.wait()
 
 
-def test_what_a_job_leaves_on_its_gpu_is_found(fake_nvml: FakeNvml, hasty: None) -> None:
+def test_memory_left_on_a_gpu_after_its_job_is_reported(fake_nvml: FakeNvml, hasty: None) -> None:
     holders = [GpuHolder(7, 1, "ada", "train", os.getpid(), None, (GpuHold(uuid(0), 1000),))]
     watching = Watching(lambda: holders)
     watching.sample(0)
-    fake_nvml.say(0, used_mib=7_000, busy=50)
+    fake_nvml.set_answers(0, used_mib=7_000, busy=50)
     watching.sample(0, memory_used_mib=7_000)
     holders.clear()
-    fake_nvml.say(0, used_mib=7_001, busy=0)
+    fake_nvml.set_answers(0, used_mib=7_001, busy=0)
     assert "in use and no process" in watching.trouble(0, TroubleKind.UNCLEAN).why
 
 
-def test_an_attempt_does_not_begin_on_a_gpu_that_is_held(
-    fake_nvml: FakeNvml, run: Callable[..., Driven], tmp_path: Path
+def test_attempt_does_not_start_on_a_gpu_in_use(
+    fake_nvml: FakeNvml, run: Callable[..., AgentProcess], tmp_path: Path
 ) -> None:
-    fake_nvml.say(0, processes=f"{os.getpid()}:700")
+    fake_nvml.set_answers(0, processes=f"{os.getpid()}:700")
     agent = run("--gpus", "nvml")
     mark = tmp_path / "ran"
     agent.start(1, "touch", str(mark), gpus=(GpuHold(uuid(0), 1000),))
@@ -425,24 +425,24 @@ def test_an_attempt_does_not_begin_on_a_gpu_that_is_held(
     assert agent.ended(2).code == 0
 
 
-def test_what_is_not_there_is_not_well(run: Callable[..., Driven]) -> None:
+def test_check_of_a_missing_gpu_fails(run: Callable[..., AgentProcess]) -> None:
     agent = run("--gpus", "none")
     agent.send(CheckGpu("GPU-7"))
     agent.until(lambda said: GpuChecked("GPU-7", False, NO_SUCH_GPU) in said)
 
 
-def test_a_simulated_gpu_passes_every_look(run: Callable[..., Driven]) -> None:
+def test_simulated_gpu_passes_every_check(run: Callable[..., AgentProcess]) -> None:
     agent = run("--gpus", "simulated:1xH100")
     [gpu] = agent.hello().facts.gpus
     agent.send(CheckGpu(gpu.uuid, 0.01))
     agent.until(lambda said: GpuChecked(gpu.uuid, True) in said)
 
 
-def test_processes_are_told_with_their_owner_and_job(fake_nvml: FakeNvml) -> None:
+def test_gpu_processes_are_reported_with_owner_and_job(fake_nvml: FakeNvml) -> None:
     mine = subprocess.Popen(["sleep", "1000"])
     try:
         ours = GpuHolder(7, 1, "ada", "sleep", mine.pid, None, (GpuHold(uuid(0), 1000),))
-        fake_nvml.say(0, processes=f"{mine.pid}:4096,{os.getpid()}:512")
+        fake_nvml.set_answers(0, processes=f"{mine.pid}:4096,{os.getpid()}:512")
         watching = Watching(lambda: [ours])
         frame = watching.until(lambda frame: isinstance(frame, GpuProcesses))
         assert isinstance(frame, GpuProcesses)
@@ -450,7 +450,7 @@ def test_processes_are_told_with_their_owner_and_job(fake_nvml: FakeNvml) -> Non
         me = pwd.getpwuid(os.getuid()).pw_name
         assert first == GpuProcess(uuid(0), mine.pid, me, "sleep 1000", 4096, 7)
         assert (second.pid, second.job, second.memory_mib) == (os.getpid(), None, 512)
-        fake_nvml.say(0, processes="")
+        fake_nvml.set_answers(0, processes="")
         watching.until(lambda frame: frame == GpuProcesses(()))
     finally:
         mine.kill()
@@ -464,7 +464,7 @@ def test_processes_of_dockers_containers_are_known_by_their_mark(fake_nvml: Fake
     try:
         ours = GpuHolder(7, 1, "ada", "sleep", 1, None, (GpuHold(uuid(0), 500),), spool, "key")
         for gpu in (0, 1):
-            fake_nvml.say(gpu, processes=f"{inside.pid}:4096")
+            fake_nvml.set_answers(gpu, processes=f"{inside.pid}:4096")
         watching = Watching(lambda: [ours])
         frame = watching.until(lambda frame: isinstance(frame, GpuProcesses))
         assert isinstance(frame, GpuProcesses)
@@ -476,13 +476,13 @@ def test_processes_of_dockers_containers_are_known_by_their_mark(fake_nvml: Fake
 
 
 def children() -> set[str]:
-    """Processes that this one has started and that live, zombies left out."""
+    """Child processes that are alive, without zombies."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {pid for pid in listed if ") Z " not in Path(f"/proc/{pid}/stat").read_text()}
 
 
-def test_a_driver_that_hangs_at_once_is_said(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(hang=1)
+def test_driver_that_hangs_at_the_start_is_reported(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(hang=1)
     before = children()
     with pytest.raises(GpusUnknown, match="NVML has not answered"):
         NvmlGpus(patience_s=0.5)
@@ -492,7 +492,7 @@ def test_a_driver_that_hangs_at_once_is_said(fake_nvml: FakeNvml) -> None:
         time.sleep(0.01)
 
 
-def test_a_host_without_nvml_is_told_from_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_nvml_is_distinguished_from_a_hung_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
     if Path("/dev/nvidiactl").exists():
         pytest.skip("this host has GPUs")
@@ -506,8 +506,8 @@ def turn_for(loop: EventLoop, seconds: float) -> None:
         loop.run_once()
 
 
-def test_a_driver_that_is_loaded_after_the_agent_began_is_found(fake_nvml: FakeNvml) -> None:
-    fake_nvml.say(unloaded=1)
+def test_driver_loaded_after_the_agent_started_is_found(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set_answers(unloaded=1)
     with pytest.raises(NvmlMissing, match="Driver Not Loaded"):
         NvmlGpus()
     gpus, loop = LateDriverGpus(interval_s=0.01, timeout_s=0.2), EventLoop()
@@ -516,12 +516,12 @@ def test_a_driver_that_is_loaded_after_the_agent_began_is_found(fake_nvml: FakeN
     gpus.watch(loop, list, [].append)
     while not children() - before:
         loop.run_once()
-    fake_nvml.say(unloaded=None)
+    fake_nvml.set_answers(unloaded=None)
     with pytest.raises(AgentExit):
         turn_for(loop, PATIENCE_S)
 
 
-def test_the_socket_of_a_gpu_is_read_from_sys(tmp_path: Path) -> None:
+def test_numa_node_of_a_gpu_is_read_from_sysfs(tmp_path: Path) -> None:
     device = tmp_path / "bus" / "pci" / "devices" / "0000:3b:00.0"
     device.mkdir(parents=True)
     (device / "numa_node").write_text("1\n")
@@ -544,26 +544,26 @@ echo "$@" >> {log}
 
 
 def resetter(place: Path, more: str = "") -> tuple[tuple[str, ...], Path]:
-    """An outside program, and where it writes what it was told."""
+    """A reset program, and the file in which it logs its arguments."""
     script, log = place / "reset", place / "resets"
     script.write_text(RESET.format(log=log, more=more))
     script.chmod(0o755)
     return (str(script), "-i"), log
 
 
-def was_reset(agent: Driven) -> GpuReset:
+def was_reset(agent: AgentProcess) -> GpuReset:
     """Wait for the answer."""
     return agent.until(lambda said: next((each for each in said if isinstance(each, GpuReset)), None))
 
 
 @pytest.fixture
-def rigged(run: Callable[..., Driven], fake_nvml: FakeNvml) -> Driven:
+def rigged(run: Callable[..., AgentProcess], fake_nvml: FakeNvml) -> AgentProcess:
     """An agent with the fake_nvml's GPUs."""
     assert fake_nvml.file.exists()
     return run("--gpus", "nvml")
 
 
-def test_a_gpu_is_reset_with_nobody_reading_it_and_read_again(rigged: Driven, tmp_path: Path) -> None:
+def test_readings_pause_during_a_gpu_reset(rigged: AgentProcess, tmp_path: Path) -> None:
     command, log = resetter(tmp_path)
     rigged.send(ResetGpu(uuid(1), command))
     assert was_reset(rigged) == GpuReset(uuid(1), True)
@@ -579,18 +579,18 @@ def test_a_gpu_is_reset_with_nobody_reading_it_and_read_again(rigged: Driven, tm
         ("exit 1", "exit code 1"),
     ],
 )
-def test_a_reset_that_fails_says_why(rigged: Driven, tmp_path: Path, more: str, why: str) -> None:
+def test_failed_reset_reports_its_cause(rigged: AgentProcess, tmp_path: Path, more: str, why: str) -> None:
     command, _ = resetter(tmp_path, more)
     rigged.send(ResetGpu(uuid(0), command))
     assert was_reset(rigged) == GpuReset(uuid(0), False, why)
 
 
-def test_without_the_program_that_is_told(rigged: Driven) -> None:
+def test_missing_reset_program_is_reported(rigged: AgentProcess) -> None:
     rigged.send(ResetGpu(uuid(0), ("/no/such/program",)))
     assert was_reset(rigged) == GpuReset(uuid(0), False, "/no/such/program: No such file or directory")
 
 
-def test_a_gpu_with_a_job_on_it_is_not_reset(rigged: Driven, tmp_path: Path) -> None:
+def test_gpu_with_a_job_is_not_reset(rigged: AgentProcess, tmp_path: Path) -> None:
     rigged.start(1, "sleep", "1000", gpus=(GpuHold(uuid(0), 1_000),))
     rigged.started(1)
     command, log = resetter(tmp_path)
@@ -599,7 +599,7 @@ def test_a_gpu_with_a_job_on_it_is_not_reset(rigged: Driven, tmp_path: Path) -> 
     assert not log.exists()
 
 
-def test_a_look_calls_a_reset_off(rigged: Driven, tmp_path: Path) -> None:
+def test_check_cancels_a_pending_reset(rigged: AgentProcess, tmp_path: Path) -> None:
     command, log = resetter(tmp_path)
     rigged.send(ResetGpu(uuid(0), command, after_s=0.2), CheckGpu(uuid(0)))
     rigged.send(ResetGpu(uuid(1), command, after_s=0.5))
@@ -607,9 +607,9 @@ def test_a_look_calls_a_reset_off(rigged: Driven, tmp_path: Path) -> None:
     assert log.read_text() == f"-i {uuid(1)}\n"
 
 
-def test_a_reset_that_hangs_is_ended() -> None:
-    loop, told = EventLoop(), []
-    ResetCommand(loop, ("sleep", "1000"), told.append, timeout_s=0.1)
-    while not told:
+def test_hanging_reset_is_stopped() -> None:
+    loop, errors = EventLoop(), []
+    ResetCommand(loop, ("sleep", "1000"), errors.append, timeout_s=0.1)
+    while not errors:
         loop.run_once()
-    assert told == ["it took longer than 0.1 s"]
+    assert errors == ["it took longer than 0.1 s"]

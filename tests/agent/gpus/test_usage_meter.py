@@ -1,4 +1,4 @@
-"""What attempts make of their GPUs, added up, also over a restart of the agent."""
+"""GPU usage of attempts, summed also over a restart of the agent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def used(status: AttemptStatus) -> GpuUse:
     return status.usage.gpu
 
 
-def test_two_gpus_over_time(place: Path) -> None:
+def test_usage_of_two_gpus_over_time(place: Path) -> None:
     meter = meter_in(place)
     both = [holder(GpuHold("a", 1000), GpuHold("b", 1000))]
     meter.add_samples(both, [], (), 0.0)
@@ -51,7 +51,7 @@ def test_two_gpus_over_time(place: Path) -> None:
     assert use.wh == pytest.approx(2.0)
 
 
-def test_a_share_counts_as_one(place: Path) -> None:
+def test_gpu_share_counts_as_one_gpu_with_its_part_of_memory_and_energy(place: Path) -> None:
     meter = meter_in(place)
     held = [holder(GpuHold("a", 250)), holder(GpuHold("a", 750), job=2)]
     for second in range(11):
@@ -81,7 +81,7 @@ def test_memory_on_a_share_of_a_gpu_is_that_of_the_jobs_own_processes(place: Pat
     assert unknown.peak_mib == 3_000, "half of all but the stranger's, because the driver does not say more"
 
 
-def test_another_agent_goes_on_from_the_file(place: Path) -> None:
+def test_usage_is_continued_from_the_file_by_a_new_agent(place: Path) -> None:
     first, one = meter_in(place), [holder(GpuHold("a", 1000))]
     for moment in (0.0, SAVE_INTERVAL_S, 2 * SAVE_INTERVAL_S):
         first.add_samples(one, [GpuSample("a", 100, 4000, 100)], (), moment)
@@ -92,26 +92,26 @@ def test_another_agent_goes_on_from_the_file(place: Path) -> None:
     assert (use.mean, use.peak_mib) == (50.0, 4000)
 
 
-def test_the_use_of_running_attempts_is_told_now_and_then(place: Path) -> None:
+def test_usage_of_running_attempts_is_reported_at_intervals(place: Path) -> None:
     meter, one, two = meter_in(place), holder(GpuHold("a", 1000)), holder(GpuHold("b", 1000), job=2)
     samples = [GpuSample("a", 100, 4000, 360), GpuSample("b", 50, 9000, 720)]
-    told = {}
+    due = {}
     for second in range(2 * int(REPORT_INTERVAL_S)):
         held = [one] if second < 5 else [one, two]
         meter.add_samples(held, samples, (), float(second))
-        told[second] = meter.due_uses(held, float(second))
-    assert [second for second, uses in told.items() if uses] == [1, 5, 5 + REPORT_INTERVAL_S], (
+        due[second] = meter.due_uses(held, float(second))
+    assert [second for second, uses in due.items() if uses] == [1, 5, 5 + REPORT_INTERVAL_S], (
         "first sums, then by time"
     )
-    assert [(each.job, each.attempt) for each in told[5]] == [(1, 1), (2, 1)], "all of them each time"
-    [first, second] = (each.use for each in told[5 + int(REPORT_INTERVAL_S)])
+    assert [(each.job, each.attempt) for each in due[5]] == [(1, 1), (2, 1)], "all of them each time"
+    [first, second] = (each.use for each in due[5 + int(REPORT_INTERVAL_S)])
     assert (first.mean, first.peak_mib, second.mean, second.peak_mib) == (100.0, 4000, 50.0, 9000)
     assert first.wh == pytest.approx(1.5)
     assert second.wh == pytest.approx(2.2)
     assert used(meter.with_usage(OVER)) == used(meter.with_usage(OVER)) != first, "the final figures count on"
 
 
-def test_what_nobody_knows_is_not_made_up(place: Path) -> None:
+def test_usage_of_unobserved_time_is_not_invented(place: Path) -> None:
     meter, one = meter_in(place), [holder(GpuHold("a", 1000))]
     assert meter.with_usage(OVER) == OVER
     meter.add_samples(one, [GpuSample("a", 100)], (), 0.0)

@@ -1,4 +1,4 @@
-"""What a host has, read from trees that tests bring along."""
+"""Facts of a host, read from sample directories."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> facts.HostFacts:
     return facts.read_host(tmp_path, tmp_path)
 
 
-def test_what_is_there_and_usable(sockets: facts.HostFacts) -> None:
+def test_cpus_and_memory_that_are_present_and_usable(sockets: facts.HostFacts) -> None:
     assert (sockets.cpus, sockets.memory_mib) == (7, 2000)
     assert sockets.numa == {0: [0, 1, 4, 5], 1: [2, 3, 6]}
     assert sockets.nodes == (NumaFacts(0, "0-1,4-5", 1000, (10, 21)), NumaFacts(1, "2-3,6-7", 1000, (21, 10)))
 
 
-def test_jobs_are_bound_only_where_the_host_knows_all(sockets: facts.HostFacts) -> None:
+def test_jobs_are_bound_only_if_all_numa_nodes_are_known(sockets: facts.HostFacts) -> None:
     assert sockets.cpus_of((1,)) == [2, 3, 6]
     assert sockets.cpus_of((0, 1)) == [0, 1, 2, 3, 4, 5, 6]
     assert sockets.cpus_of(()) == []
@@ -44,7 +44,7 @@ def test_cpu_lists(text: str, cpus: list[int]) -> None:
     assert facts.cpu_list(text) == cpus
 
 
-def test_this_host() -> None:
+def test_facts_of_this_host() -> None:
     found = facts.read_host()
     assert found.cpus > 0
     assert found.memory_mib > 0

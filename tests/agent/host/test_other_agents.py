@@ -1,4 +1,4 @@
-"""Other agents on a host are found by how they were started, and named as far as we may look."""
+"""Other agents on a host are found by their command lines, as far as they are visible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def started(proc: Path, pid: int, *words: str) -> None:
     (proc / str(pid) / "cmdline").write_bytes("\0".join(words).encode() + b"\0")
 
 
-def test_agents_are_told_from_others(tmp_path: Path) -> None:
+def test_other_agents_are_found_among_processes(tmp_path: Path) -> None:
     proc, home = tmp_path / "proc", tmp_path / "my home" / ".corral"
     started(proc, 11, "python3", "-I", "-S", f"{home}/{FILE}", "-")
     started(proc, 12, "python3", "-I", "-S", f"{tmp_path}/disk/gpu09/{FILE}", "-")

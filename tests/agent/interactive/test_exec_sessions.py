@@ -1,4 +1,4 @@
-"""Commands beside a running job: in its allocation, with a terminal or without, and never longer than it."""
+"""Commands beside a running job: in its allocation, with or without a terminal, never longer than the job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.isolation import cgroup_detection
-from tests.agent.driving import Driven, alive, eventually
+from tests.agent.agent_process import AgentProcess, alive, eventually
 from wire.agent.frames import (
     CloseShell,
     OpenShell,
@@ -24,35 +24,35 @@ from wire.agent.frames import (
     Stop,
 )
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 
-def output(agent: Driven, stream: str = "stdout", request: int = 1) -> bytes:
-    """What it wrote so far."""
+def output(agent: AgentProcess, stream: str = "stdout", request: int = 1) -> bytes:
+    """The output so far."""
     return b"".join(
         b64decode(each.data)
-        for each in agent.said
+        for each in agent.received
         if isinstance(each, ShellOutput) and (each.request, each.stream) == (request, stream)
     )
 
 
-def ended(agent: Driven, request: int = 1) -> ShellEnded:
+def ended(agent: AgentProcess, request: int = 1) -> ShellEnded:
     def found(said: list[object]) -> ShellEnded | None:
         return next((each for each in said if isinstance(each, ShellEnded) and each.request == request), None)
 
     return agent.until(found)  # type: ignore[arg-type]
 
 
-def begin(agent: Driven, **order: object) -> None:
+def begin(agent: AgentProcess, **order: object) -> None:
     agent.start(1, "sleep", "1000", **order)
     agent.started(1)
 
 
-def give(agent: Driven, data: bytes, *, end: bool = False) -> None:
+def give(agent: AgentProcess, data: bytes, *, end: bool = False) -> None:
     agent.send(ShellInput(1, b64encode(data).decode(), end))
 
 
-def test_input_output_errors_and_code_are_the_commands(run: Run) -> None:
+def test_exec_session_passes_input_output_errors_and_exit_code(run: Run) -> None:
     agent = run()
     begin(agent, env={"MINE": "yes"}, workdir="/usr")
     script = "cat; echo $MINE $CORRAL_GPUS; pwd; echo wrong >&2; exit 7"
@@ -63,23 +63,23 @@ def test_input_output_errors_and_code_are_the_commands(run: Run) -> None:
     assert output(agent, "stderr") == b"wrong\n"
 
 
-def test_a_terminal_is_one_with_its_size_and_its_keys(run: Run) -> None:
+def test_exec_session_has_a_terminal_with_size_and_keys(run: Run) -> None:
     agent = run()
     begin(agent)
     traps = "trap 'stty size; exit 3' INT; trap 'stty size' WINCH"
     script = f"{traps}; tty; echo $TERM; stty size; while :; do sleep 0.05; done"
     agent.send(OpenShell(1, 1, 1, ("sh", "-c", script), tty=True, rows=30, columns=100, term="xterm"))
     eventually(lambda: b"30 100" in output(agent))
-    told = output(agent).decode().splitlines()
-    assert told[0].startswith("/dev/pts/")
-    assert told[1:] == ["xterm", "30 100"]
+    lines = output(agent).decode().splitlines()
+    assert lines[0].startswith("/dev/pts/")
+    assert lines[1:] == ["xterm", "30 100"]
     agent.send(ResizeShell(1, 40, 120))
     eventually(lambda: b"40 120" in output(agent))
     give(agent, b"\x03")  # Ctrl-C
     assert ended(agent) == ShellEnded(1, 3)
 
 
-def test_without_a_command_it_is_a_shell(run: Run) -> None:
+def test_exec_session_without_a_command_is_a_shell(run: Run) -> None:
     agent = run()
     begin(agent)
     agent.send(OpenShell(1, 1, 1, (), tty=True))
@@ -89,7 +89,7 @@ def test_without_a_command_it_is_a_shell(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "close", "leave"])
-def test_it_ends_with_its_job_with_its_reader_and_with_the_agent(run: Run, how: str) -> None:
+def test_exec_session_ends_with_its_job_its_reader_and_its_agent(run: Run, how: str) -> None:
     agent = run()
     begin(agent)
     deaf = "trap '' HUP TERM; setsid sleep 1000 & echo $$ $!; wait"
@@ -98,7 +98,7 @@ def test_it_ends_with_its_job_with_its_reader_and_with_the_agent(run: Run, how: 
     {
         "stop": lambda: agent.send(Stop(1, 1)),
         "close": lambda: agent.send(CloseShell(1)),
-        "leave": agent.leave,
+        "leave": agent.disconnect,
     }[how]()
     eventually(lambda: not alive(first) and not alive(second))
     if how == "stop":
@@ -110,7 +110,7 @@ def test_it_ends_with_its_job_with_its_reader_and_with_the_agent(run: Run, how: 
         assert alive(agent.started(1).pid or 0)
 
 
-def test_who_writes_faster_than_is_read_waits(run: Run) -> None:
+def test_fast_exec_output_waits_for_its_reader(run: Run) -> None:
     agent = run()
     begin(agent)
     agent.send(OpenShell(1, 1, 1, ("yes",)))
@@ -123,7 +123,7 @@ def test_who_writes_faster_than_is_read_waits(run: Run) -> None:
     ended(agent)
 
 
-def test_only_where_the_job_runs(run: Run) -> None:
+def test_exec_session_is_refused_without_a_running_job(run: Run) -> None:
     agent = run()
     agent.send(OpenShell(1, 1, 1, ("true",)))
     assert ended(agent).error == "attempt 1 of job 1 does not run on this node"
@@ -133,7 +133,7 @@ def test_only_where_the_job_runs(run: Run) -> None:
     assert ended(agent, 2).error == "attempt 1 of job 1 does not run on this node"
 
 
-def test_what_cannot_run_says_why(run: Run) -> None:
+def test_exec_session_that_cannot_start_reports_the_cause(run: Run) -> None:
     agent = run()
     begin(agent)
     agent.send(OpenShell(1, 1, 1, ("no-such-program",)))
@@ -141,7 +141,7 @@ def test_what_cannot_run_says_why(run: Run) -> None:
     assert output(agent, "stderr").startswith(b"corral: cannot run no-such-program: not found in PATH (")
 
 
-def test_it_is_held_to_the_jobs_limits_and_cpus(run: Run) -> None:
+def test_exec_session_has_the_limits_and_cpus_of_its_job(run: Run) -> None:
     agent = run()
     found = cgroup_detection.detect("auto", cgroup_detection.cgroup_tag("gpu01", agent.spool))
     begin(agent)
@@ -156,7 +156,7 @@ def test_it_is_held_to_the_jobs_limits_and_cpus(run: Run) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
-def test_it_runs_as_the_jobs_user(run: Run) -> None:
+def test_exec_session_runs_as_the_user_of_the_job(run: Run) -> None:
     other = pwd.getpwnam("nobody")
     agent = run(run_as_self=False)
     begin(agent, user=other.pw_name)

@@ -12,13 +12,13 @@ import pytest
 from agent.attempts.spool import Spool
 from agent.controller_channel import BUSY_BYTES, Channel
 from agent.interactive.log_reader import CHUNK_BYTES, LogReader
-from tests.agent.driving import Driven
+from tests.agent.agent_process import AgentProcess
 from wire.agent.frames import LogChunk, Ping, Pong, ReadLog, Settle, StopReading
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 
-def test_bytes_are_not_text(run: Run, tmp_path: Path) -> None:
+def test_log_bytes_are_read_unchanged(run: Run, tmp_path: Path) -> None:
     data = bytes(range(256)) * 5_000 + b"no newline at the end"
     (tmp_path / "data").write_bytes(data)
     agent = run()
@@ -31,7 +31,7 @@ def test_bytes_are_not_text(run: Run, tmp_path: Path) -> None:
     assert agent.log(1, "stderr") == b""
 
 
-def test_following_sees_everything_as_it_comes(run: Run, tmp_path: Path) -> None:
+def test_followed_log_delivers_new_output(run: Run, tmp_path: Path) -> None:
     agent = run()
     first, second = tmp_path / "first", tmp_path / "second"
     os.mkfifo(first)
@@ -40,7 +40,7 @@ def test_following_sees_everything_as_it_comes(run: Run, tmp_path: Path) -> None
     agent.start(1, "sh", "-c", f"echo one; read -r _ < {first}; echo two; read -r _ < {second}; echo three")
     agent.send(ReadLog(2, 1, 1, follow=True))
 
-    def heard(text: bytes) -> Callable[[list[object]], bool]:
+    def received(text: bytes) -> Callable[[list[object]], bool]:
         def ask(said: list[object]) -> bool:
             chunks = [each for each in said if isinstance(each, LogChunk) and each.request == 2]
             return b"".join(b64decode(chunk.data) for chunk in chunks) == text
@@ -50,12 +50,12 @@ def test_following_sees_everything_as_it_comes(run: Run, tmp_path: Path) -> None
     agent.until(
         lambda said: LogChunk(1, end=True, error="this node has no log of attempt 1 of job 1") in said
     )
-    agent.until(heard(b"one\n"))
+    agent.until(received(b"one\n"))
     first.write_text("\n")
-    agent.until(heard(b"one\ntwo\n"))
+    agent.until(received(b"one\ntwo\n"))
     second.write_text("\n")
     agent.until(lambda said: LogChunk(2, end=True) in said)
-    assert heard(b"one\ntwo\nthree\n")(agent.said)
+    assert received(b"one\ntwo\nthree\n")(agent.received)
 
 
 def test_settled_logs_stay_until_retention_takes_them(run: Run) -> None:
@@ -76,7 +76,7 @@ def test_settled_logs_stay_until_retention_takes_them(run: Run) -> None:
 
 
 @pytest.mark.parametrize("stream", ["record", "../../lock", "", "stdout/../record", "\0"])
-def test_only_output_can_be_read(run: Run, stream: str) -> None:
+def test_only_log_files_can_be_read(run: Run, stream: str) -> None:
     agent = run()
     agent.start(1, "true")
     agent.ended(1)
@@ -86,23 +86,25 @@ def test_only_output_can_be_read(run: Run, stream: str) -> None:
     assert chunk.error == f"there is no stream {stream!r}; choose stdout or stderr"
 
 
-def test_who_stops_reading_gets_no_more(run: Run) -> None:
+def test_reader_that_stops_gets_no_more_output(run: Run) -> None:
     agent = run()
     agent.start(1, "sh", "-c", "yes | head -c 50000000; sleep 1000")
     agent.started(1)
     agent.send(ReadLog(1, 1, 1, follow=True))
     agent.until(lambda said: any(isinstance(each, LogChunk) for each in said))
     agent.send(StopReading(1), StopReading(2), Ping(1))
-    agent.answered(1)
+    agent.await_pong(1)
     agent.send(Ping(2))
-    agent.answered(2)
-    pong = next(at for at, each in enumerate(agent.said) if isinstance(each, Pong))
+    agent.await_pong(2)
+    pong = next(at for at, each in enumerate(agent.received) if isinstance(each, Pong))
     # It may have something to report of the job meanwhile, but nothing more to read.
-    assert not [each for each in agent.said[pong:] if isinstance(each, LogChunk)]
+    assert not [each for each in agent.received[pong:] if isinstance(each, LogChunk)]
 
 
 def test_a_slow_controller_costs_no_memory(spool: Path) -> None:
-    """Nobody reads the pipe: reading stops after a little, goes on when there is room, and loses nothing."""
+    """While the pipe is not read, reading pauses after a little. It continues when there is room, without
+    loss.
+    """
     opened = Spool(spool, "boot")
     opened.open()
     key = (1, 1)

@@ -54,7 +54,7 @@ def asleep(group: AttemptCgroup) -> int:
     return pid
 
 
-def test_a_process_is_born_in_a_group_of_v2(whole: CgroupSpec) -> None:
+def test_process_starts_inside_a_cgroup_v2(whole: CgroupSpec) -> None:
     group = AttemptCgroup([whole])
     group.make()
     pid = clone_into_cgroup.fork_into(whole[0])
@@ -66,7 +66,9 @@ def test_a_process_is_born_in_a_group_of_v2(whole: CgroupSpec) -> None:
     assert group.remove()
 
 
-def test_where_none_can_be_born_there_it_is_moved(whole: CgroupSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_is_moved_into_its_cgroup_if_it_cannot_start_there(
+    whole: CgroupSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(folder: str) -> int:
         raise OSError(f"not into {folder}")
 
@@ -79,12 +81,12 @@ def test_where_none_can_be_born_there_it_is_moved(whole: CgroupSpec, monkeypatch
     assert os.waitpid(pid, 0) == (pid, signal.SIGKILL)
 
 
-def test_to_be_born_in_what_is_no_group_is_refused(tmp_path: Path) -> None:
+def test_start_in_a_directory_that_is_no_cgroup_fails(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"Bad file descriptor|Invalid argument"):
         clone_into_cgroup.fork_into(str(tmp_path))
 
 
-def test_a_frozen_group_is_ended_whole(freezer: CgroupSpec) -> None:
+def test_frozen_cgroup_is_killed(freezer: CgroupSpec) -> None:
     group = AttemptCgroup([freezer])
     group.make()
     pids = [asleep(group) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Jobs are held to what they asked for and nobody is overlooked, where the kernel gives us groups."""
+"""Jobs are limited to their requests and killed completely if the kernel offers control groups."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from agent.isolation import cgroup_detection
-from tests.agent.driving import Driven, alive, carriers, eventually
+from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from wire.agent.frames import Start, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 ORDER = Start(1, 1, ("true",), "x", 1_500, 100)
 
 
 def proc(folder: Path, mounts: str, own: str) -> Path:
-    """What the kernel would say."""
+    """Sample files as the kernel has them."""
     (folder / "proc/self").mkdir(parents=True)
     (folder / "proc/self/mounts").write_text(mounts)
     (folder / "proc/self/cgroup").write_text(own)
@@ -42,7 +42,7 @@ def delegated(tmp_path: Path) -> Path:
     return proc(tmp_path, f"cgroup2 {tmp_path}/v2 cgroup2 rw 0 0\n", "0::/user.slice/ada\n")
 
 
-def test_v2_that_is_delegated_limits_and_ends(delegated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delegated_cgroup_v2_limits_and_kills(delegated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     found = cgroup_detection.detect("auto", "t", delegated)
     group = delegated.parent / "v2/user.slice/ada"
@@ -73,22 +73,22 @@ def test_v2_that_is_delegated_limits_and_ends(delegated: Path, monkeypatch: pyte
         ({"best_effort": True}, "max 100000", "max"),
     ],
 )
-def test_limits_beyond_what_was_asked_for(
+def test_cgroup_limits_above_requests(
     delegated: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], cpu: str, memory: str
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     [(_, _, settings)] = cgroup_detection.detect("auto", "t", delegated).parts(
         "1.1", replace(ORDER, **changes), 64
     )
-    told = dict(settings)
-    assert (told["cpu.max"], told["memory.max"]) == (cpu, memory)
+    written = dict(settings)
+    assert (written["cpu.max"], written["memory.max"]) == (cpu, memory)
     least = changes.get("best_effort", False)
-    assert (told["cpu.weight"], told["memory.low"]) == (("1", "0") if least else ("150", str(100 << 20)))
+    assert (written["cpu.weight"], written["memory.low"]) == (
+        ("1", "0") if least else ("150", str(100 << 20))
+    )
 
 
-def test_what_protects_memory_counts_only_below_groups_that_are_protected(
-    delegated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_protection_is_set_on_parent_cgroups(delegated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     group = delegated.parent / "v2/user.slice/ada"
     for place in (group / "corral", group / "corral/t"):
@@ -97,7 +97,7 @@ def test_what_protects_memory_counts_only_below_groups_that_are_protected(
     assert [(group / place / "memory.low").read_text() for place in ("corral", "corral/t")] == ["max", "max"]
 
 
-def test_v1_limits_by_every_controller_it_has(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_use_every_controller(tmp_path: Path) -> None:
     mounts = "".join(
         f"cgroup {tmp_path}/{name} cgroup rw,relatime,{name} 0 0\n" for name in ("memory", "cpu,cpuacct")
     )
@@ -140,7 +140,7 @@ def test_a_preflight_where_sshd_has_no_cgroup_mounts_says_none(tmp_path: Path) -
     assert (check["verdict"], check["found"].split(" ")[0]) == ("note", "none")
 
 
-def test_where_there_are_none_it_is_said(tmp_path: Path) -> None:
+def test_missing_cgroups_are_described(tmp_path: Path) -> None:
     found = cgroup_detection.detect("auto", "t", proc(tmp_path, "", ""))
     assert found.describe() == "none: this host has no control groups"
     assert found.describe_end() == "process tree, and no process left"
@@ -148,17 +148,17 @@ def test_where_there_are_none_it_is_said(tmp_path: Path) -> None:
     assert found.parts("1.1", ORDER, 64) == []
 
 
-# --- real ones, where we may make them ---
+# --- real control groups, if they can be made ---
 
 
-def groups(agent: Driven) -> list[Path]:
+def groups(agent: AgentProcess) -> list[Path]:
     """The folders of this agent's attempts."""
     found = cgroup_detection.detect("auto", cgroup_detection.cgroup_tag("gpu01", agent.spool))
     return [Path(folder) for folder, _, _ in found.parts("1.1", ORDER, 64)]
 
 
 @pytest.fixture
-def held(run: Run, spool: Path) -> Iterator[Driven]:
+def held(run: Run, spool: Path) -> Iterator[AgentProcess]:
     """An agent that holds jobs to their limits."""
     found = cgroup_detection.detect("auto", cgroup_detection.cgroup_tag("gpu01", spool))
     if set(found.limited) != {"cpu", "memory", "pids"}:
@@ -183,30 +183,30 @@ def _removed(place: Path) -> bool:
     return True
 
 
-def test_the_facts_say_how_jobs_are_held(held: Driven) -> None:
-    told = held.hello().facts.handling
-    assert told["limits"].startswith("cpu, memory, pids by cgroup v")
-    assert told["end"].endswith("and no process left")
+def test_node_facts_describe_limits(held: AgentProcess) -> None:
+    handling = held.hello().facts.handling
+    assert handling["limits"].startswith("cpu, memory, pids by cgroup v")
+    assert handling["end"].endswith("and no process left")
 
 
-def test_a_job_that_needs_more_memory_than_it_asked_for_is_ended_and_told_why(held: Driven) -> None:
+def test_job_beyond_its_memory_is_killed_with_a_reason(held: AgentProcess) -> None:
     held.start(1, sys.executable, "-c", "print(len(bytearray(400 << 20)))")
     ended = held.ended(1)
     assert ended.signal == signal.SIGKILL
-    told = re.fullmatch(
+    reason = re.fullmatch(
         r"out_of_memory: it had 100 MiB of memory, and it reached (\d+) MiB; "
         r"ask for more, such as --memory (\d+)M",
         ended.why,
     )
-    assert told is not None, ended.why
-    assert 90 <= int(told[1]) <= 110
-    assert int(told[2]) >= 200
+    assert reason is not None, ended.why
+    assert 90 <= int(reason[1]) <= 110
+    assert int(reason[2]) >= 200
     held.start(2, sys.executable, "-c", "print(len(bytearray(20 << 20)))")
     assert (held.ended(2).code, held.ended(2).why) == (0, "")
 
 
-def test_a_fork_bomb_hurts_nobody_else_and_ends(held: Driven) -> None:
-    """Each process starts two more in sessions of their own, and none of them listens."""
+def test_fork_bomb_is_killed_without_affecting_other_jobs(held: AgentProcess) -> None:
+    """Each process starts two more in new sessions, and all of them ignore SIGTERM."""
     bomb = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -228,22 +228,26 @@ def test_a_fork_bomb_hurts_nobody_else_and_ends(held: Driven) -> None:
     assert [*carriers(f"{held.spool}/attempts/1.1")] == []
 
 
-def test_who_hid_is_found_when_the_supervisor_is_lost(held: Driven, tmp_path: Path) -> None:
-    """No environment, a session of its own, an orphan: only its group still knows whose it is."""
+def test_hidden_process_is_found_by_its_cgroup_when_the_supervisor_is_lost(
+    held: AgentProcess, tmp_path: Path
+) -> None:
+    """The process is an orphan in a new session and without environment: only its cgroup identifies its
+    attempt.
+    """
     escape = (
         "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); "
         f"open('{tmp_path}/hidden', 'w').write(str(os.getpid())); time.sleep(1000)"
     )
     held.start(1, "sh", "-c", f'env -i "{sys.executable}" -c "{escape}"; echo gone; sleep 1000')
     eventually(lambda: held.log(1) == b"gone\n")
-    told = tmp_path / "hidden"
-    hidden = int(eventually(lambda: told.exists() and told.read_text()))
+    pid_file = tmp_path / "hidden"
+    hidden = int(eventually(lambda: pid_file.exists() and pid_file.read_text()))
     os.kill(held.supervisor(1), signal.SIGKILL)
     assert held.ended(1).why == "supervisor_lost"
     assert not alive(hidden)
 
 
-def test_a_stopped_job_ends_too(held: Driven) -> None:
+def test_stopped_job_is_killed_in_its_cgroup(held: AgentProcess) -> None:
     held.start(1, "sh", "-c", "echo ready; kill -STOP $$; sleep 1000")
     eventually(lambda: held.log(1) == b"ready\n")
     held.send(Stop(1, 1, grace_s=60.0))
@@ -258,27 +262,27 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_kernel_holds_each_class_of_service_to_what_it_was_promised(held: Driven, name: str) -> None:
-    """Read back from the kernel: weight and most of CPU time; most of memory, and what is left alone."""
+def test_cgroup_settings_of_each_class_of_service(held: AgentProcess, name: str) -> None:
+    """Read back from the kernel: CPU weight and limit, memory limit, and protected memory."""
     changes, cpu, memory = CLASSES[name]
     held.start(1, "sleep", "1000", **changes)
     held.started(1)
     files = [file for group in groups(held) for file in group.iterdir() if _mine(file)]
-    told = {file.name: file.read_text().split() for file in files}
+    settings = {file.name: file.read_text().split() for file in files}
     held.send(Stop(1, 1, grace_s=0.0))
     held.ended(1)
-    if "cpu.max" in told:
-        weight, quota, most, asked = "cpu.weight", told["cpu.max"][0], "memory.max", "memory.low"
+    if "cpu.max" in settings:
+        weight, quota, most, asked = "cpu.weight", settings["cpu.max"][0], "memory.max", "memory.low"
         cpu = (max(1, cpu[0] * 100 // 1_024), cpu[1])
     else:
-        quota, weight = told["cpu.cfs_quota_us"][0], "cpu.shares"
+        quota, weight = settings["cpu.cfs_quota_us"][0], "cpu.shares"
         most, asked = "memory.limit_in_bytes", "memory.soft_limit_in_bytes"
     endless = ("max", "-1", str(_NO_LIMIT))
-    assert int(told[weight][0]) == cpu[0]
+    assert int(settings[weight][0]) == cpu[0]
     assert quota in endless if cpu[1] is None else int(quota) == cpu[1]
-    found = told[most][0]
+    found = settings[most][0]
     assert found in endless if memory[0] is None else int(found) == memory[0] << 20
-    assert int(told[asked][0]) == memory[1] << 20
+    assert int(settings[asked][0]) == memory[1] << 20
 
 
 _NO_LIMIT = (1 << 63) - 4_096

@@ -1,4 +1,4 @@
-"""Jobs in images run by a real dockerd: it may die, be restarted, or refuse, and no job is told a lie."""
+"""Jobs in images on a real dockerd that is killed, restarted, or refuses; all reports stay true."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from tests.agent.dockerd import DockerDaemon, docker_daemon, dying_at
-from tests.agent.driving import Driven, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
 from tests.limits import PATIENCE_S
 from wire.agent.frames import Frame, GpuHold, GpuProcesses, Signal, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 # Podman and dockerd share locks, cgroups and mounts of the host.
 pytestmark = pytest.mark.xdist_group("containers")
 BEAT = "echo up; while [ ! -e go ]; do echo beat >> beats; sleep 0.05; done; exit 5"
@@ -49,11 +49,11 @@ def jobs(daemon: DockerDaemon) -> tuple[str, str]:
     return "--jobs", json.dumps({"containers": {"command": daemon.command, "options": ["--pull=never"]}})
 
 
-def settled(agent: Driven, job: int) -> bool:
+def settled(agent: AgentProcess, job: int) -> bool:
     return bool(agent.reports(job)) and agent.reports(job)[-1].ended_at is not None
 
 
-def begin(agent: Driven, daemon: DockerDaemon, place: Path, **order: Any) -> None:
+def begin(agent: AgentProcess, daemon: DockerDaemon, place: Path, **order: Any) -> None:
     """Start the beating job, and wait until the daemon knows that it runs."""
     agent.start(1, "sh", "-c", BEAT, image=IMAGE, workdir=str(place), **order)
     eventually((place / "beats").exists)
@@ -67,7 +67,7 @@ def beating(place: Path) -> bool:
     return (place / "beats").stat().st_size > before
 
 
-def test_a_job_goes_on_while_the_daemon_is_away(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+def test_job_keeps_running_while_dockerd_is_down(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
     agent = run(*jobs(daemon))
     assert agent.hello().facts.runtime.startswith("docker ")
     begin(agent, daemon, tmp_path)
@@ -84,7 +84,7 @@ def test_a_job_goes_on_while_the_daemon_is_away(run: Run, daemon: DockerDaemon, 
     assert daemon.names() == []
 
 
-def test_an_end_while_the_daemon_is_away_keeps_its_exit_code(
+def test_exit_code_is_kept_when_a_job_ends_while_dockerd_is_down(
     run: Run, daemon: DockerDaemon, tmp_path: Path
 ) -> None:
     agent = run(*jobs(daemon))
@@ -99,7 +99,7 @@ def test_an_end_while_the_daemon_is_away_keeps_its_exit_code(
     assert (ended.code, ended.why) == (5, "")
 
 
-def test_a_stop_while_the_daemon_is_away_is_over_only_when_the_container_is_gone(
+def test_stop_while_dockerd_is_down_ends_when_the_container_is_gone(
     run: Run, daemon: DockerDaemon, tmp_path: Path
 ) -> None:
     agent = run(*jobs(daemon))
@@ -107,7 +107,7 @@ def test_a_stop_while_the_daemon_is_away_is_over_only_when_the_container_is_gone
     daemon.kill()
     agent.send(Stop(1, 1, grace_s=0.2))
     eventually(lambda: not beating(tmp_path))  # killed at once
-    assert not settled(agent, 1)  # but only the daemon can say that nothing is left
+    assert not settled(agent, 1)  # but only dockerd can tell that no container is left
     daemon.start()
     assert agent.ended(1).why == "cancelled"
     assert daemon.names() == []
@@ -156,7 +156,7 @@ def test_a_container_that_docker_loses_while_it_is_away_is_no_failure_of_the_pro
     assert agent.ended(1).why == "supervisor_lost: docker was away and lost the container"
 
 
-def test_a_lost_client_costs_the_job_nothing(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+def test_killed_docker_client_does_not_affect_the_job(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
     agent = run(*jobs(daemon))
     begin(agent, daemon, tmp_path)
     os.kill(agent.started(1).pid or 0, 9)
@@ -165,7 +165,7 @@ def test_a_lost_client_costs_the_job_nothing(run: Run, daemon: DockerDaemon, tmp
     assert agent.ended(1).code == 5
 
 
-def test_a_lost_supervisor_leaves_no_container_also_when_the_daemon_comes_late(
+def test_lost_supervisor_leaves_no_container_although_dockerd_is_down(
     run: Run, daemon: DockerDaemon, tmp_path: Path
 ) -> None:
     agent = run(*jobs(daemon))
@@ -179,7 +179,7 @@ def test_a_lost_supervisor_leaves_no_container_also_when_the_daemon_comes_late(
     assert daemon.names() == []
 
 
-def test_orphans_of_this_spool_are_removed_and_no_others(
+def test_only_orphaned_containers_of_this_spool_are_removed(
     run: Run, daemon: DockerDaemon, tmp_path: Path, spool: Path
 ) -> None:
     def orphan(name: str, of: Path) -> None:
@@ -196,7 +196,7 @@ def test_orphans_of_this_spool_are_removed_and_no_others(
     daemon.ask("rm", "--force", "corral-of-another-9.1-0")
 
 
-def test_errors_name_the_cause(run: Run, daemon: DockerDaemon) -> None:
+def test_docker_errors_name_the_cause(run: Run, daemon: DockerDaemon) -> None:
     agent = run(*jobs(daemon))
     agent.start(1, "true", image="localhost/no-such:1")
     agent.start(2, "no-such-program", image=IMAGE)
@@ -211,7 +211,7 @@ def test_errors_name_the_cause(run: Run, daemon: DockerDaemon) -> None:
     assert (agent.ended(3).code, agent.ended(3).why) == (127, "")
 
 
-def test_a_user_without_the_right_to_the_socket_is_told_so(run: Run, daemon: DockerDaemon) -> None:
+def test_user_without_access_to_the_docker_socket_gets_a_reason(run: Run, daemon: DockerDaemon) -> None:
     agent = run(*jobs(daemon), run_as_self=False)
     agent.start(1, "true", image=IMAGE, user="nobody", workdir="/")
     why = agent.ended(1).why
@@ -231,7 +231,9 @@ def test_signals_reach_the_program_in_the_container(run: Run, daemon: DockerDaem
     assert agent.log(1) == b"up\ntold\nasked\n"
 
 
-def test_a_checkpoint_signal_saves_before_the_end(run: Run, daemon: DockerDaemon, tmp_path: Path) -> None:
+def test_checkpoint_signal_saves_in_the_container_before_the_end(
+    run: Run, daemon: DockerDaemon, tmp_path: Path
+) -> None:
     agent = run(*jobs(daemon))
     script = (
         "trap 'echo state > $CORRAL_CHECKPOINT_DIR/one; exit 0' USR2; echo up; while :; do sleep 0.1; done"
@@ -244,7 +246,7 @@ def test_a_checkpoint_signal_saves_before_the_end(run: Run, daemon: DockerDaemon
     assert saved.path.endswith("/one")
 
 
-def test_the_groups_of_the_user_are_passed_on(run: Run, daemon: DockerDaemon) -> None:
+def test_groups_of_the_user_are_passed_to_the_container(run: Run, daemon: DockerDaemon) -> None:
     name, group = f"corral{os.getpid()}", f"corralg{os.getpid()}"
     subprocess.run(["groupadd", group], check=True)
     gid = subprocess.run(["getent", "group", group], capture_output=True, text=True, check=True)
@@ -282,7 +284,7 @@ def test_processes_in_a_container_count_as_the_jobs_on_its_gpu(
         assert agent.hello().facts.image_gpus == ""
         begin(agent, daemon, tmp_path, gpus=(GpuHold(uuid(0), 1_000),))
         inside = daemon.ask("inspect", "--format", "{{.State.Pid}}", *daemon.names()).stdout.strip()
-        nvml.say(0, processes=f"{inside}:700")
+        nvml.set_answers(0, processes=f"{inside}:700")
 
         def on_gpu(said: list[Frame]) -> list[int | None] | None:
             lists = [frame.processes for frame in said if isinstance(frame, GpuProcesses)]
@@ -299,7 +301,7 @@ def test_processes_in_a_container_count_as_the_jobs_on_its_gpu(
         assert agent.ended(1).code == 5
 
 
-def test_a_host_whose_containers_get_no_gpus_says_so_and_gives_the_job_back(
+def test_host_without_gpus_for_containers_reports_it_and_returns_the_job(
     run: Run, daemon: DockerDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in FakeNvml(tmp_path).environment.items():

@@ -18,13 +18,13 @@ import pytest
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation import container_runtimes
 from tests.agent import images
-from tests.agent.driving import Driven, alive, carriers, eventually
+from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.agent.images import IMAGE
 from wire.agent.frames import GpuHold, OpenShell, ShellEnded, ShellOutput, Signal, Start, Stop
 from wire.agent.job_policy import ContainerPolicy, JobPolicy
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 # Podman and dockerd share locks, cgroups and mounts of the host.
 pytestmark = pytest.mark.xdist_group("containers")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
@@ -40,7 +40,7 @@ def podman() -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture
 def user() -> Iterator[str]:
-    """Somebody with subordinate ids, as useradd gives them."""
+    """A user with subordinate ids, as useradd assigns them."""
     name = f"corral{os.getpid()}"
     subprocess.run(["useradd", "-M", "-p", "*", name], check=True)
     yield name
@@ -54,14 +54,14 @@ def user() -> Iterator[str]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Where anybody may go, unlike below tmp_path."""
+    """A directory that every user may enter, unlike tmp_path."""
     with tempfile.TemporaryDirectory(prefix="corral-home-", dir="/tmp") as place:
         yield Path(place)
 
 
 @pytest.fixture
-def agent(run: Run, podman: tuple[str, ...]) -> Iterator[Driven]:
-    """An agent; when a test is over no container is left."""
+def agent(run: Run, podman: tuple[str, ...]) -> Iterator[AgentProcess]:
+    """An agent; checks after the test that no container is left."""
     yield run(*jobs(podman))
     assert names(podman) == []
 
@@ -71,7 +71,7 @@ def jobs(command: tuple[str, ...], **more: object) -> tuple[str, str]:
     return "--jobs", json.dumps({"containers": {"command": command, **more}})
 
 
-def test_a_job_runs_in_its_image(agent: Driven, podman: tuple[str, ...], tmp_path: Path) -> None:
+def test_job_runs_in_its_image(agent: AgentProcess, podman: tuple[str, ...], tmp_path: Path) -> None:
     assert agent.hello().facts.runtime.startswith("podman ")
     script = "pwd; echo $FOO $CORRAL_JOB_ID; ls /data; echo oh >&2; echo done > made; exit 7"
     agent.start(
@@ -95,7 +95,9 @@ def names(podman: tuple[str, ...]) -> list[str]:
     return done.stdout.split()
 
 
-def test_it_sees_of_the_host_what_is_mounted(run: Run, podman: tuple[str, ...], tmp_path: Path) -> None:
+def test_container_sees_only_mounted_directories_of_the_host(
+    run: Run, podman: tuple[str, ...], tmp_path: Path
+) -> None:
     for name in ("site", "own", "secret"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -110,7 +112,7 @@ def test_it_sees_of_the_host_what_is_mounted(run: Run, podman: tuple[str, ...], 
     assert (tmp_path / "own/new").exists()
 
 
-def test_what_cannot_run_says_why(run: Run, podman: tuple[str, ...]) -> None:
+def test_image_that_cannot_run_is_reported_with_a_cause(run: Run, podman: tuple[str, ...]) -> None:
     agent = run(*jobs(podman, options=["--pull=never"]))
     agent.start(1, "true", image="localhost/no-such:1")
     agent.start(2, "no-such-program", image=IMAGE)
@@ -120,19 +122,21 @@ def test_what_cannot_run_says_why(run: Run, podman: tuple[str, ...]) -> None:
     assert "no-such-program" in why
 
 
-def test_a_program_may_return_what_the_runtime_returns_when_it_fails(agent: Driven) -> None:
+def test_exit_code_125_of_a_program_is_not_a_runtime_failure(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "exit 125", image=IMAGE)
     assert (agent.ended(1).code, agent.reports(1)[-1].why) == (125, "")
 
 
-def test_a_host_without_a_runtime_says_so(run: Run) -> None:
+def test_host_without_a_container_runtime_reports_it(run: Run) -> None:
     agent = run(*jobs(("no-such-runtime",)))
     assert agent.hello().facts.runtime == ""
     agent.start(1, "true", image=IMAGE)
     assert agent.ended(1).why.startswith("launch_failed: no container runtime on this host")
 
 
-def test_a_stop_reaches_what_is_inside_and_nothing_is_left(agent: Driven, podman: tuple[str, ...]) -> None:
+def test_stop_reaches_the_program_in_the_container_and_removes_it(
+    agent: AgentProcess, podman: tuple[str, ...]
+) -> None:
     agent.start(
         1, "sh", "-c", "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.1; done", image=IMAGE
     )
@@ -144,7 +148,7 @@ def test_a_stop_reaches_what_is_inside_and_nothing_is_left(agent: Driven, podman
     assert names(podman) == []
 
 
-def test_what_ignores_it_and_hides_is_killed(agent: Driven, podman: tuple[str, ...]) -> None:
+def test_container_that_ignores_sigterm_is_killed(agent: AgentProcess, podman: tuple[str, ...]) -> None:
     script = "trap '' TERM; (sleep 1000 &); echo up; sleep 1000 & wait; wait; sleep 1000"
     agent.start(1, "sh", "-c", script, image=IMAGE)
     eventually(lambda: agent.log(1) == b"up\n")
@@ -156,7 +160,7 @@ def test_what_ignores_it_and_hides_is_killed(agent: Driven, podman: tuple[str, .
     assert names(podman) == []
 
 
-def test_a_lost_supervisor_leaves_no_container(agent: Driven, podman: tuple[str, ...]) -> None:
+def test_a_lost_supervisor_leaves_no_container(agent: AgentProcess, podman: tuple[str, ...]) -> None:
     agent.start(1, "sleep", "1000", image=IMAGE)
     agent.started(1)
     eventually(lambda: names(podman))
@@ -167,7 +171,7 @@ def test_a_lost_supervisor_leaves_no_container(agent: Driven, podman: tuple[str,
     assert names(podman) == []
 
 
-def test_it_outlives_the_agent(run: Run, podman: tuple[str, ...], tmp_path: Path) -> None:
+def test_container_survives_its_agent(run: Run, podman: tuple[str, ...], tmp_path: Path) -> None:
     first = run(*jobs(podman))
     go = tmp_path / "go"
     first.start(
@@ -181,7 +185,7 @@ def test_it_outlives_the_agent(run: Run, podman: tuple[str, ...], tmp_path: Path
     assert second.ended(1).code == 5
 
 
-def test_signals_reach_those_who_listen(agent: Driven) -> None:
+def test_signals_reach_only_container_programs_with_a_handler(agent: AgentProcess) -> None:
     deaf = "echo up; sleep 0.3; while [ ! -e /tmp/go ]; do sleep 0.1; done"
     agent.start(
         1, "sh", "-c", "trap 'echo told; exit 4' USR1; echo up; while :; do sleep 0.1; done", image=IMAGE
@@ -194,7 +198,7 @@ def test_signals_reach_those_who_listen(agent: Driven) -> None:
     assert agent.ended(2).why == "cancelled"
 
 
-def test_it_saves_its_state_inside(agent: Driven, tmp_path: Path) -> None:
+def test_checkpoint_command_runs_in_the_container(agent: AgentProcess, tmp_path: Path) -> None:
     agent.start(
         1,
         *("sh", "-c", "echo up; while :; do sleep 0.1; done"),
@@ -209,25 +213,25 @@ def test_it_saves_its_state_inside(agent: Driven, tmp_path: Path) -> None:
     assert saved.path == f"{tmp_path}/corral-checkpoints/1/one"
 
 
-def test_a_command_beside_it_runs_inside(agent: Driven) -> None:
+def test_exec_session_runs_in_the_container(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "touch /tmp/mark; echo up; while :; do sleep 0.1; done", image=IMAGE)
     eventually(lambda: agent.log(1) == b"up\n")
     agent.send(OpenShell(9, 1, 1, ("sh", "-c", "ls /tmp; exit 6")))
     ended = agent.until(lambda said: next((each for each in said if isinstance(each, ShellEnded)), None))
     assert (ended.code, ended.error) == (6, "")
-    assert any(isinstance(each, ShellOutput) and "bWFyawo" in each.data for each in agent.said)
+    assert any(isinstance(each, ShellOutput) and "bWFyawo" in each.data for each in agent.received)
     agent.send(Stop(1, 1, grace_s=0.0))
     assert agent.ended(1).why == "cancelled"
 
 
-def test_several_tasks_are_several_containers(agent: Driven) -> None:
+def test_several_tasks_are_several_containers(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "echo $RANK of $WORLD_SIZE", image=IMAGE, tasks=2)
     assert agent.ended(1).code == 0
     assert sorted(agent.log(1).decode().splitlines()) == ["0 of 2", "1 of 2"]
 
 
 @as_root
-def test_it_is_held_to_its_memory(agent: Driven) -> None:
+def test_container_is_limited_to_its_memory(agent: AgentProcess) -> None:
     agent.start(1, "sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done", image=IMAGE)
     why = agent.ended(1).why
     assert why.startswith("out_of_memory: it had 100 MiB of memory, and it reached ")
@@ -261,7 +265,7 @@ def cdi(tmp_path: Path) -> Iterator[tuple[str, ...]]:
 
 
 @as_root
-def test_it_is_given_the_gpus_it_holds_and_no_others(
+def test_container_gets_only_its_gpus(
     run: Run, podman: tuple[str, ...], cdi: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in FakeNvml(tmp_path).environment.items():
@@ -275,7 +279,9 @@ def test_it_is_given_the_gpus_it_holds_and_no_others(
 
 @as_root
 @pytest.mark.skipif(shutil.which("newuidmap") is None, reason="no newuidmap here: users cannot run podman")
-def test_it_runs_as_its_user(run: Run, user: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_runs_as_the_user_of_the_job(
+    run: Run, user: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", "/tmp")  # one of our own is closed to others
     other = pwd.getpwnam(user)
     os.chown(home, other.pw_uid, other.pw_gid)
@@ -294,10 +300,10 @@ def test_it_runs_as_its_user(run: Run, user: str, home: Path, monkeypatch: pytes
         assert "1.1" in (home / "groups").read_text()
 
 
-# --- what each runtime is told ---
+# --- command lines ---
 
 
-def told(kind: str, **order: object) -> LaunchSpec:
+def launch_spec(kind: str, **order: object) -> LaunchSpec:
     runtime = container_runtimes.ContainerRuntime(
         kind, (f"/bin/{kind}",), "1", JobPolicy(containers=ContainerPolicy(mounts=("/data",))), devices=True
     )
@@ -320,8 +326,8 @@ GPUS = (GpuHold("GPU-1", 1_000), GpuHold("GPU-2", 1_000))
         ("apptainer", ["--nv", "docker://python:3.12", "--cleanenv"]),
     ],
 )
-def test_what_each_runtime_is_told(kind: str, words: list[str]) -> None:
-    [wrap] = told(kind, gpus=GPUS).container_commands
+def test_command_line_of_each_runtime(kind: str, words: list[str]) -> None:
+    [wrap] = launch_spec(kind, gpus=GPUS).container_commands
     assert wrap[0] == f"/bin/{kind}"
     assert set(words) <= set(wrap)
     assert any("source=/home/ada,target=/home/ada" in word for word in wrap)
@@ -329,14 +335,14 @@ def test_what_each_runtime_is_told(kind: str, words: list[str]) -> None:
     assert not any(word == "--env=PATH" for word in wrap)
 
 
-def test_apptainer_is_handed_variables_by_names_of_their_own() -> None:
-    launch = told("apptainer")
+def test_apptainer_gets_variables_under_its_own_names() -> None:
+    launch = launch_spec("apptainer")
     assert launch.env["APPTAINERENV_A"] == "1"
     assert "APPTAINERENV_PATH" not in launch.env
     assert launch.container_names == []
 
 
 @pytest.mark.parametrize("path", ["/a,b", '/a"b', "/a\nb"])
-def test_a_path_that_would_be_read_as_more_is_refused(path: str) -> None:
+def test_mount_path_with_separators_is_refused(path: str) -> None:
     with pytest.raises(container_runtimes.CannotUseContainer, match="cannot be mounted"):
         str(container_runtimes.Mount(path, "/data"))

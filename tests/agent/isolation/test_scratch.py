@@ -1,4 +1,4 @@
-"""Scratch directories: whose they are, what is counted, and that they are gone afterwards."""
+"""Scratch directories: their owners, their size, and their removal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from agent.isolation import cgroup_detection, scratch
 from agent.isolation.scratch import ScratchArea, ScratchMeter, ScratchRefused
-from tests.agent.driving import Driven, eventually
+from tests.agent.agent_process import AgentProcess, eventually
 
 
-def test_a_directory_is_its_users_alone(tmp_path: Path) -> None:
+def test_scratch_directory_is_private_to_its_user(tmp_path: Path) -> None:
     folder = tmp_path / "corral-x" / "1.1"
     scratch.make_directory(str(folder), None)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -28,7 +28,7 @@ def test_a_directory_is_its_users_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o713])
-def test_what_others_may_write_to_is_not_used(tmp_path: Path, mode: int) -> None:
+def test_scratch_root_writable_by_others_is_refused(tmp_path: Path, mode: int) -> None:
     root = tmp_path / "corral-x"
     root.mkdir()
     root.chmod(mode)
@@ -36,7 +36,7 @@ def test_what_others_may_write_to_is_not_used(tmp_path: Path, mode: int) -> None
         scratch.make_directory(str(root / "1.1"), None)
 
 
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_a_scratch_directory_is_refused(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / "corral-x").symlink_to(elsewhere)
@@ -55,8 +55,8 @@ def dig(folder: Path, depth: int) -> None:
     os.close(at)
 
 
-def test_everything_goes_and_nothing_outside_does(tmp_path: Path) -> None:
-    """Directories without permissions, names that are no text, links out of it, and itself a link."""
+def test_scratch_directory_is_removed_completely_without_touching_link_targets(tmp_path: Path) -> None:
+    """With directories without permissions, names that are no text, links out of it, and itself a link."""
     folder, outside = tmp_path / "root" / "1.1", tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
@@ -89,7 +89,7 @@ def rounds(measure: ScratchMeter) -> int:
     return steps
 
 
-def test_what_is_on_disk_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_size_counts_disk_blocks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "big").write_bytes(b"x" * (3 << 20))
     os.link(tmp_path / "a" / "big", tmp_path / "again")
@@ -109,7 +109,7 @@ def test_what_is_on_disk_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not measure.over
 
 
-def test_more_than_enough_is_found_before_all_of_it_was_looked_at(
+def test_overuse_is_found_before_the_whole_directory_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "ENTRIES_PER_STEP", 1)
@@ -120,7 +120,7 @@ def test_more_than_enough_is_found_before_all_of_it_was_looked_at(
     assert measure.over
 
 
-def test_what_is_offered_is_what_is_free_and_what_jobs_fill_already(tmp_path: Path) -> None:
+def test_offered_scratch_is_free_space_plus_space_used_by_jobs(tmp_path: Path) -> None:
     area = ScratchArea(str(tmp_path), "x")
     found = os.statvfs(tmp_path)
     free = found.f_bavail * found.f_frsize >> 20
@@ -137,7 +137,7 @@ def test_what_is_offered_is_what_is_free_and_what_jobs_fill_already(tmp_path: Pa
     assert "there is no directory" in nowhere.describe(0)
 
 
-def test_what_nobody_is_responsible_for_is_found(tmp_path: Path) -> None:
+def test_leftover_scratch_directories_are_found(tmp_path: Path) -> None:
     area = ScratchArea(str(tmp_path), "x")
     assert area.leftovers([]) == []
     for key in ("1.1", "2.1"):
@@ -145,11 +145,11 @@ def test_what_nobody_is_responsible_for_is_found(tmp_path: Path) -> None:
     assert area.leftovers(["2.1"]) == [area.directory("1.1")]
 
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 SHOW = 'cd "$CORRAL_SCRATCH"; pwd; stat -c "%a %U" .; echo x > file; '
 
 
-def there(agent: Driven, options: tuple[str, ...]) -> list[str]:
+def remaining(agent: AgentProcess, options: tuple[str, ...]) -> list[str]:
     """The scratch directories of an agent."""
     roots = list(Path(options[1]).glob("corral-*"))
     return sorted(each.name for root in roots for each in root.iterdir())
@@ -165,7 +165,7 @@ def options(tmp_path: Path) -> tuple[str, ...]:
     return "--scratch-dir", str(disk), "--scratch", "1G"
 
 
-def test_an_attempt_finds_a_directory_of_its_own_that_is_gone_afterwards(
+def test_attempt_gets_its_own_scratch_directory_until_its_end(
     run: Run, options: tuple[str, ...], python: str
 ) -> None:
     agent = run(*options, python=python)
@@ -176,30 +176,28 @@ def test_an_attempt_finds_a_directory_of_its_own_that_is_gone_afterwards(
     assert (agent.ended(1).code, agent.ended(2).code) == (3, 0)
     folder, mode = agent.log(1).decode().splitlines()
     assert (folder.endswith("/1.1"), mode.split()[0]) == (True, "700")
-    assert there(agent, options) == []
+    assert remaining(agent, options) == []
     assert agent.log(2) == b"none\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
-def test_it_belongs_to_the_jobs_user(run: Run, options: tuple[str, ...]) -> None:
+def test_scratch_directory_belongs_to_the_user_of_the_job(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options, run_as_self=False)
     agent.start(1, "sh", "-c", SHOW, user="nobody", scratch_mib=10)
     assert agent.ended(1).why == ""
     assert agent.log(1).decode().splitlines()[1] == "700 nobody"
-    assert there(agent, options) == []
+    assert remaining(agent, options) == []
 
 
-def test_what_a_job_leaves_running_there_ends_before_it_is_removed(
-    run: Run, options: tuple[str, ...]
-) -> None:
+def test_processes_in_scratch_are_killed_before_it_is_removed(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options)
     busy = "setsid sh -c 'trap \"\" TERM; while :; do echo x > $CORRAL_SCRATCH/$$; done' & exit 0"
     agent.start(1, "sh", "-c", busy, scratch_mib=10, grace_s=0.2)
     assert agent.ended(1).code == 0
-    assert there(agent, options) == []
+    assert remaining(agent, options) == []
 
 
-def test_it_outlives_its_agent_and_goes_with_the_job(
+def test_scratch_survives_the_agent_and_is_removed_with_the_job(
     run: Run, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     first = run(*options)
@@ -209,23 +207,23 @@ def test_it_outlives_its_agent_and_goes_with_the_job(
     first.started(1)
     first.kill()
     second = run(*options)
-    assert there(second, options) == ["1.1"]  # it is no leftover
+    assert remaining(second, options) == ["1.1"]  # it is no leftover
     gate.write_text("go\n")
     assert second.ended(1).code == 0
     assert second.log(1).decode().splitlines()[-1] == "x"
-    assert there(second, options) == []
+    assert remaining(second, options) == []
 
 
-def test_it_goes_with_the_supervisor_that_was_killed(run: Run, options: tuple[str, ...]) -> None:
+def test_scratch_is_removed_after_a_lost_supervisor(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options)
     agent.start(1, "sh", "-c", SHOW + "sleep 1000", scratch_mib=10)
     agent.started(1)
     os.kill(agent.supervisor(1), signal.SIGKILL)
     assert agent.ended(1).why.startswith("supervisor_lost")
-    assert there(agent, options) == []
+    assert remaining(agent, options) == []
 
 
-def test_what_nobody_answers_for_any_more_is_swept_away(run: Run, options: tuple[str, ...]) -> None:
+def test_leftover_scratch_is_removed_by_the_next_agent(run: Run, options: tuple[str, ...]) -> None:
     first = run(*options)
     first.start(1, "sh", "-c", SHOW + "sleep 1000", scratch_mib=10)
     first.started(1)
@@ -233,21 +231,23 @@ def test_what_nobody_answers_for_any_more_is_swept_away(run: Run, options: tuple
     (root / "7.1" / "full").mkdir(parents=True)
     first.kill()
     second = run(*options)
-    eventually(lambda: there(second, options) == ["1.1"])
+    eventually(lambda: remaining(second, options) == ["1.1"])
 
 
 WRITES = "head -c 30000000 /dev/zero > $CORRAL_SCRATCH/big; "
 
 
-def test_a_job_that_fills_more_than_it_asked_for_is_ended(run: Run, options: tuple[str, ...]) -> None:
+def test_job_beyond_its_scratch_is_stopped(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options)
     agent.start(1, "sh", "-c", WRITES + "sleep 1000", scratch_mib=20, grace_s=0.2)
-    told = "scratch_exceeded: it filled more than the 20 MiB of scratch that it asked for"
-    assert agent.ended(1).why == told
-    assert there(agent, options) == []
+    expected = "scratch_exceeded: it filled more than the 20 MiB of scratch that it asked for"
+    assert agent.ended(1).why == expected
+    assert remaining(agent, options) == []
 
 
-def test_or_it_is_told_so_and_goes_on(run: Run, options: tuple[str, ...], tmp_path: Path) -> None:
+def test_job_beyond_its_scratch_is_only_warned_if_configured(
+    run: Run, options: tuple[str, ...], tmp_path: Path
+) -> None:
     agent = run(*options, "--jobs", '{"scratch_overuse": "flag"}')
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -260,7 +260,7 @@ def test_or_it_is_told_so_and_goes_on(run: Run, options: tuple[str, ...], tmp_pa
     assert agent.log(1, "stderr").count(b"filled more") == 1
 
 
-def test_a_root_that_is_not_ours_alone_is_left(run: Run, options: tuple[str, ...]) -> None:
+def test_scratch_root_of_other_owners_is_kept(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options)
     agent.start(1, "true", scratch_mib=10)
     assert agent.ended(1).code == 0

@@ -1,4 +1,4 @@
-"""Attempts get CPUs of their own, near their GPUs, and the memory beside them first."""
+"""Attempts get their own CPUs near their GPUs, and prefer memory of the same NUMA node."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from agent.attempts.cpu_allocation import CpuAllocator
 from agent.host.facts import HostFacts
-from tests.agent.driving import HERE, Driven, eventually
+from tests.agent.agent_process import HERE, AgentProcess, eventually
 from wire.agent.frames import Start
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 # Two sockets of two cores with two threads each: 0 and 4 are one core.
 SOCKETS = HostFacts(
     cpus=8,
@@ -36,7 +36,7 @@ def order(job: int, cpus: float, numa: tuple[int, ...] = ()) -> Start:
         # Whole cores first, siblings together; the socket that is fuller takes small jobs.
         ("cores", [(2, (), [0, 4], [0]), (2, (), [1, 5], [0]), (4, (), [2, 3, 6, 7], [1]), (1, (), [], [])]),
         ("cores", [(1, (1,), [2], [1]), (2, (1,), [3, 7], [1]), (1, (1,), [6], [1])]),
-        # Nothing of its own for a part of a CPU, or when too few are left: all of its sockets.
+        # No own CPUs for a part of a CPU, or when too few are free: all CPUs of its sockets.
         (
             "cores",
             [(0.5, (0,), [0, 1, 4, 5], [0]), (5, (0,), [0, 1, 4, 5], [0]), (6, (), [0, 1, 2, 4, 5, 6], [])],
@@ -45,7 +45,7 @@ def order(job: int, cpus: float, numa: tuple[int, ...] = ()) -> Start:
         ("none", [(2, (0,), [], [])]),
     ],
 )
-def test_who_gets_which_cpus(
+def test_cpus_chosen_for_each_attempt(
     mode: str, story: list[tuple[float, tuple[int, ...], list[int], list[int]]]
 ) -> None:
     cores = CpuAllocator(SOCKETS, mode, 8, lambda key: False)
@@ -53,7 +53,7 @@ def test_who_gets_which_cpus(
         assert list(cores.choose((job, 1), order(job, cpus, numa))) == expected
 
 
-def test_cpus_come_back_when_their_holder_has_ended() -> None:
+def test_cpus_are_returned_when_their_attempt_has_ended() -> None:
     over: set[int] = set()
     cores = CpuAllocator(SOCKETS, "cores", 8, lambda key: key[0] in over)
     assert cores.choose((1, 1), order(1, 8))[0] == list(range(8))
@@ -62,19 +62,19 @@ def test_cpus_come_back_when_their_holder_has_ended() -> None:
     assert cores.choose((3, 1), order(3, 8))[0] == list(range(8))
 
 
-def test_a_host_that_offers_more_than_it_has_gives_nobody_any_of_its_own() -> None:
+def test_no_cpus_are_bound_on_a_host_that_offers_more_than_it_has() -> None:
     cores = CpuAllocator(SOCKETS, "cores", 64, lambda key: False)
     assert cores.choose((1, 1), order(1, 2)) == ([], [])
 
 
-def allowed(agent: Driven, job: int, numa: tuple[int, ...] = ()) -> str:
+def allowed(agent: AgentProcess, job: int, numa: tuple[int, ...] = ()) -> str:
     """The CPUs a running job may use."""
     agent.start(job, "sh", "-c", "grep Cpus_allowed_list /proc/self/status; exec sleep 1000", numa=numa)
     return eventually(lambda: agent.log(job).decode()).split()[1]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_real_jobs_have_different_cpus_also_after_a_restart_of_the_agent(run: Run) -> None:
+def test_jobs_have_different_cpus_also_after_an_agent_restart(run: Run) -> None:
     first = run()
     one = allowed(first, 1)
     first.kill()
@@ -85,14 +85,14 @@ def test_real_jobs_have_different_cpus_also_after_a_restart_of_the_agent(run: Ru
     assert one != other
 
 
-def test_a_job_on_a_part_of_a_cpu_may_use_those_of_its_numa_node(run: Run) -> None:
+def test_job_without_whole_cpus_may_use_its_numa_node(run: Run) -> None:
     listed = Path("/sys/devices/system/node/node0/cpulist")
     if not listed.exists():
         pytest.skip("this host does not tell its NUMA nodes")
     assert allowed(run("--jobs", '{"bind": "numa"}'), 1, (0,)) == listed.read_text().strip()
 
 
-def test_memory_comes_from_the_numa_node_first() -> None:
+def test_memory_is_preferred_from_the_numa_node() -> None:
     if not Path("/proc/self/numa_maps").exists():
         pytest.skip("this kernel knows no memory policy")
     code = (

@@ -1,4 +1,4 @@
-"""What the site runs before and after every attempt."""
+"""Prolog and epilog of the site around every attempt."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Driven, alive, eventually
+from tests.agent.agent_process import AgentProcess, alive, eventually
 from wire.agent.frames import Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 
 
 def script(path: Path, text: str) -> str:
@@ -26,9 +26,9 @@ def policy(**keys: object) -> tuple[str, str]:
     return "--jobs", json.dumps(keys)
 
 
-def test_they_run_around_the_job_and_know_whose_it_is(run: Run, tmp_path: Path) -> None:
-    told = "echo $CORRAL_HOOK $CORRAL_JOB_ID.$CORRAL_ATTEMPT $CORRAL_USER $*"
-    hook = script(tmp_path / "hook", f"{told} >> {tmp_path}/order")
+def test_prolog_and_epilog_run_around_the_job_with_its_identity(run: Run, tmp_path: Path) -> None:
+    report = "echo $CORRAL_HOOK $CORRAL_JOB_ID.$CORRAL_ATTEMPT $CORRAL_USER $*"
+    hook = script(tmp_path / "hook", f"{report} >> {tmp_path}/order")
     agent = run(*policy(prolog=[hook, "a"], epilog=[hook, "b"]))
     agent.start(
         7, "sh", "-c", f"echo job >> {tmp_path}/order; exit 3", user="ada", env={"CORRAL_USER": "root"}
@@ -37,7 +37,7 @@ def test_they_run_around_the_job_and_know_whose_it_is(run: Run, tmp_path: Path) 
     assert (tmp_path / "order").read_text().splitlines() == ["prolog 7.1 ada a", "job", "epilog 7.1 ada b"]
 
 
-def test_where_the_prolog_fails_the_job_does_not_start(run: Run, tmp_path: Path) -> None:
+def test_job_does_not_start_when_its_prolog_fails(run: Run, tmp_path: Path) -> None:
     hook = script(tmp_path / "hook", "echo no room; exit 4")
     agent = run(*policy(prolog=[hook]))
     agent.start(1, "touch", str(tmp_path / "ran"))
@@ -54,13 +54,13 @@ def test_where_the_prolog_fails_the_job_does_not_start(run: Run, tmp_path: Path)
         (["/bin/sleep", "1000"], "the prolog took longer than 0.2 s"),
     ],
 )
-def test_a_prolog_that_cannot_run_or_hangs_is_told(run: Run, hook: list[str], why: str) -> None:
+def test_prolog_that_cannot_run_or_hangs_is_reported(run: Run, hook: list[str], why: str) -> None:
     agent = run(*policy(prolog=hook, hook_s=0.2))
     agent.start(1, "true")
     assert agent.ended(1).why == f"launch_failed: {why}"
 
 
-def test_a_stop_does_not_wait_for_the_prolog(run: Run, tmp_path: Path) -> None:
+def test_stop_does_not_wait_for_the_prolog(run: Run, tmp_path: Path) -> None:
     hook = script(
         tmp_path / "hook", f"setsid sleep 1000 & echo $! > {tmp_path}/pid; touch {tmp_path}/on; wait"
     )
@@ -73,14 +73,14 @@ def test_a_stop_does_not_wait_for_the_prolog(run: Run, tmp_path: Path) -> None:
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-def test_an_epilog_that_fails_changes_no_outcome_and_is_told_to_the_site(run: Run, tmp_path: Path) -> None:
+def test_failed_epilog_is_logged_and_changes_no_outcome(run: Run, tmp_path: Path) -> None:
     agent = run(*policy(epilog=[script(tmp_path / "hook", "exit 5")]))
     agent.start(1, "true")
     assert (agent.ended(1).code, agent.ended(1).why) == (0, "")
     assert "1.1: the epilog failed with exit code 5" in (agent.spool / "nursery.log").read_text()
 
 
-def test_the_epilog_also_follows_a_lost_supervisor(run: Run, tmp_path: Path) -> None:
+def test_epilog_runs_after_a_lost_supervisor(run: Run, tmp_path: Path) -> None:
     agent = run(*policy(epilog=[script(tmp_path / "hook", f"echo $CORRAL_HOOK >> {tmp_path}/order")]))
     agent.start(1, "sleep", "1000")
     agent.started(1)
@@ -90,7 +90,7 @@ def test_the_epilog_also_follows_a_lost_supervisor(run: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
-def test_they_run_as_the_agent_and_see_nothing_of_the_users_environment(run: Run, tmp_path: Path) -> None:
+def test_hooks_run_as_the_agent_without_the_environment_of_the_user(run: Run, tmp_path: Path) -> None:
     hook = script(tmp_path / "hook", f"id -u > {tmp_path}/id; env > {tmp_path}/env")
     agent = run(*policy(prolog=[hook]), run_as_self=False)
     user = pwd.getpwnam("nobody")

@@ -1,4 +1,4 @@
-"""However much a job writes, its logs stay within their bounds, and readers get what is there."""
+"""Logs stay within their limits whatever a job writes, and readers get the kept parts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agent.supervisor.log_limits import LogTrimmer, skip_hole
-from tests.agent.driving import Driven
+from tests.agent.agent_process import AgentProcess
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 MIB = 1 << 20
 
 
@@ -26,7 +26,7 @@ def punches(folder: Path) -> bool:
     return found
 
 
-def test_beginning_and_end_stay_and_every_byte_keeps_its_place(tmp_path: Path) -> None:
+def test_beginning_and_end_of_a_log_are_kept_at_their_offsets(tmp_path: Path) -> None:
     if not punches(tmp_path):
         pytest.skip("this file system makes no holes")
     path = tmp_path / "stdout"
@@ -36,23 +36,23 @@ def test_beginning_and_end_stay_and_every_byte_keeps_its_place(tmp_path: Path) -
     assert output.trim() == 0.5
     assert path.stat().st_blocks * 512 <= MIB + 8_192
     with path.open("rb") as file:
-        there, told = skip_hole(file.fileno(), MIB // 4)
+        kept_to, told = skip_hole(file.fileno(), MIB // 4)
         assert told == b"\n[corral: %d bytes are left out here; beginning and end are kept]\n" % (
-            there - MIB // 4
+            kept_to - MIB // 4
         )
         assert os.pread(file.fileno(), MIB // 4, 0) == whole[: MIB // 4]
-        assert os.pread(file.fileno(), 2 * MIB, there) == whole[there:]
+        assert os.pread(file.fileno(), 2 * MIB, kept_to) == whole[kept_to:]
     with path.open("ab") as file:
         file.write(b"more")
     assert output.trim() == 10.0
     assert path.read_bytes()[-4:] == b"more"
 
 
-def test_no_bound_no_look(tmp_path: Path) -> None:
+def test_unlimited_log_is_not_measured(tmp_path: Path) -> None:
     assert LogTrimmer(str(tmp_path), 0).trim() is None
 
 
-def test_endless_binary_output_without_a_newline_is_kept_within_bounds(run: Run, tmp_path: Path) -> None:
+def test_endless_binary_output_is_kept_within_its_limit(run: Run, tmp_path: Path) -> None:
     if not punches(tmp_path):
         pytest.skip("this file system makes no holes")
     agent = run("--jobs", '{"log_mib": 1}')

@@ -1,4 +1,4 @@
-"""Finding processes: below somebody, or by what they carry."""
+"""Finding processes: below a process, or by their marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.supervisor import process_tree
-from tests.agent.driving import eventually
+from tests.agent.agent_process import eventually
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
         os.killpg(parent.pid, 9)
 
 
-def test_everybody_below_is_found_with_or_without_the_list_of_children(
+def test_descendants_are_found_with_and_without_the_children_file(
     family: subprocess.Popen[bytes],
 ) -> None:
     listed = process_tree.descendants(family.pid)
@@ -34,14 +34,14 @@ def test_everybody_below_is_found_with_or_without_the_list_of_children(
     assert process_tree.descendants(1 << 22) == []
 
 
-def test_strays_are_known_by_their_mark(family: subprocess.Popen[bytes]) -> None:
+def test_escaped_processes_are_found_by_their_mark(family: subprocess.Popen[bytes]) -> None:
     everybody = {family.pid, *process_tree.descendants(family.pid)}
     assert set(process_tree.find_strays("/spool/attempts/7.1", "7.1", None, None)) == everybody
     assert process_tree.find_strays("/spool/attempts/7.10", "7.10", None, None) == []
     assert process_tree.find_strays("/spool/attempts/7", "7", None, None) == []
 
 
-def test_strays_are_known_by_their_session_unless_its_number_is_used_again(
+def test_escaped_processes_are_found_by_their_session_unless_it_was_reused(
     family: subprocess.Popen[bytes],
 ) -> None:
     everybody = {family.pid, *process_tree.descendants(family.pid)}
@@ -51,7 +51,7 @@ def test_strays_are_known_by_their_session_unless_its_number_is_used_again(
     assert process_tree.find_strays("/x/y/z", "9.9", family.pid, ticks + 1) == []
 
 
-def test_a_child_that_is_no_program_yet_is_known_by_its_supervisors_name(tmp_path: Path) -> None:
+def test_forked_child_before_exec_is_found_by_the_name_of_its_supervisor(tmp_path: Path) -> None:
     """It still has the name of its supervisor and the environment of the nursery."""
     env = {**os.environ, "CORRAL_SPOOL": "/spool"}
     command = ["sh", "-c", "printf 12345678901.12 > /proc/self/comm; echo named; read -r _"]
@@ -65,7 +65,7 @@ def test_a_child_that_is_no_program_yet_is_known_by_its_supervisors_name(tmp_pat
         early.kill()
 
 
-def test_names_in_stat_may_be_anything(tmp_path: Path) -> None:
+def test_any_process_name_in_stat_is_parsed(tmp_path: Path) -> None:
     program = tmp_path / ") R 1 1 ("
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([str(program), "1000"]) as odd:

@@ -1,4 +1,4 @@
-"""Attempts as real processes: their lives, their ends, and the deaths of everybody around them."""
+"""Attempts as real processes: start, end, and the loss of agent, supervisor and fork server."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.driving import Driven, alive, carriers, eventually
+from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from wire.agent.frames import LogChunk, Note, ReadLog, Report, Settle, Start, Stop
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 WAIT_FOREVER = ("sleep", "1000")
 
 
 def gated(gate: Path, then: str) -> tuple[str, ...]:
-    """A command that goes on once something is written to `gate`."""
+    """A command that continues once `gate` is written."""
     os.mkfifo(gate)
     return ("sh", "-c", f'read -r _ < "{gate}"; {then}')
 
 
-def test_an_attempt_runs_and_its_exit_code_arrives(run: Run, python: str) -> None:
+def test_attempt_runs_and_its_exit_code_is_reported(run: Run, python: str) -> None:
     agent = run(python=python)
     agent.start(1, "sh", "-c", "echo out; echo err >&2; exit 3")
     started, ended = agent.started(1), agent.ended(1)
@@ -39,14 +39,14 @@ def test_an_attempt_runs_and_its_exit_code_arrives(run: Run, python: str) -> Non
     assert agent.log(1, "stderr") == b"err\n"
 
 
-def test_a_signal_is_told_from_an_exit_code(run: Run) -> None:
+def test_signal_is_distinguished_from_an_exit_code(run: Run) -> None:
     agent = run()
     agent.start(1, "sh", "-c", "kill -SEGV $$")
     ended = agent.ended(1)
     assert (ended.code, ended.signal) == (None, signal.SIGSEGV)
 
 
-def test_jobs_live_on_when_the_agent_is_killed(run: Run, tmp_path: Path, python: str) -> None:
+def test_jobs_survive_a_killed_agent(run: Run, tmp_path: Path, python: str) -> None:
     first = run(python=python)
     gate = tmp_path / "gate"
     first.start(1, *gated(gate, "exit 7"))
@@ -73,7 +73,7 @@ def test_jobs_live_on_when_the_agent_is_killed(run: Run, tmp_path: Path, python:
     assert {status.job for status in run(python=python).hello().attempts} == {2, 3}
 
 
-def test_an_end_while_the_agent_is_away_is_told_by_the_next_hello(run: Run, tmp_path: Path) -> None:
+def test_end_without_an_agent_is_reported_by_the_next_hello(run: Run, tmp_path: Path) -> None:
     first = run()
     gate = tmp_path / "gate"
     first.start(1, *gated(gate, "exit 9"))
@@ -85,9 +85,9 @@ def test_an_end_while_the_agent_is_away_is_told_by_the_next_hello(run: Run, tmp_
     assert status.code == 9
 
 
-def test_an_order_that_never_reached_the_nursery_runs_after_a_restart(run: Run) -> None:
+def test_order_that_never_reached_the_fork_server_runs_after_a_restart(run: Run) -> None:
     first = run()
-    nursery = first.nursery()
+    nursery = first.fork_server()
     os.kill(nursery, signal.SIGSTOP)
     first.start(1, "sh", "-c", "exit 4")
     eventually((first.spool / "attempts" / "1.1" / "record").exists)
@@ -96,7 +96,7 @@ def test_an_order_that_never_reached_the_nursery_runs_after_a_restart(run: Run) 
     assert run().ended(1).code == 4
 
 
-def test_a_lost_supervisor_takes_its_attempt_along(run: Run) -> None:
+def test_lost_supervisor_ends_its_attempt(run: Run) -> None:
     agent = run()
     agent.start(1, "sh", "-c", "setsid sleep 1000 & sleep 1000 & wait")
     main = agent.started(1).pid
@@ -121,23 +121,23 @@ def test_supervisor_and_agent_killed_together(run: Run) -> None:
     assert not alive(main)
 
 
-def test_a_lost_nursery_is_replaced(run: Run) -> None:
+def test_lost_fork_server_is_replaced(run: Run) -> None:
     agent = run()
     agent.start(1, *WAIT_FOREVER)
     agent.started(1)
-    nursery = agent.nursery()
+    nursery = agent.fork_server()
     os.kill(nursery, signal.SIGSTOP)
     for job in range(2, 12):
         agent.start(job, "sh", "-c", f"exit {job}")
     eventually((agent.spool / "attempts" / "11.1" / "record").exists)
     os.kill(nursery, signal.SIGKILL)
     assert [agent.ended(job).code for job in range(2, 12)] == [*range(2, 12)]
-    assert agent.nursery() != nursery
+    assert agent.fork_server() != nursery
     agent.send(Stop(1, 1))
     assert agent.ended(1).why == "cancelled"
 
 
-def test_stop_asks_first(run: Run) -> None:
+def test_stop_sends_sigterm_first(run: Run) -> None:
     agent = run()
     agent.start(1, "sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.05; done")
     agent.started(1)
@@ -147,7 +147,7 @@ def test_stop_asks_first(run: Run) -> None:
     assert (ended.code, ended.why) == (5, "cancelled")
 
 
-def test_stop_ends_what_does_not_listen(run: Run) -> None:
+def test_stop_kills_a_job_that_ignores_sigterm(run: Run) -> None:
     agent = run()
     agent.start(1, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done")
     eventually(lambda: agent.log(1) == b"ready\n")
@@ -165,7 +165,7 @@ def test_a_second_stop_can_shorten_the_grace(run: Run) -> None:
     assert (ended.signal, ended.why) == (signal.SIGKILL, "cancelled")
 
 
-def test_an_order_to_stop_survives_the_agent(run: Run) -> None:
+def test_stop_order_survives_the_agent(run: Run) -> None:
     first = run()
     first.start(1, *WAIT_FOREVER)
     first.started(1)
@@ -180,8 +180,8 @@ def test_an_order_to_stop_survives_the_agent(run: Run) -> None:
     assert status.why == "cancelled"
 
 
-def test_nothing_escapes(run: Run) -> None:
-    """A double fork into a session of its own, without the environment it came with."""
+def test_no_process_escapes_a_stop(run: Run) -> None:
+    """After a double fork into a new session, and without the environment of the job."""
     agent = run()
     escape = (
         "import os,time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); time.sleep(1000)"
@@ -197,7 +197,7 @@ def test_nothing_escapes(run: Run) -> None:
     assert not any(map(alive, below))
 
 
-def test_what_a_job_leaves_behind_is_ended_before_its_end_is_told(run: Run, tmp_path: Path) -> None:
+def test_background_processes_are_killed_before_the_end_is_reported(run: Run, tmp_path: Path) -> None:
     agent = run()
     agent.start(1, "sh", "-c", f"setsid sleep 1000 & echo $! > {tmp_path}/left; exit 2")
     ended = agent.ended(1)
@@ -216,7 +216,7 @@ def test_a_job_that_keeps_forking_is_ended(run: Run) -> None:
     assert [*carriers(f"{agent.spool}/attempts/1.1")] == []
 
 
-def test_the_time_limit_holds_while_no_agent_lives(run: Run) -> None:
+def test_time_limit_is_enforced_without_an_agent(run: Run) -> None:
     first = run()
     first.start(1, *WAIT_FOREVER, time_limit_s=1.0)
     main = first.started(1).pid
@@ -229,8 +229,8 @@ def test_the_time_limit_holds_while_no_agent_lives(run: Run) -> None:
     assert (ended.signal, ended.why) == (signal.SIGTERM, "time_limit")
 
 
-def test_a_recycled_pid_is_left_alone(run: Run, spool: Path) -> None:
-    """The record names a pid that is now somebody else's: same number, other start time."""
+def test_reused_pid_is_not_killed(run: Run, spool: Path) -> None:
+    """The pid in the record now belongs to another process with another start time."""
     from agent.attempts import attempt_record
 
     first = run()
@@ -240,22 +240,22 @@ def test_a_recycled_pid_is_left_alone(run: Run, spool: Path) -> None:
     first.kill()
     for pid in (supervisor, main):
         assert pid is not None
-        with suppress(ProcessLookupError):  # the nursery ends what a supervisor leaves
+        with suppress(ProcessLookupError):  # the fork server kills what a supervisor leaves
             os.kill(pid, signal.SIGKILL)
         eventually(lambda pid=pid: not alive(pid))
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other_process:
         path = spool / "attempts" / "1.1" / "record"
         order = path.read_bytes().split(b"\n")[0]
         facts = attempt_record.encode_fact("claimed", supervisor) + attempt_record.encode_fact(
-            "started", stranger.pid, 1, "1.0"
+            "started", other_process.pid, 1, "1.0"
         )
         path.write_bytes(order + b"\n" + facts + b" " * attempt_record.RESERVED_BYTES)
         assert run().ended(1).why == "supervisor_lost"
-        assert stranger.poll() is None
-        stranger.kill()
+        assert other_process.poll() is None
+        other_process.kill()
 
 
-def test_a_reboot_is_told_by_its_boot_id(run: Run, spool: Path) -> None:
+def test_reboot_is_detected_by_its_boot_id(run: Run, spool: Path) -> None:
     from agent.attempts import attempt_record
 
     first = run()
@@ -264,10 +264,10 @@ def test_a_reboot_is_told_by_its_boot_id(run: Run, spool: Path) -> None:
     first.kill()
     path = spool / "attempts" / "1.1" / "record"
     _, _, order = attempt_record.decode_facts(path.read_bytes().rstrip(b" "))[0]
-    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
-        ticks = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other_process:
+        ticks = Path(f"/proc/{other_process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         facts = attempt_record.encode_fact("claimed", 1) + attempt_record.encode_fact(
-            "started", stranger.pid, ticks, "1.0"
+            "started", other_process.pid, ticks, "1.0"
         )
         path.write_bytes(
             attempt_record.encode_fact("order", "another-boot", order)
@@ -275,8 +275,8 @@ def test_a_reboot_is_told_by_its_boot_id(run: Run, spool: Path) -> None:
             + b" " * attempt_record.RESERVED_BYTES
         )
         assert run().ended(1).why == "supervisor_lost: the host rebooted"
-        assert stranger.poll() is None
-        stranger.kill()
+        assert other_process.poll() is None
+        other_process.kill()
 
 
 def test_a_damaged_record_ends_its_attempt_and_harms_no_other(run: Run, spool: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_damaged_record_ends_its_attempt_and_harms_no_other(run: Run, spool: P
     assert second.ended(3).code == 0
 
 
-def test_a_damaged_record_of_a_settled_attempt_is_no_matter(run: Run, spool: Path) -> None:
+def test_damaged_record_of_a_settled_attempt_is_ignored(run: Run, spool: Path) -> None:
     first = run()
     first.start(1, "echo", "words")
     first.ended(1)
@@ -319,8 +319,8 @@ def test_a_damaged_record_of_a_settled_attempt_is_no_matter(run: Run, spool: Pat
     assert second.ended(1).why.startswith("its record cannot be read")
 
 
-def test_a_full_disk_loses_no_outcome(run: Run, spool: Path) -> None:
-    """The job itself fills the disk with its output; its end is recorded, the next is refused in words."""
+def test_full_disk_loses_no_outcome(run: Run, spool: Path) -> None:
+    """The job fills the disk with its output. Its end is recorded; the next job is refused with a reason."""
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("no right to mount here")
     spool.mkdir()
@@ -334,13 +334,13 @@ def test_a_full_disk_loses_no_outcome(run: Run, spool: Path) -> None:
     agent.start(2, "true")
     why = f"the order cannot be written to the spool {spool}: No space left on device"
     assert agent.ended(2).why == f"node_unfit: {why}"
-    agent.gone()
-    assert agent.complaints == f"agent: it cannot run jobs: {why}\n"
+    agent.wait_exit()
+    assert agent.stderr_text == f"agent: it cannot run jobs: {why}\n"
 
 
 @pytest.mark.parametrize("removed", ["attempts/1.1", "."])
-def test_what_lives_without_its_directory_is_found_and_ended(run: Run, spool: Path, removed: str) -> None:
-    """Somebody cleaned up while no agent was there: its GPUs are not free before it is gone."""
+def test_attempt_whose_directory_was_removed_is_found_and_killed(run: Run, spool: Path, removed: str) -> None:
+    """The directory was removed while no agent ran. The GPUs are not free before the attempt is gone."""
     first = run()
     first.start(1, "sh", "-c", "trap '' TERM; setsid sleep 1000 & sleep 1000")
     first.started(1)
@@ -357,7 +357,7 @@ def test_what_lives_without_its_directory_is_found_and_ended(run: Run, spool: Pa
     assert second.ended(2).code == 0
 
 
-def test_whatever_a_loss_of_power_or_a_hand_leaves_costs_only_its_attempt(run: Run, spool: Path) -> None:
+def test_power_loss_or_manual_damage_affects_only_its_attempt(run: Run, spool: Path) -> None:
     first = run()
     for job in range(1, 7):
         first.start(job, *WAIT_FOREVER)
@@ -392,8 +392,8 @@ def test_whatever_a_loss_of_power_or_a_hand_leaves_costs_only_its_attempt(run: R
     assert second.ended(6).why == "cancelled"
 
 
-def test_pipes_in_place_of_logs_hold_up_nobody(run: Run) -> None:
-    """Whoever opens a pipe that nobody reads waits for ever: not the supervisor, nor the agent."""
+def test_pipes_in_place_of_logs_block_nothing(run: Run) -> None:
+    """Opening a pipe without a reader would block the supervisor or the agent."""
     agent = run("--jobs", '{"log_mib": 1}')
     swap = 'cd "$CORRAL_SPOOL"; for each in stdout stderr; do rm $each; mkfifo $each; done; exec sleep 1000'
     agent.start(1, "sh", "-c", swap, time_limit_s=1.0, grace_s=0.0)
@@ -405,7 +405,7 @@ def test_pipes_in_place_of_logs_hold_up_nobody(run: Run) -> None:
     assert agent.ended(1).why == "time_limit"
 
 
-def test_orders_may_come_twice(run: Run) -> None:
+def test_repeated_orders_have_one_effect(run: Run) -> None:
     agent = run()
     order = agent.start(1, "sh", "-c", "echo once; sleep 1000")
     first = agent.started(1)
@@ -421,7 +421,7 @@ def test_orders_may_come_twice(run: Run) -> None:
     assert agent.log(1) == b"once\n"
 
 
-def test_an_older_attempt_is_refused(run: Run) -> None:
+def test_older_attempt_is_refused(run: Run) -> None:
     agent = run()
     agent.start(1, "true", attempt=3)
     agent.ended(1, 3)
@@ -444,13 +444,13 @@ def test_a_newer_attempt_waits_until_the_older_has_ended(run: Run, tmp_path: Pat
     assert agent.ended(1, 2).code in (0, 1)
     kinds = [
         (each.status.attempt, each.status.ended_at is not None)
-        for each in agent.said
+        for each in agent.received
         if isinstance(each, Report)
     ]
     assert kinds == [(1, False), (1, True), (2, False), (2, True)]
 
 
-def test_what_was_stopped_before_it_was_known_never_starts(run: Run) -> None:
+def test_attempt_stopped_before_its_start_order_never_starts(run: Run) -> None:
     agent = run()
     agent.send(Stop(1, 1))
     assert agent.ended(1).why == "cancelled"
@@ -485,7 +485,9 @@ def test_what_was_stopped_before_it_was_known_never_starts(run: Run) -> None:
         ({"command": ("true", "x" * 200_000)}, "cannot run /usr/bin/true: Argument list too long"),
     ],
 )
-def test_what_cannot_start_says_why(run: Run, tmp_path: Path, order: dict[str, object], why: str) -> None:
+def test_command_that_cannot_start_is_reported_with_a_cause(
+    run: Run, tmp_path: Path, order: dict[str, object], why: str
+) -> None:
     for name, text, mode in (
         ("script", "#!/no/such/interpreter\n", 0o755),
         ("text", "just text\n", 0o755),
@@ -502,7 +504,7 @@ def test_what_cannot_start_says_why(run: Run, tmp_path: Path, order: dict[str, o
     assert (ended.pid, ended.code) == (None, None)
 
 
-def test_many_at_once(run: Run) -> None:
+def test_two_hundred_attempts_at_once(run: Run) -> None:
     agent = run("--keep", "5")
     jobs = range(1, 201)
     for job in jobs:
@@ -511,6 +513,6 @@ def test_many_at_once(run: Run) -> None:
     agent.send(*(Settle(job, 1) for job in jobs))
     eventually(lambda: os.listdir(agent.spool / "attempts") == [])
     eventually(lambda: len(os.listdir(agent.spool / "settled")) == 5)
-    assert len([each for each in agent.said if isinstance(each, Report) and each.status.ended_at]) == len(
+    assert len([each for each in agent.received if isinstance(each, Report) and each.status.ended_at]) == len(
         jobs
     )

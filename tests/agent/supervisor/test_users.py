@@ -1,4 +1,4 @@
-"""As whom jobs run, and what of the daemon they get to see."""
+"""The user that jobs run as, and which settings of the agent they see."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 
 from agent.attempts.start_order import UnixAccounts
 from tests import users
-from tests.agent.driving import Driven
+from tests.agent.agent_process import AgentProcess
 
-Run = Callable[..., Driven]
+Run = Callable[..., AgentProcess]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
 SHOW = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; pwd; umask; echo again >> /dev/stdout"
 
 
 @pytest.fixture
 def other() -> pwd.struct_passwd:
-    """A user who is not root and whom every system has."""
+    """A user other than root that exists on every system."""
     return pwd.getpwnam("nobody")
 
 
@@ -57,7 +57,7 @@ def test_an_unknown_user_runs_nothing(run: Run, user: str) -> None:
 @as_root
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 @pytest.mark.parametrize("right", ["setuid", "setgid"])
-def test_a_switch_that_fails_never_runs_as_root(run: Run, other: pwd.struct_passwd, right: str) -> None:
+def test_failed_user_switch_never_runs_as_root(run: Run, other: pwd.struct_passwd, right: str) -> None:
     agent = run(run_as_self=False, prefix=("setpriv", f"--bounding-set=-{right}"))
     agent.start(1, "id", user=other.pw_name)
     ended = agent.ended(1)
@@ -66,7 +66,7 @@ def test_a_switch_that_fails_never_runs_as_root(run: Run, other: pwd.struct_pass
 
 
 @as_root
-def test_places_are_entered_as_the_user(run: Run, other: pwd.struct_passwd, tmp_path: Path) -> None:
+def test_directories_are_entered_as_the_user(run: Run, other: pwd.struct_passwd, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir(mode=0o700)
     (secret / "program").write_text("#!/bin/sh\n")
@@ -81,7 +81,7 @@ def test_places_are_entered_as_the_user(run: Run, other: pwd.struct_passwd, tmp_
 
 
 @as_root
-def test_jobs_of_others_are_stopped_too(run: Run, other: pwd.struct_passwd) -> None:
+def test_jobs_of_other_users_can_be_stopped(run: Run, other: pwd.struct_passwd) -> None:
     agent = run(run_as_self=False)
     agent.start(1, "sleep", "1000", user=other.pw_name, time_limit_s=0.1)
     assert agent.ended(1).why == "time_limit"
@@ -93,12 +93,12 @@ def not_root(monkeypatch: pytest.MonkeyPatch, other: pwd.struct_passwd) -> str:
     return other.pw_name
 
 
-def test_who_cannot_switch_runs_all_as_himself(not_root: str) -> None:
+def test_agent_that_cannot_switch_users_runs_all_jobs_as_itself(not_root: str) -> None:
     account = UnixAccounts(run_as_self=False).account_of("somebody-else")
     assert (account.name, account.switch) == (not_root, None)
 
 
-def test_on_one_machine_all_run_as_ourselves() -> None:
+def test_run_as_self_runs_all_jobs_as_the_agent() -> None:
     account = UnixAccounts(run_as_self=True).account_of("somebody-else")
     assert (account.name, account.switch) == (pwd.getpwuid(os.geteuid()).pw_name, None)
 
@@ -118,7 +118,7 @@ def fresh() -> Iterator[str]:
 
 
 @as_root
-def test_a_group_counts_from_the_next_job_on(run: Run, fresh: str) -> None:
+def test_new_group_membership_applies_to_the_next_job(run: Run, fresh: str) -> None:
     agent = run(run_as_self=False)
 
     def groups_of(job: int) -> set[str]:
@@ -133,7 +133,7 @@ def test_a_group_counts_from_the_next_job_on(run: Run, fresh: str) -> None:
     assert groups_of(3) == {fresh}
 
 
-def test_nothing_of_the_daemon_leaks(run: Run) -> None:
+def test_nothing_of_the_agent_leaks_into_a_job(run: Run) -> None:
     """Neither environment nor descriptors, signals or directory."""
     agent = run()
     env = {"MINE": "a b\n\x1b[2J", "PATH": "/bin:/usr/bin", "LD_PRELOAD": "", "B[": "]"}
@@ -163,8 +163,8 @@ def test_nothing_of_the_daemon_leaks(run: Run) -> None:
     assert not any(int(ignored.split()[1], 16) & bit for bit in usual)
 
 
-def test_arguments_arrive_as_they_were(run: Run) -> None:
-    """No shell, no loss: quotes, newlines, emptiness, bytes that are not UTF-8."""
+def test_arguments_are_passed_unchanged(run: Run) -> None:
+    """Without a shell: quotes, newlines, empty strings, bytes that are not UTF-8."""
     agent = run()
     hostile = [
         "",
@@ -183,7 +183,7 @@ def test_arguments_arrive_as_they_were(run: Run) -> None:
     assert agent.log(1).split(b"\0")[:-1] == [os.fsencode(each) for each in hostile]
 
 
-def test_what_is_no_text_at_all_is_refused_in_words(run: Run) -> None:
+def test_arguments_that_cannot_be_encoded_are_refused(run: Run) -> None:
     agent = run()
     agent.start(1, "echo", "\ud800")
     assert "cannot run" in agent.ended(1).why
@@ -219,10 +219,10 @@ def test_output_files_are_opened_as_the_user(run: Run, other: pwd.struct_passwd,
 
 
 @as_root
-def test_the_submitters_variables_reach_no_program_of_the_site(
+def test_variables_of_the_user_reach_no_site_program(
     run: Run, other: pwd.struct_passwd, tmp_path: Path
 ) -> None:
-    """What the prolog finds, which runs as root, is nothing that a user can set."""
+    """The prolog runs as root, so a user must not be able to set any of its variables."""
     found = tmp_path / "found"
     prolog = {"prolog": ["/bin/sh", "-c", f"env > {found}"]}
     agent = run("--jobs", json.dumps(prolog), run_as_self=False)

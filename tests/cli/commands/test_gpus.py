@@ -80,7 +80,7 @@ def test_single_gpus_are_cordoned_and_resumed(
         ("nodes cordon a:x", 2, "Write NODE:GPU"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_gpu_command_errors_are_reported(
     filled: FakeController, corral: Corral, words: str, code: int, told: str
 ) -> None:
     done = corral(*words.split(), url=filled.url)

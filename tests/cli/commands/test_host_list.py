@@ -55,7 +55,7 @@ def test_names_and_addresses(words: list[str], addresses: dict[str, str]) -> Non
         (["gpu01=a b"], "cannot read 'a b' as an SSH address"),
     ],
 )
-def test_words_that_mean_nothing(words: list[str], message: str) -> None:
+def test_invalid_host_arguments_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         meant(*words)
 
@@ -85,12 +85,12 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
         ("gpu01 gpus=lots", "gpu01: gpus: cannot read 'lots'"),
     ],
 )
-def test_lines_that_mean_nothing(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_host_file_lines_are_refused(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "hosts").write_text(f"\n{line}\n")
     with pytest.raises(CommandError, match=message):
         meant(file=tmp_path / "hosts")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_host_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="No such file"):
         meant(file=tmp_path / "nowhere")

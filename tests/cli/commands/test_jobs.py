@@ -47,13 +47,13 @@ def script(path: Path, text: str, flags: str = "", *arguments: str, **environmen
     return spec_of(asked(flags), words, is_command=False, environment=environment)
 
 
-def test_little_asked_is_a_small_job_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimal_submit_is_a_small_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("/opt/bin/train", "--epochs", "3")
     assert command() == JobSpec(command=words, name="train", workdir=str(tmp_path))
 
 
-def test_everything_asked_is_in_the_job() -> None:
+def test_every_submit_option_is_in_the_job() -> None:
     spec = command(
         "--name n --project p --queue q --priority high --cpus 0.5 --memory 16G --gpus 8 --nodes 2 "
         "--gpu-model H100 --gpu-model A100 --select rack=r1 --select zone=b --env A=1 --env HOME "
@@ -130,7 +130,7 @@ def test_gpus_are_a_total_or_per_node(flags: str, gpus: float, nodes: int | None
     assert (spec.gpus, spec.nodes) == (gpus, nodes)
 
 
-def test_a_flag_beats_the_environment_and_that_the_script(tmp_path: Path) -> None:
+def test_flags_override_the_environment_and_the_environment_the_script(tmp_path: Path) -> None:
     text = "#CORRAL --gpus 1 --memory 1G --cpus 1 --env A=script --env B=script\ntrue\n"
     spec = script(
         tmp_path,
@@ -148,7 +148,7 @@ def test_a_flag_beats_the_environment_and_that_the_script(tmp_path: Path) -> Non
 # --- scripts ---
 
 
-def test_a_script_travels_as_its_text(tmp_path: Path) -> None:
+def test_script_is_submitted_as_text(tmp_path: Path) -> None:
     text = "#!/bin/bash -e\necho $0 $1\n"
     spec = script(tmp_path, text, "", "one", "two")
     assert spec.command == ("/bin/bash", "-e", "-c", text, "train.sh", "one", "two")
@@ -249,7 +249,7 @@ cd /data
         ("--export=A=1,HOME", {"env": {"A": "1", "HOME": "/root"}}),
     ],
 )
-def test_sbatch_lines_are_understood(tmp_path: Path, line: str, expected: dict[str, Any]) -> None:
+def test_sbatch_directives_are_understood(tmp_path: Path, line: str, expected: dict[str, Any]) -> None:
     spec = script(tmp_path, f"#!/bin/bash\n#SBATCH {line}\n", HOME="/root", LANG="C")
     assert {name: getattr(spec, name) for name in expected} == expected
 
@@ -287,7 +287,7 @@ def test_sbatch_lines_are_understood(tmp_path: Path, line: str, expected: dict[s
         ("#SBATCH train", "line 2: Corral has no counterpart for #SBATCH tr"),
     ],
 )
-def test_a_line_that_cannot_be_honoured_is_named(tmp_path: Path, line: str, told: str) -> None:
+def test_unsupported_directive_is_named(tmp_path: Path, line: str, told: str) -> None:
     with pytest.raises(CommandError) as caught:
         script(tmp_path, f"#!/bin/bash\n{line}\n")
     assert told in caught.value.message
@@ -309,7 +309,7 @@ def test_a_line_that_cannot_be_honoured_is_named(tmp_path: Path, line: str, told
     ],
     ids=lambda value: repr(value[:20]),
 )
-def test_what_is_no_script_is_said(tmp_path: Path, data: bytes, told: str) -> None:
+def test_file_that_is_no_script_is_refused(tmp_path: Path, data: bytes, told: str) -> None:
     path = tmp_path / "x.sh"
     path.write_bytes(data)
     with pytest.raises(CommandError, match=told) as caught:
@@ -317,7 +317,7 @@ def test_what_is_no_script_is_said(tmp_path: Path, data: bytes, told: str) -> No
     assert caught.value.hint
 
 
-def test_a_script_that_is_not_there_may_have_been_meant_as_a_command(tmp_path: Path) -> None:
+def test_missing_script_is_refused_with_a_hint_for_commands(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="there is no script 'python'") as caught:
         spec_of(SubmitOptions(), ["python", "train.py"], is_command=False, environment={})
     assert "-- python" in caught.value.hint
@@ -350,30 +350,30 @@ def test_a_script_that_is_not_there_may_have_been_meant_as_a_command(tmp_path: P
         ("--nodes 0", "--nodes: '0' is not a whole number"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_named_by_its_flag(flags: str, told: str) -> None:
+def test_invalid_option_is_named_by_its_flag(flags: str, told: str) -> None:
     with pytest.raises(CommandError) as caught:
         command(flags)
     assert told in caught.value.message
 
 
-def test_the_environment_is_named_when_it_is_to_blame() -> None:
+def test_invalid_environment_variable_is_named() -> None:
     with pytest.raises(CommandError, match="CORRAL_SUBMIT_MEMORY: '16' has no unit"):
         command(CORRAL_SUBMIT_MEMORY="16")
 
 
-def test_what_is_not_utf8_or_too_long_for_linux_does_not_leave() -> None:
+def test_command_that_linux_cannot_run_is_not_sent() -> None:
     with pytest.raises(CommandError, match="the command: must be Unicode text without NUL"):
         spec_of(SubmitOptions(), ["echo", "\udcff"], is_command=True, environment={})
     with pytest.raises(CommandError, match="an argument has 131,072 bytes"):
         spec_of(SubmitOptions(), ["echo", "é" * (64 * 1024)], is_command=True, environment={})
 
 
-def test_nothing_to_run_is_said() -> None:
+def test_submit_without_a_command_is_refused() -> None:
     with pytest.raises(CommandError, match="nothing to run"):
         spec_of(SubmitOptions(), [], is_command=False, environment={})
 
 
-def test_a_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_working_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

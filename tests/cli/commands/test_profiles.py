@@ -32,7 +32,7 @@ VIEW = ProfileView(
 )
 
 
-def test_the_table_says_for_whom_where_and_how() -> None:
+def test_profile_table_shows_scope_nodes_and_policy() -> None:
     everybody = replace(VIEW, name="default", queues=(), projects=(), shared=("inference",), terms=())
     _, first, second = profile_table().lines([VIEW, everybody], None)
     assert first.split("  ")[0] == "inference"
@@ -48,7 +48,7 @@ def test_failing_plugins_are_listed_with_the_error() -> None:
     assert dict(facts_of(VIEW))["failing"] == "", "a row without text is left out"
 
 
-def test_one_profile_with_its_whole_policy() -> None:
+def test_profile_facts_show_its_whole_policy() -> None:
     facts = dict(facts_of(VIEW))
     assert facts["order"] == "priority, then fair"
     assert facts["backfill"] == "aggressive, by 60 s at most"

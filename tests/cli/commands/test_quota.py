@@ -23,7 +23,7 @@ from wire.cluster.quota import UNLIMITED, Limits, Quota
         (["soft.gpus=4", "borrow.cpus=2"], Quota(Limits(), Limits(gpus=4), Limits(cpu_milli=2000))),
     ],
 )
-def test_words_mean_limits(words: list[str], quota: Quota) -> None:
+def test_quota_arguments_are_parsed(words: list[str], quota: Quota) -> None:
     assert quota_of(words) == quota
     assert quota_of(limits_text(quota).split()) == quota
 
@@ -39,12 +39,12 @@ def test_words_mean_limits(words: list[str], quota: Quota) -> None:
         ("hardly.gpus=8", "is not a limit"),
     ],
 )
-def test_other_words_do_not(word: str, told: str) -> None:
+def test_invalid_quota_arguments_are_refused(word: str, told: str) -> None:
     with pytest.raises(CommandError, match=re.escape(told)):
         quota_of([word])
 
 
-def test_the_table_shows_what_is_used_of_what() -> None:
+def test_quota_table_shows_usage_and_limits() -> None:
     def view(scope: str, name: str, quota: Quota, edited: bool = False, **used: Any) -> QuotaView:
         amounts = {"cpu_milli": 0, "memory_mib": 0, "gpus": 0.0, "running": 0, "queued": 0, "gpu_hours": 0.0}
         return QuotaView(scope, name, quota, Limits(**{**amounts, **used}), edited)

@@ -46,7 +46,7 @@ AIMS = [
 ]
 
 
-def test_a_proposal_says_who_moves_where_and_what_for() -> None:
+def test_proposal_table_shows_moves_and_their_purpose() -> None:
     for proposal, aim in AIMS:
         [heading, line] = proposal_table().lines([proposal], None)
         assert heading.split()[:2] == ["PROPOSAL", "KIND"]
@@ -54,7 +54,7 @@ def test_a_proposal_says_who_moves_where_and_what_for() -> None:
         assert "3 gpu01:0,1 > gpu02:4,5" in line
 
 
-def test_a_move_says_what_came_of_it() -> None:
+def test_move_table_shows_results() -> None:
     move = Moved(
         3, "3", "train", "ada", "3f9a2c41", "drain", 1e9, 1, ("gpu01",), ("gpu02",), 0.25, node="gpu01"
     )

@@ -7,7 +7,7 @@ from wire.api.tenants import ReservationView
 from wire.cluster.reservation import ReservationSpec, reservation_problems
 
 
-def test_the_table_shows_when_where_and_for_whom() -> None:
+def test_reservation_table_shows_time_nodes_and_users() -> None:
     first = ReservationSpec("fans", 1e9, 7200.0, ("gpu01",), why="new fans")
     second = ReservationSpec(
         "course", 1e9, 7200.0, gpus=16, users=("ada",), projects=("ai",), every_s=86_400.0
@@ -22,5 +22,5 @@ def test_the_table_shows_when_where_and_for_whom() -> None:
     assert "1d00h  ada, project ai  gpu02,gpu03" in lines[2]
 
 
-def test_a_good_one_has_no_problems() -> None:
+def test_valid_reservation_has_no_problems() -> None:
     assert reservation_problems(ReservationSpec("fans", 1e9, 7200.0, ("gpu01",))) == []

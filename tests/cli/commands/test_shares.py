@@ -23,7 +23,7 @@ from wire.cluster.quota import UNLIMITED
         (["0.5", "--hard", "0"], ShareWeight("vision", 0.5, None, 0.0)),
     ],
 )
-def test_words_mean_a_share(given: list[str], meant: ShareWeight) -> None:
+def test_share_arguments_are_parsed(given: list[str], meant: ShareWeight) -> None:
     assert parsed(ShareFlags, "vision", *given).change() == meant
 
 
@@ -36,12 +36,12 @@ def test_words_mean_a_share(given: list[str], meant: ShareWeight) -> None:
         (["1.0", "--hard", "1e9"], "'1e9' is not an amount"),
     ],
 )
-def test_other_words_do_not(given: list[str], told: str) -> None:
+def test_invalid_share_arguments_are_refused(given: list[str], told: str) -> None:
     with pytest.raises((CommandError, typer.BadParameter), match=re.escape(told)):
         parsed(ShareFlags, "vision", *given).change()
 
 
-def test_the_table_says_who_is_stopped_by_whose_limit_and_until_when() -> None:
+def test_share_table_shows_the_limit_that_stops_a_share_and_its_end() -> None:
     def view(path: tuple[str, ...], stopped: str, until: float | None, **more: float) -> ShareView:
         share = "/".join(path[-2:]) if len(path) == 3 else path[-1]
         return ShareView(path, share, 1.0, 1.0, 9.0, 2.0, 0.5, False, stopped=stopped, until=until, **more)

@@ -96,7 +96,7 @@ def log(tmp_path: Path) -> Path:
     return write(tmp_path / "log.swf", jobs, processors=4)
 
 
-def test_tables_as_people_see_them(sim: Sim) -> None:
+def test_simulation_tables_match_the_golden_file(sim: Sim) -> None:
     shown = []
     for words in (
         [SMALL],
@@ -120,7 +120,7 @@ def test_tables_as_people_see_them(sim: Sim) -> None:
 # --- for programs ---
 
 
-def test_json_of_one_run(sim: Sim, log: Path) -> None:
+def test_simulation_json_of_one_run(sim: Sim, log: Path) -> None:
     done = sim(str(log), "-o", "json")
     body = json.loads(done.stdout)
     assert list(body) == KEYS
@@ -132,7 +132,7 @@ def test_json_of_one_run(sim: Sim, log: Path) -> None:
     assert body["cpu_s"] > 0
 
 
-def test_json_of_several_runs_is_a_list_in_the_order_asked_for(sim: Sim, log: Path) -> None:
+def test_simulation_json_of_several_runs_is_an_ordered_list(sim: Sim, log: Path) -> None:
     done = sim(str(log), "--compare", "easy,fcfs", "-o", "json")
     bodies = json.loads(done.stdout)
     assert [(body["policy"], body["order"], body["backfill"]) for body in bodies] == [
@@ -150,7 +150,7 @@ def test_csv_has_the_same_figures(sim: Sim, log: Path) -> None:
     assert float(row["mean_wait_s"]) == 33
 
 
-def test_every_job_in_a_file_by_the_numbers_of_the_log(sim: Sim, log: Path, tmp_path: Path) -> None:
+def test_job_file_has_the_job_numbers_of_the_log(sim: Sim, log: Path, tmp_path: Path) -> None:
     starts = tmp_path / "starts.csv"
     assert sim(str(log), "--jobs-csv", str(starts)).returncode == 0
     assert starts.read_text() == "job,submit,start,end\n10,0,0,100\n20,1,100,150\n30,2,2,100\n"
@@ -183,7 +183,7 @@ def test_gpu_jobs_from_a_table(sim: Sim) -> None:
     assert 0.5 < body["utilisation"] < 1
 
 
-def test_the_paper_has_every_column_and_every_figure() -> None:
+def test_paper_table_has_every_column_and_figure() -> None:
     paper = (ROOT / "docs" / "simulator.md").read_text()
     figures = [field.name for field in fields(Figures)]
     told = [*COLUMNS, *NODE, *POD, *figures, "cpu_s", "dropped", "skipped_lines"]
@@ -215,7 +215,7 @@ def test_profiles_side_by_side_in_virtual_time(sim: Sim, tmp_path: Path) -> None
     assert sorted(waited.values()) == [0, 0, 0, 0, 0, 0, 1000]
 
 
-def test_one_profile_alone_is_for_all_jobs_on_all_nodes(sim: Sim, tmp_path: Path) -> None:
+def test_single_profile_applies_to_all_jobs_and_nodes(sim: Sim, tmp_path: Path) -> None:
     log = tmp_path / "jobs.csv"
     log.write_text(TWO_QUEUES)
     body = json.loads(sim(str(log), "--config", PROFILES, "--profile", "training", "-o", "json").stdout)
@@ -229,7 +229,9 @@ def test_one_profile_alone_is_for_all_jobs_on_all_nodes(sim: Sim, tmp_path: Path
         (["--profile", "training", "--order", "fifo"], "--profile names a whole policy"),
     ],
 )
-def test_a_profile_that_cannot_be_run(sim: Sim, log: Path, words: list[str], said: str) -> None:
+def test_profile_that_cannot_be_simulated_is_refused(
+    sim: Sim, log: Path, words: list[str], said: str
+) -> None:
     done = sim(str(log), "--config", PROFILES, *words)
     assert done.returncode == 2
     assert said in done.stderr
@@ -257,7 +259,7 @@ def test_the_cluster_of_a_configuration(sim: Sim, log: Path, tmp_path: Path) -> 
         ('gpus = "none"\ncpus = 2', "node a: its memory is not in the configuration"),
     ],
 )
-def test_what_only_a_host_knows_must_be_written_down(
+def test_configured_node_without_its_size_is_refused(
     sim: Sim, log: Path, tmp_path: Path, node: str, wrong: str
 ) -> None:
     config = tmp_path / "mine.toml"
@@ -278,19 +280,19 @@ def test_an_swf_log_brings_its_machine_and_a_table_does_not(sim: Sim, log: Path)
 # --- what is said ---
 
 
-def test_one_processor_is_one(sim: Sim, tmp_path: Path) -> None:
+def test_one_processor_is_written_in_the_singular(sim: Sim, tmp_path: Path) -> None:
     log = write(tmp_path / "log.swf", [(1, 0, 10, 1, 10)], processors=1)
     assert "on 1 processor, the size in the header of the log" in sim(str(log)).stderr
 
 
-def test_a_misspelt_column_is_asked_after(sim: Sim, tmp_path: Path) -> None:
+def test_misspelt_column_gets_a_suggestion(sim: Sim, tmp_path: Path) -> None:
     log = tmp_path / "jobs.csv"
     log.write_text("submit,duration,gpu\n0,10,8\n")
     done = sim(str(log), "--nodes", "1", "--gpus", "8")
     assert f"{log}: skipped unknown columns: gpu (is gpus meant?)" in done.stderr
 
 
-def test_what_is_left_out_is_said(sim: Sim, tmp_path: Path) -> None:
+def test_skipped_lines_and_dropped_jobs_are_reported(sim: Sim, tmp_path: Path) -> None:
     log = tmp_path / "log.swf"
     lines = [line(1), line(2, run=0), line(3, allocated=-1), line(4, allocated=5), line(5, run=0), "1 2 3"]
     log.write_text("; MaxProcs: 4\n" + "\n".join(lines) + "\n")
@@ -338,7 +340,7 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--jobs-csv", "no/such/place.csv"], "place.csv: No such file or directory"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(sim: Sim, words: list[str], said: str) -> None:
+def test_simulation_errors_are_reported_in_one_sentence(sim: Sim, words: list[str], said: str) -> None:
     done = sim(*words)
     assert done.returncode in (1, 2)
     assert said in done.stderr
@@ -346,7 +348,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(sim: Sim, words: list[str], s
     assert done.stdout == ""
 
 
-def test_a_broken_line_is_named(sim: Sim, tmp_path: Path) -> None:
+def test_broken_line_is_named(sim: Sim, tmp_path: Path) -> None:
     log = tmp_path / "log.swf.gz"
     log.write_bytes(gzip.compress(f"{line(1)}\n\x1b[31m{line(2)}\n".encode()))
     done = sim(str(log), "--pool", "4")
@@ -369,7 +371,7 @@ def simulate(*words: str, **more: object) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_bar_on_a_terminal_and_none_elsewhere(sim: Sim) -> None:
+def test_progress_bar_is_shown_only_on_a_terminal(sim: Sim) -> None:
     ours, theirs = pty.openpty()
     running = simulate(SMALL, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
@@ -387,7 +389,7 @@ def test_a_bar_on_a_terminal_and_none_elsewhere(sim: Sim) -> None:
     assert "\r" not in sim(SMALL).stderr
 
 
-def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_simulation_processes_silently(tmp_path: Path) -> None:
     jobs = [(number, number // 2, 500, 1 + number % 60, 900) for number in range(1, 60_000)]
     log = write(tmp_path / "long.swf", jobs, processors=64)
     running = simulate(

@@ -39,7 +39,9 @@ def test_stdout_is_the_file_and_the_ending_chooses_the_form(corral: Corral, tmp_
         (("--load", "0"), "'0' is not a number from 0.01 to 100"),
     ],
 )
-def test_wishes_that_cannot_be_met(corral: Corral, words: tuple[str, ...], complaint: str) -> None:
+def test_impossible_generate_options_are_refused(
+    corral: Corral, words: tuple[str, ...], complaint: str
+) -> None:
     told = corral("sim", "generate", *words)
     assert (told.returncode, told.stdout) == (2, "")
     assert complaint in told.stderr

@@ -41,7 +41,9 @@ def state(tmp_path: Path, journal: list[Event]) -> Path:
     return tmp_path / "state"
 
 
-def test_the_past_beside_what_it_would_have_been(corral: Corral, state: Path, journal: list[Event]) -> None:
+def test_replay_table_compares_the_journal_with_other_policies(
+    corral: Corral, state: Path, journal: list[Event]
+) -> None:
     done = corral("sim", "replay", "state", "--compare", "fcfs.toml,sjf", "--top", "2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -59,7 +61,9 @@ def test_the_past_beside_what_it_would_have_been(corral: Corral, state: Path, jo
     assert not [line for line in lines if line.startswith("fcfs: jobs")]
 
 
-def test_json_names_who_gains_and_who_loses(corral: Corral, state: Path, journal: list[Event]) -> None:
+def test_replay_json_names_jobs_that_start_sooner_and_later(
+    corral: Corral, state: Path, journal: list[Event]
+) -> None:
     done = corral("sim", "replay", "state/corral.db", "--order", "shortest", "-o", "json")
     body = json.loads(done.stdout)
     assert list(body) == ["recorded", "runs"]
@@ -89,13 +93,15 @@ def test_every_job_and_every_figure_as_csv(corral: Corral, state: Path) -> None:
     )
 
 
-def test_without_a_name_it_is_the_journal_of_the_usual_configuration(corral: Corral, state: Path) -> None:
+def test_replay_reads_the_configured_journal_by_default(corral: Corral, state: Path) -> None:
     (state.parent / "scheduler.toml").write_text(f'[controller]\nstate_dir = "{state}"\n')
     assert "60 jobs on 4 nodes" in corral("sim", "replay").stderr
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-def test_a_journal_is_only_read(corral: Corral, tmp_path: Path, journal: list[Event], in_use: bool) -> None:
+def test_replay_only_reads_the_journal(
+    corral: Corral, tmp_path: Path, journal: list[Event], in_use: bool
+) -> None:
     store = keep(tmp_path / "state", journal)
     if not in_use:
         store.close()
@@ -169,7 +175,7 @@ def empty(state: Path) -> None:
         ("://", nothing, "is not one of a database"),
     ],
 )
-def test_what_is_no_journal_is_said_so(
+def test_file_that_is_no_journal_is_refused(
     corral: Corral, state: Path, word: str, make: Callable[[Path], None], told: str
 ) -> None:
     make(state)
@@ -179,7 +185,9 @@ def test_what_is_no_journal_is_said_so(
     assert len(done.stderr.splitlines()) == 2, "what, and what next"
 
 
-def test_an_entry_of_another_version_is_named(corral: Corral, tmp_path: Path, journal: list[Event]) -> None:
+def test_journal_entry_of_another_version_is_named(
+    corral: Corral, tmp_path: Path, journal: list[Event]
+) -> None:
     (tmp_path / "state").mkdir()
     store = Store.open(f"sqlite:///{tmp_path}/state/corral.db")
     entry = entry_of(1, journal[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.conftest import Corral
 
 
-def test_what_is_generated_is_what_is_run_and_shown(corral: Corral, tmp_path: Path) -> None:
+def test_generated_jobs_are_run_and_shown_in_the_report(corral: Corral, tmp_path: Path) -> None:
     made = corral("sim", "generate", "jobs.csv", "--jobs", "150", "--nodes", "2", "--seed", "4")
     assert (made.returncode, made.stdout) == (0, "")
     assert made.stderr.startswith("150 jobs of ")
@@ -33,7 +33,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(corral: Corr
     assert told.stdout == ""
 
 
-def test_what_is_left_out_is_told_on_the_page_too(corral: Corral, tmp_path: Path) -> None:
+def test_skipped_lines_are_counted_on_the_page(corral: Corral, tmp_path: Path) -> None:
     lines = ["submit,duration,gpus", "0,60,8", "0,60,9", "0,60,many"]
     (tmp_path / "jobs.csv").write_text("\n".join(lines))
     options = ("jobs.csv", "--nodes", "1", "--gpus", "8", "--skip-bad", "-o", "page.html")
@@ -43,7 +43,7 @@ def test_what_is_left_out_is_told_on_the_page_too(corral: Corral, tmp_path: Path
         assert told in (tmp_path / "page.html").read_text()
 
 
-def test_a_page_of_no_jobs_at_all_can_be_made(corral: Corral, tmp_path: Path) -> None:
+def test_report_without_jobs_can_be_made(corral: Corral, tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("submit,duration,gpus\n0,60,9\n")
     assert corral("sim", "report", "jobs.csv", "--nodes", "1", "--gpus", "8").returncode == 0
     page = (tmp_path / "report.html").read_text()

@@ -6,7 +6,7 @@ from tests.cli.conftest import Corral
 from tests.cli.fake_controller import FakeController, job
 
 
-def test_all_with_jobs_of_others_is_asked_about(fake: FakeController, corral: Corral) -> None:
+def test_action_on_jobs_of_other_users_asks_for_confirmation(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2, user="bob"), job(3, user="bob"), job(4, user="eve"))
     done = corral("job", "cancel", "all", url=fake.url)
     assert done.returncode == 2
@@ -17,7 +17,7 @@ def test_all_with_jobs_of_others_is_asked_about(fake: FakeController, corral: Co
     assert corral("job", "hold", "1-3", url=fake.url).returncode == 2
 
 
-def test_my_own_jobs_and_jobs_by_name_are_not(fake: FakeController, corral: Corral) -> None:
+def test_action_on_own_or_named_jobs_asks_nothing(fake: FakeController, corral: Corral) -> None:
     fake.put(job(1), job(2), job(3, user="bob"))
     assert corral("job", "cancel", "1-2", url=fake.url).returncode == 0
     assert corral("job", "cancel", "3", url=fake.url).returncode == 0

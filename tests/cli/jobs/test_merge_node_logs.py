@@ -37,7 +37,7 @@ def test_lines_of_two_nodes_are_not_mixed() -> None:
     assert sink.getvalue() == b"n2: whole\nn1: half more\n"
 
 
-def test_what_has_no_newline_does_not_pile_up() -> None:
+def test_output_without_newline_is_not_buffered() -> None:
     sink = BytesIO()
     marked = NodeLineWriter("n1", sink)
     for _ in range(100):

@@ -57,11 +57,11 @@ def client(fake: FakeController, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cl
         ("20", True, ""),
     ],
 )
-def test_what_is_meant(client: Client, words: str, mine: bool, labels: str) -> None:
+def test_jobs_matched_by_each_selection(client: Client, words: str, mine: bool, labels: str) -> None:
     assert [found.label for found in select(client, words.split(), mine)] == labels.split()
 
 
-def test_a_range_means_ended_jobs_too_where_that_makes_sense(client: Client) -> None:
+def test_range_includes_ended_jobs_where_useful(client: Client) -> None:
     assert [found.id for found in select(client, ["1-3"], False, ended=True)] == [1, 2, 3]
 
 
@@ -80,7 +80,7 @@ def test_a_range_means_ended_jobs_too_where_that_makes_sense(client: Client) -> 
         ("²", USAGE, "is not a job"),
     ],
 )
-def test_what_cannot_be_meant_is_said(client: Client, words: str, code: int, told: str) -> None:
+def test_invalid_selection_is_refused(client: Client, words: str, code: int, told: str) -> None:
     with pytest.raises(CommandError, match=told.replace("[", r"\[")) as caught:
         select(client, words.split(), False)
     assert caught.value.code == code
@@ -92,14 +92,14 @@ def test_an_unknown_job_is_refused_by_the_controller(client: Client) -> None:
 
 
 @pytest.mark.parametrize("mine", [[5], [1], [1, 2, 3], [1, 1000], [3, 500, 501, 777], list(range(1, 40))])
-def test_the_last_job_is_found_in_few_questions(fake: FakeController, mine: list[int]) -> None:
+def test_last_job_is_found_with_few_requests(fake: FakeController, mine: list[int]) -> None:
     fake.put(*(job(number, user="ada" if number in mine else "bo") for number in range(1, 1_001)))
     with Client(fake.url) as client:
         assert select_one(client, "last").id == max(mine)
     assert len(fake.asked("GET")) <= 25
 
 
-def test_without_jobs_there_is_no_last(fake: FakeController) -> None:
+def test_last_is_refused_without_jobs(fake: FakeController) -> None:
     fake.put(job(1, user="bo"))
     with Client(fake.url) as client, pytest.raises(CommandError, match="you have no job yet"):
         select_one(client, "last")

@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Table[Any], Sequence[Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tables_look_as_they_should(case: str) -> None:
+def test_tables_match_the_golden_files(case: str) -> None:
     table, rows = CASES[case]
     parts = []
     for width, wide in [
@@ -222,7 +222,7 @@ def test_no_line_is_wider_than_the_terminal(case: str, width: int) -> None:
     assert max(cell_width(line) for line in table.lines(rows, width, wide=True)) <= width
 
 
-def test_colours_surround_the_words_and_change_no_width() -> None:
+def test_colours_do_not_change_the_width() -> None:
     plain = list(job_table(NOW).lines(JOBS, 100))
     coloured = list(job_table(NOW).lines(JOBS, 100, colour=True))
     assert coloured[0] == plain[0]

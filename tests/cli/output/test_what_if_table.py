@@ -21,7 +21,7 @@ def shift(job: int, was: float | None, becomes: float | None) -> Shift:
     return Shift(job, str(job), "train", "ada", at[0], at[1], ("gpu01",))
 
 
-def test_the_worst_and_the_best_are_shown_of_very_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_if_table_shows_the_worst_and_best_of_many(capsys: pytest.CaptureFixture[str]) -> None:
     later = tuple(shift(job, 60, 60 + 3600 * (200 - job)) for job in range(1, 51))
     sooner = tuple(shift(job, 60 + 3600 * (200 - job), 60) for job in range(101, 151))
     answer = WhatIfAnswer(
@@ -36,7 +36,7 @@ def test_the_worst_and_the_best_are_shown_of_very_many(capsys: pytest.CaptureFix
     assert "1 job would move by less than a minute or 5 % of the wait." in told.err
 
 
-def test_no_start_is_made_up_beyond_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_if_table_shows_no_start_beyond_the_forecast(capsys: pytest.CaptureFixture[str]) -> None:
     moved = (shift(1, 3600, None), shift(2, None, 3600))
     answer = WhatIfAnswer(
         NOW, moved, 0, later=1, sooner=1, unknown=9000, complete=False, covers_until=NOW + DAY
@@ -58,7 +58,7 @@ def explained(**more: object) -> Explanation:
     return Explanation(view, Why(Reason.RESOURCES, "waits"), **more)  # type: ignore[arg-type]
 
 
-def test_an_explanation_that_ran_out_of_time_blames_no_time_limits() -> None:
+def test_incomplete_explanation_does_not_blame_missing_time_limits() -> None:
     cut = starts(explained(complete=False, covers_until=NOW + DAY))
     assert "not before" in cut
     assert "--within" in cut

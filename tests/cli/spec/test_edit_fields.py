@@ -30,7 +30,7 @@ from wire.api.problem import Problem
         ("", "after,restart-delay", {"after": None, "restart": None}),
     ],
 )
-def test_what_is_named_changes_and_nothing_else(flags: str, clear: str, changes: dict[str, Any]) -> None:
+def test_only_named_fields_change(flags: str, clear: str, changes: dict[str, Any]) -> None:
     assert changes_of(asked(flags), clear) == changes
 
 
@@ -42,12 +42,12 @@ def test_what_is_named_changes_and_nothing_else(flags: str, clear: str, changes:
         ("--time 5", "", "'5' has no unit"),
     ],
 )
-def test_what_is_no_change_is_said_so(flags: str, clear: str, told: str) -> None:
+def test_invalid_edit_is_refused(flags: str, clear: str, told: str) -> None:
     with pytest.raises(CommandError, match=told.replace("?", r"\?").replace(".", r"\.")):
         changes_of(asked(flags), clear)
 
 
-def test_many_are_changed_in_one_request(fake: FakeController, corral: Corral) -> None:
+def test_many_jobs_are_edited_in_one_request(fake: FakeController, corral: Corral) -> None:
     fake.put(*array(5, 2), job(9))
     done = corral("job", "set", "--priority", "high", "5_[0-1]", "9", url=fake.url)
     assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def test_many_are_changed_in_one_request(fake: FakeController, corral: Corral) -
     assert done.stderr.splitlines()[-1] == "3 done, 0 failed"
 
 
-def test_each_reason_is_told_once_by_the_name_of_its_option(fake: FakeController, corral: Corral) -> None:
+def test_each_edit_error_is_reported_once_by_its_option(fake: FakeController, corral: Corral) -> None:
     late = Problem("conflict", "cannot change any more", "time_limit_s", "Too late.")
     fake.refused_jobs = {f"5_{index}": late for index in range(2, 7)}
     fake.put(*array(5, 7))

@@ -23,7 +23,7 @@ def read(name: str) -> JobSpec:
 
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.stem)
-def test_a_script_is_taken_as_it_is_or_refused_by_line(path: Path) -> None:
+def test_sbatch_script_is_accepted_or_refused_by_line(path: Path) -> None:
     if path.stem in REFUSED:
         with pytest.raises(CommandError) as refused:
             read(path.stem)
@@ -34,7 +34,7 @@ def test_a_script_is_taken_as_it_is_or_refused_by_line(path: Path) -> None:
         assert spec.command[0] == "/bin/bash"
 
 
-def test_every_line_that_cannot_be_honoured_is_named_in_one_run(tmp_path: Path) -> None:
+def test_every_unsupported_directive_is_named_in_one_run(tmp_path: Path) -> None:
     script = tmp_path / "x.sh"
     script.write_text(
         "#SBATCH --clusters=b\n#SBATCH -N x --frobnicate=1\n#SBATCH --mem=1G\n#SBATCH --input=f\n"
@@ -52,21 +52,21 @@ def test_every_line_that_cannot_be_honoured_is_named_in_one_run(tmp_path: Path) 
     assert any(line.startswith("line 4: Corral has no counterpart for #SBATCH --input") for line in told)
 
 
-def test_what_makes_no_difference_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_directives_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     read("juwels")
     told = capsys.readouterr().err
     assert "juwels.sh line 11: --hint makes no difference" in told
     assert "juwels.sh line 12: --threads-per-core makes no difference" in told
 
 
-def test_amounts_are_by_node() -> None:
+def test_sbatch_amounts_are_per_node() -> None:
     ddp, perlmutter, harvard = read("ddp"), read("perlmutter"), read("harvard")
     assert (ddp.nodes, ddp.gpus, ddp.cpu_milli, ddp.memory_mib) == (2, 16, 64_000, 0)
     assert (perlmutter.nodes, perlmutter.gpus, perlmutter.cpu_milli) == (2, 8, 128_000)
     assert (harvard.cpu_milli, harvard.memory_mib, harvard.gpus) == (4_000, 40_960, 1)
 
 
-def test_a_corral_line_is_stronger_than_an_sbatch_line(tmp_path: Path) -> None:
+def test_corral_directive_overrides_an_sbatch_directive(tmp_path: Path) -> None:
     script = tmp_path / "x.sh"
     script.write_text("#CORRAL --cpus 3\n#SBATCH --cpus-per-task=4\n")
     assert spec_of(SubmitOptions(), [str(script)], is_command=False, environment={}).cpu_milli == 3_000

@@ -50,7 +50,7 @@ SPEC = JobSpec(("true",))
         ({"selector": {}, "affinity": (), "gpu_models": ()}, "--clear select,affinity,gpu-model"),
     ],
 )
-def test_there_and_back(changes: dict[str, Any], options: str | None) -> None:
+def test_printed_flags_are_parsed_back(changes: dict[str, Any], options: str | None) -> None:
     spec = encode(replace(SPEC, **changes))
     told = {name: spec[name] for name in changes}
     words = flags_of(told)

@@ -43,6 +43,8 @@ def test_restart_policies(given: tuple[str | None, str | None, str | None], expe
         ((None, "5s", None), "need --restart"),
     ],
 )
-def test_what_is_no_policy_is_said_so(given: tuple[str | None, str | None, str | None], told: str) -> None:
+def test_invalid_restart_policy_is_refused(
+    given: tuple[str | None, str | None, str | None], told: str
+) -> None:
     with pytest.raises(CommandError, match=told):
         restart_of(*given)

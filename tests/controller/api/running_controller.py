@@ -63,13 +63,13 @@ class RunningController:
         job: int = answer["ids"][0]
         return job
 
-    async def told(self, given: Input) -> None:
+    async def handle(self, given: Input) -> None:
         """Hand the engine an input that does not come from the API."""
         assert isinstance(await self.daemon.ask(given), Accepted)
 
     async def join(self, name: str, **host: Any) -> None:
-        """An agent says hello."""
-        await self.told(inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host))))
+        """Connects an agent."""
+        await self.handle(inputs.AgentSaidHello(name, Hello(name, "0.1.0", "boot", "i", facts(name, **host))))
 
     async def placed(self, job: int) -> list[str]:
         """Wait until the job has its nodes; their names."""
@@ -89,14 +89,16 @@ class RunningController:
         """The agents say that the job's processes run."""
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
-            await self.told(inputs.AgentReported(node, AttemptStatus(job, attempt, pid=100, started_at=1.0)))
+            await self.handle(
+                inputs.AgentReported(node, AttemptStatus(job, attempt, pid=100, started_at=1.0))
+            )
 
     async def ended(self, job: int, code: int = 0) -> None:
         """The agents say that they ran and are over."""
         for node in await self.placed(job):
             attempt = self.daemon.state.jobs[job].attempt
             status = AttemptStatus(job, attempt, 100, started_at=1.0, ended_at=2.0, code=code)
-            await self.told(inputs.AgentReported(node, status))
+            await self.handle(inputs.AgentReported(node, status))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Every cell of docs/access.md: who may call which route, asked of a running controller by real users."""
+"""Every cell of docs/access.md: real users call each route of a running controller."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 def cell(need: Need, column: Column) -> str:
-    """What the table says: yes, no, or own (the shells that the caller opened)."""
+    """The content of the cell: yes, no, or own (the shells that the caller opened)."""
     if need.who is Who.OPENER:
         return "own"
     owner = column.owner if need.of_job else None
@@ -93,19 +93,19 @@ Some fields need more than their route does:
     return head + "".join(rows)
 
 
-def test_the_table_in_the_documents_is_what_the_code_decides() -> None:
+def test_access_table_in_the_documents_matches_the_code() -> None:
     if os.environ.get("CORRAL_RENEW_GOLDEN"):
         TABLE.write_text(rendered())
     assert TABLE.read_text() == rendered()
 
 
-def test_a_route_without_a_need_cannot_be_made() -> None:
+def test_route_without_a_permission_cannot_be_made() -> None:
     sample = ROUTES[0]
     with pytest.raises(TypeError, match="missing"):
         Route(sample.method, sample.path, handle=sample.handle)  # type: ignore[call-arg]
 
 
-def test_whatever_changes_something_is_closed_to_viewers() -> None:
+def test_viewers_are_refused_every_route_that_changes_state() -> None:
     viewer = Caller(ADA, Role.VIEWER)
     open_to_viewers = [
         route.path
@@ -136,7 +136,7 @@ BODIES: dict[str, Any] = {
 
 
 class Asker:
-    """Asks one controller what the cells of some columns say, as the users of these columns."""
+    """Calls the routes of one controller as the users of some columns."""
 
     def __init__(self, api: RunningController, names: dict[str, str], uids: dict[str, int]) -> None:
         self._house = api
@@ -193,7 +193,7 @@ class Asker:
 
 
 @pytest.mark.parametrize("others", ["submit", "view"])
-async def test_every_cell_is_what_a_running_controller_answers(others: str) -> None:
+async def test_running_controller_answers_every_cell_of_the_access_table(others: str) -> None:
     with users.made(ADA, BO, OPS) as made:
         names = {ROOT: "root", **dict(zip((ADA, BO, OPS), (each.pw_name for each in made), strict=True))}
         uids = {ROOT: 0, **dict(zip((ADA, BO, OPS), (each.pw_uid for each in made), strict=True))}
@@ -224,8 +224,8 @@ async def test_an_operator_sends_no_configuration() -> None:
             assert api.daemon.config.jobs.prolog == []
 
 
-async def test_an_operator_gets_no_code_run_as_root() -> None:
-    """Each of the ways in which an operator has become root."""
+async def test_operator_cannot_run_code_as_root() -> None:
+    """Each configuration by which an operator could become root."""
     with users.made(OPS) as [operator]:
         async with start_controller(access={"operators": [operator.pw_name]}) as api:
             await api.join("gpu01")
@@ -269,7 +269,7 @@ async def test_an_operator_gets_no_code_run_as_root() -> None:
             assert api.daemon.state.jobs[held].spec.command == ("true",)
 
 
-async def test_an_operator_keeps_what_an_admin_has_set_for_a_host() -> None:
+async def test_operator_cannot_change_host_settings_of_an_admin() -> None:
     with users.made(OPS) as [operator]:
         async with start_controller(access={"operators": [operator.pw_name]}) as api:
             host = {"ssh": "127.0.0.1:1", "python": "/opt/python"}
@@ -287,7 +287,7 @@ async def test_an_operator_keeps_what_an_admin_has_set_for_a_host() -> None:
             assert [status for status, _ in answers] == [201, 403, 403]
 
 
-async def test_a_shell_is_its_openers_alone() -> None:
+async def test_shell_is_open_to_its_owner_only() -> None:
     with users.made(ADA, BO) as [ada, bo]:
         async with start_controller() as api:
             shells = api.server._streams.shells

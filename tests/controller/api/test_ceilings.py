@@ -1,4 +1,4 @@
-"""Nobody grants himself more: real users at a running controller."""
+"""Users cannot raise their own ceilings: real users at a running controller."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def submit(**asked: Any) -> tuple[str, str, Any]:
     return "POST", "/v1/jobs", {"spec": {"command": ["true"], **asked}}
 
 
-async def test_no_user_preempts_another_by_a_priority_of_his_own_making() -> None:
+async def test_user_cannot_preempt_others_by_raising_a_priority() -> None:
     with users.made("ada", "eve") as [ada, eve]:
         async with start_controller(preemption=PREEMPTING) as api:
             await api.join("gpu01")
-            ((status, told),) = await visit(api, ada.pw_uid, submit(gpus=8))
+            ((status, answer),) = await visit(api, ada.pw_uid, submit(gpus=8))
             assert status == 201
-            victim = told["ids"][0]
+            victim = answer["ids"][0]
             await api.started(victim)
             tries = [
                 submit(gpus=8, priority=100),
@@ -98,11 +98,11 @@ async def test_no_user_keeps_his_place_for_a_day_after_he_is_preempted() -> None
             assert answers[0][1]["where"] == "spec.checkpoint_s"
 
 
-async def test_a_dependency_lifts_no_job_above_the_ceiling_of_the_job_that_waits() -> None:
+async def test_dependency_raises_no_job_above_the_ceiling_of_the_dependent_job() -> None:
     with users.made("ada", "eve") as [ada, eve]:
         async with start_controller() as api:
-            ((_, told),) = await visit(api, ada.pw_uid, submit(priority=10))
-            low = told["ids"][0]
+            ((_, answer),) = await visit(api, ada.pw_uid, submit(priority=10))
+            low = answer["ids"][0]
             after = [{"until": "ok", "job": str(low)}]
             answers = await visit(
                 api, eve.pw_uid, submit(priority=100, after=after), submit(priority=50, after=after)
@@ -178,7 +178,7 @@ async def test_limits_above_requests_count_against_quotas() -> None:
 
 async def used(api: RunningController) -> int:
     """MiB that root holds, as the quotas count them."""
-    _, told = await api.get("/v1/quotas")
-    [mine] = [each for each in told["quotas"] if (each["scope"], each["name"]) == ("user", "root")]
+    _, answer = await api.get("/v1/quotas")
+    [mine] = [each for each in answer["quotas"] if (each["scope"], each["name"]) == ("user", "root")]
     found: int = mine["used"]["memory_mib"]
     return found

@@ -1,4 +1,4 @@
-"""wire.http.client asks, the API answers, and each understands the other: every call, both ways in."""
+"""wire.http.client and the API understand each other: every call, over the socket and over TCP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tcp(api: RunningController) -> Client:
 
 
 @pytest.mark.parametrize("connect", [unix, tcp])
-async def test_every_call_is_understood(
+async def test_client_understands_every_call(
     tmp_path: Path, connect: Callable[[RunningController], Client]
 ) -> None:
     async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
@@ -84,10 +84,10 @@ def follow(batches: Iterator[StreamBatch | None], job: int) -> list[int]:
     return seen
 
 
-async def test_a_stream_is_understood_whatever_happens(api: RunningController) -> None:
+async def test_client_understands_every_stream(api: RunningController) -> None:
     await api.join("gpu01")
     job = await api.submit(gpus=8)
     await api.started(job)
-    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
     await api.join("gpu01")
     assert await asyncio.to_thread(lambda: next(batch for batch in unix(api).stream(0) if batch is not None))

@@ -1,4 +1,4 @@
-"""The journal through the API, and the sentences it is told in."""
+"""The journal through the API, and the sentence of each event."""
 
 from __future__ import annotations
 
@@ -225,22 +225,22 @@ TOLD: list[tuple[Event, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda value: type(value).__name__)
-def test_what_happened_in_a_sentence(event: Event, told: str) -> None:
-    assert sentence(kind_of(event), json.loads(body_of(event))) == told
+@pytest.mark.parametrize(("event", "expected"), TOLD, ids=lambda value: type(value).__name__)
+def test_sentence_of_each_event(event: Event, expected: str) -> None:
+    assert sentence(kind_of(event), json.loads(body_of(event))) == expected
 
 
-def test_every_kind_of_event_has_its_sentence() -> None:
+def test_every_kind_of_event_has_a_sentence() -> None:
     assert set(SENTENCES) == set(events.KINDS)
     assert {kind_of(event) for event, _ in TOLD} == set(events.KINDS)
 
 
-def test_a_kind_of_the_future_is_told_by_its_name() -> None:
+def test_unknown_kind_of_event_is_shown_by_its_name() -> None:
     assert sentence("JobBumped", {"job": 7}) == "job 7: job bumped"
     assert sentence("RackCaughtFire", {}) == "cluster: rack caught fire"
 
 
-async def test_the_journal_page_by_page(api: RunningController) -> None:
+async def test_journal_is_listed_page_by_page(api: RunningController) -> None:
     await api.join("gpu01")
     first, second = await api.submit(hold=True), await api.submit(hold=True)
     await api.post(f"/v1/jobs/{first}/release")
@@ -257,16 +257,16 @@ async def test_the_journal_page_by_page(api: RunningController) -> None:
 
 
 @pytest.mark.parametrize("keep_ended", [10, 0], ids=["in memory", "in the store alone"])
-async def test_an_element_of_an_array_has_one_name_everywhere(keep_ended: int) -> None:
+async def test_array_element_has_one_label_everywhere(keep_ended: int) -> None:
     async with start_controller(controller={"keep_ended": keep_ended}) as api:
         await api.join("gpu01")
         first = await api.submit(array="3-5")
         for job in (first, first + 1, first + 2):
             await api.ended(job)
         _, page = await api.get("/v1/events")
-        told = [event for event in page["events"] if event["job"] == first + 1]
-        assert {event["label"] for event in told} == {f"{first}_4"}
-        assert [event["text"] for event in told] == [
+        expected = [event for event in page["events"] if event["job"] == first + 1]
+        assert {event["label"] for event in expected} == {f"{first}_4"}
+        assert [event["text"] for event in expected] == [
             f"root submitted job {first}_4 (true)",
             f"job {first}_4 got room on gpu01 (attempt 1)",
             f"job {first}_4 runs on gpu01 (attempt 1)",
@@ -279,21 +279,21 @@ async def test_an_element_of_an_array_has_one_name_everywhere(keep_ended: int) -
                     batch = json.loads(line[len("data: ") :])
                     break
         assert [event["text"] for event in batch["events"] if event["job"] == first + 1] == [
-            event["text"] for event in told
+            event["text"] for event in expected
         ]
 
 
-def test_other_jobs_of_an_entry_have_their_labels_too() -> None:
+def test_all_jobs_of_an_event_have_labels() -> None:
     victims = (events.Victim(8, 1.5), events.Victim(9, 0.5))
     facts = json.loads(
         body_of(events.PreemptionPlanned(7, 1.0, (Allocation("gpu01", 0, 0),), 0, victims, "priority", 2.0))
     )
     assert {*jobs_of(facts)} == {7, 8, 9}
-    told = sentence("PreemptionPlanned", labelled(facts, {7: "5_2", 8: "6_0", 9: "9"}))
-    assert told == "job 5_2 preempts job 6_0, 9 on gpu01: 2.0 GPU-hours lost"
+    expected = sentence("PreemptionPlanned", labelled(facts, {7: "5_2", 8: "6_0", 9: "9"}))
+    assert expected == "job 5_2 preempts job 6_0, 9 on gpu01: 2.0 GPU-hours lost"
 
 
-async def test_events_tell_everybody_and_so_no_secrets(api: RunningController) -> None:
+async def test_events_contain_no_secrets(api: RunningController) -> None:
     await api.submit("curl", "--token", "hush", env={"PASSWORD": "hush"}, key="hush")
     _, page = await api.get("/v1/events")
     assert "hush" not in json.dumps(page)

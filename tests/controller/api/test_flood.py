@@ -68,7 +68,7 @@ async def flood(uid: int, kind: str, target: object, held: int = 400) -> AsyncIt
 
 
 def ask(url: str, token: str = "") -> str:
-    """One request on a connection of its own, sent once; the role that the controller saw."""
+    """Sends one request on a new connection. Returns the role that the controller saw."""
     transport = Transport(url, 120.0, token)
     try:
         role: str = json.loads(transport.ask("GET", "/v1/health", None, (), question=True))["role"]

@@ -1,4 +1,4 @@
-"""Why, when and what if through the API: asked of a copy, and nothing is done."""
+"""Explain, start forecasts and what-if through the API; none changes the state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ async def full_house(api: RunningController) -> int:
     return await api.submit(gpus=8, time_limit_s=HOUR)
 
 
-async def test_why_and_when(api: RunningController) -> None:
+async def test_explain_gives_reason_and_start(api: RunningController) -> None:
     waiting = await full_house(api)
-    status, told = await api.get(f"/v1/jobs/{waiting}/explain")
+    status, answer = await api.get(f"/v1/jobs/{waiting}/explain")
     assert status == 200
-    assert told["why"]["reason"] == "resources"
-    left = told["starts_at"] - api.daemon.now()
+    assert answer["why"]["reason"] == "resources"
+    left = answer["starts_at"] - api.daemon.now()
     assert left == pytest.approx(HOUR, abs=60)
-    assert told["nodes"] == ["gpu01"]
+    assert answer["nodes"] == ["gpu01"]
 
 
 async def test_explain_writes_nothing(api: RunningController) -> None:
@@ -52,47 +52,47 @@ async def test_start_estimates_are_sampled_recorded_and_scored() -> None:
         assert (score.count, score.late) == (1, 0)
 
 
-async def test_what_is_not_known_is_said_with_its_reason(api: RunningController) -> None:
+async def test_unknown_start_is_explained(api: RunningController) -> None:
     await api.join("gpu01")
     endless = await api.submit(gpus=8)
     await api.started(endless)
     waiting = await api.submit(gpus=1)
     held = await api.submit(gpus=1, hold=True)
     await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
-    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
-    assert told["unknown"].startswith(f"job {endless} has no time limit")
-    _, told = await api.get(f"/v1/jobs/{held}/explain")
-    assert told["unknown"].startswith("it is held; even if released: ")
-    assert f"job {endless} has no time limit" in told["unknown"]
+    _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+    assert answer["unknown"].startswith(f"job {endless} has no time limit")
+    _, answer = await api.get(f"/v1/jobs/{held}/explain")
+    assert answer["unknown"].startswith("it is held; even if released: ")
+    assert f"job {endless} has no time limit" in answer["unknown"]
     await api.ended(endless)
     await api.started(waiting)
-    _, told = await api.get(f"/v1/jobs/{held}/explain")
-    assert told["unknown"] == "it is held; released now it would start at once"
-    (advice,) = told["easings"]
+    _, answer = await api.get(f"/v1/jobs/{held}/explain")
+    assert answer["unknown"] == "it is held; released now it would start at once"
+    (advice,) = answer["easings"]
     assert advice["command"] == ["job", "release", str(held)]
 
 
-async def test_a_running_job_has_a_reason_and_no_start_to_come(api: RunningController) -> None:
+async def test_running_job_has_a_reason_and_no_start_estimate(api: RunningController) -> None:
     await full_house(api)
-    _, told = await api.get("/v1/jobs/1/explain")
-    assert told["why"]["sentence"] == "running on gpu01"
-    assert told["starts_at"] is None
+    _, answer = await api.get("/v1/jobs/1/explain")
+    assert answer["why"]["sentence"] == "running on gpu01"
+    assert answer["starts_at"] is None
 
 
-async def test_without_a_limit_before_it_nobody_can_tell(api: RunningController) -> None:
+async def test_start_is_unknown_behind_a_job_without_a_limit(api: RunningController) -> None:
     await api.join("gpu01")
     await api.started(await api.submit(gpus=8))
     waiting = await api.submit(gpus=1)
-    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
-    assert told["starts_at"] is None
+    _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+    assert answer["starts_at"] is None
 
 
-async def test_what_if_somebody_came_first(api: RunningController) -> None:
+async def test_what_if_submit_shows_delayed_jobs(api: RunningController) -> None:
     waiting = await full_house(api)
     urgent = {"command": ["true"], "gpus": 8, "priority": 100, "time_limit_s": 2 * HOUR}
-    status, told = await api.post("/v1/what-if", {"submit": [urgent]})
+    status, answer = await api.post("/v1/what-if", {"submit": [urgent]})
     assert status == 200
-    new, moved = told["shifts"]
+    new, moved = answer["shifts"]
     assert (new["new"], new["job"]) == (True, waiting + 1)
     assert moved["job"] == waiting
     assert moved["becomes"] - moved["was"] == pytest.approx(2 * HOUR, abs=60)
@@ -100,23 +100,23 @@ async def test_what_if_somebody_came_first(api: RunningController) -> None:
     assert listed["total"] == 2
 
 
-async def test_what_if_one_were_cancelled_or_a_node_drained(api: RunningController) -> None:
+async def test_what_if_cancel_and_drain_show_moved_starts(api: RunningController) -> None:
     first = await full_house(api)
     last = await api.submit(gpus=8, time_limit_s=HOUR)
-    _, told = await api.post("/v1/what-if", {"cancel": [first]})
-    assert [(shift["job"], shift["becomes"] < shift["was"]) for shift in told["shifts"]] == [(last, True)]
-    _, told = await api.post("/v1/what-if", {"drain": ["gpu01"]})
-    assert {shift["job"]: shift["becomes"] for shift in told["shifts"]} == {first: None, last: None}
+    _, answer = await api.post("/v1/what-if", {"cancel": [first]})
+    assert [(shift["job"], shift["becomes"] < shift["was"]) for shift in answer["shifts"]] == [(last, True)]
+    _, answer = await api.post("/v1/what-if", {"drain": ["gpu01"]})
+    assert {shift["job"]: shift["becomes"] for shift in answer["shifts"]} == {first: None, last: None}
     _, node = await api.get("/v1/nodes/gpu01")
     assert node["state"] == "up"
 
 
-async def test_what_would_be_refused_is_said(api: RunningController) -> None:
+async def test_what_if_lists_refused_changes(api: RunningController) -> None:
     await full_house(api)
     never = {"command": ["true"], "gpus": 9}
-    _, told = await api.post("/v1/what-if", {"submit": [never], "cancel": [99]})
-    assert len(told["refused"]) == 2
-    assert "can never be placed" in told["refused"][1]
+    _, answer = await api.post("/v1/what-if", {"submit": [never], "cancel": [99]})
+    assert len(answer["refused"]) == 2
+    assert "can never be placed" in answer["refused"][1]
     status, _ = await api.post("/v1/what-if", {"drain": ["nowhere"]})
     assert status == 404
     status, problem = await api.post("/v1/what-if", {"sumbit": []})

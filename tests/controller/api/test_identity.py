@@ -1,4 +1,4 @@
-"""Who may do what, decided by what the kernel says of the other end."""
+"""Permissions by the user that the kernel reports for the other end of the socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def some_user(besides: str = "") -> pwd.struct_passwd:
 
 
 async def visit(api: RunningController, uid: int, *questions: tuple[str, str, Any]) -> list[Answer]:
-    """What another user is answered."""
+    """The answers that another user gets."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(CLIENT_AS_USER),
@@ -71,11 +71,11 @@ async def test_users_see_all_jobs_and_change_their_own(api: RunningController) -
         ((status, problem),) = await visit(api, other.pw_uid, ("POST", f"/v1/jobs/2/{what}", None))
         assert (status, problem["code"]) == (403, "not_allowed")
         assert problem["message"] == f"only {user.pw_name} and operators may {what} job 2"
-    status, told = (
+    status, answer = (
         await visit(api, other.pw_uid, ("POST", "/v1/jobs/orders", {"action": "cancel", "jobs": ["2"]}))
     )[0]
-    assert (status, told["done"]) == (200, [])
-    assert told["refused"][0]["problem"]["message"] == f"only {user.pw_name} and operators may cancel job 2"
+    assert (status, answer["done"]) == (200, [])
+    assert answer["refused"][0]["problem"]["message"] == f"only {user.pw_name} and operators may cancel job 2"
     logs, foreign, drain = await visit(
         api,
         other.pw_uid,
@@ -102,7 +102,7 @@ async def test_users_see_all_jobs_and_change_their_own(api: RunningController) -
 
 
 @as_root
-async def test_nobody_submits_as_somebody_else_but_operators(api: RunningController) -> None:
+async def test_only_operators_submit_for_another_user(api: RunningController) -> None:
     ((status, problem),) = await visit(
         api, some_user().pw_uid, ("POST", "/v1/jobs", {"spec": SPEC, "as_user": "root"})
     )
@@ -112,7 +112,7 @@ async def test_nobody_submits_as_somebody_else_but_operators(api: RunningControl
 
 
 @as_root
-async def test_an_operator_may_change_the_jobs_of_users_but_not_become_root() -> None:
+async def test_operator_changes_jobs_of_users_but_cannot_become_root() -> None:
     user = some_user()
     async with start_controller(access={"operators": [user.pw_name]}) as api:
         await api.join("gpu01")
@@ -138,7 +138,7 @@ async def test_an_operator_may_change_the_jobs_of_users_but_not_become_root() ->
 
 
 @as_root
-async def test_where_others_may_only_view_they_may_only_view() -> None:
+async def test_viewers_may_only_view() -> None:
     async with start_controller(access={"others": "view"}) as api:
         await api.submit()
         answers = await visit(
@@ -154,7 +154,7 @@ async def test_where_others_may_only_view_they_may_only_view() -> None:
 
 
 @as_root
-async def test_a_uid_without_a_name_is_nobody_elses(api: RunningController) -> None:
+async def test_user_without_a_name_is_known_by_uid(api: RunningController) -> None:
     submitted, shown = await visit(
         api, NAMELESS, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/jobs/1", None)
     )
@@ -188,7 +188,7 @@ async def test_one_user_cannot_take_all_connections() -> None:
         await held.wait()
 
 
-async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> None:
+async def test_tcp_requires_the_token_and_grants_the_role_of_the_controller() -> None:
     async with start_controller(api={"listen": "127.0.0.1:0"}) as api:
         path = api.daemon.config.state_dir / "token"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -211,7 +211,7 @@ async def test_tcp_wants_the_token_and_takes_its_bearer_for_the_controller() -> 
         assert (health["user"], health["role"]) == (pwd.getpwuid(os.geteuid()).pw_name, "admin")
 
 
-async def test_the_token_stays_the_same_over_a_restart(tmp_path: Path) -> None:
+async def test_token_survives_a_restart(tmp_path: Path) -> None:
     async with start_controller(tmp_path, api={"listen": "127.0.0.1:0"}):
         first = (tmp_path / "token").read_text()
     async with start_controller(tmp_path, api={"listen": "127.0.0.1:0"}):
@@ -221,7 +221,7 @@ async def test_the_token_stays_the_same_over_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode"), [("", 0o600), ("short", 0o600), ("x" * 40, 0o644), ("ß" * 40, 0o600)]
 )
-async def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: str, mode: int) -> None:
+async def test_weak_token_is_refused(tmp_path: Path, text: str, mode: int) -> None:
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(mode)
     with pytest.raises(OSError, match="at least 16 ASCII characters"):
@@ -229,6 +229,6 @@ async def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: st
             pass
 
 
-async def test_without_tcp_there_is_no_token(api: RunningController) -> None:
+async def test_no_token_exists_without_tcp(api: RunningController) -> None:
     assert api.server.tcp_url == ""
     assert not (api.daemon.config.state_dir / "token").exists()

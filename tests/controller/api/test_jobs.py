@@ -13,7 +13,7 @@ from tests.controller.api.running_controller import RunningController, start_con
 from tests.controller.store.scratch import scratch
 
 
-async def test_a_submit_is_on_disk_when_it_is_answered(api: RunningController) -> None:
+async def test_submit_is_on_disk_before_the_answer(api: RunningController) -> None:
     status, answer = await api.post("/v1/jobs", {"spec": {"command": ["python", "train.py"], "gpus": 0.5}})
     assert (status, answer) == (201, {"ids": [1], "label": "1"})
     row = await api.daemon.read(lambda: api.daemon.store.job(1))
@@ -21,14 +21,14 @@ async def test_a_submit_is_on_disk_when_it_is_answered(api: RunningController) -
     assert row.state == "QUEUED"
 
 
-async def test_an_array_is_one_answer_and_many_jobs(api: RunningController) -> None:
+async def test_array_submit_makes_many_jobs_in_one_answer(api: RunningController) -> None:
     status, answer = await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1,3,7"}})
     assert (status, answer) == (201, {"ids": [1, 2, 3], "label": "1"})
     status, shown = await api.get("/v1/jobs/1_3")
     assert (status, shown["job"]["id"], shown["job"]["label"]) == (200, 2, "1_3")
 
 
-async def test_a_job_is_shown_with_its_spec_and_why_it_waits(api: RunningController) -> None:
+async def test_job_view_has_spec_and_waiting_reason(api: RunningController) -> None:
     job = await api.submit("sh", "-c", "x", gpus=4, env={"TOKEN": "secret"}, name="train")
     _, shown = await api.get(f"/v1/jobs/{job}")
     assert shown["spec"]["env"] == {"TOKEN": "secret"}
@@ -38,7 +38,7 @@ async def test_a_job_is_shown_with_its_spec_and_why_it_waits(api: RunningControl
     assert shown["why"]["position"] == 1
 
 
-async def test_a_running_job_shows_what_it_holds(api: RunningController) -> None:
+async def test_running_job_view_shows_its_allocation(api: RunningController) -> None:
     await api.join("gpu01")
     job = await api.submit(gpus=2)
     await api.started(job)
@@ -51,7 +51,7 @@ async def test_a_running_job_shows_what_it_holds(api: RunningController) -> None
     assert (shown["job"]["state"], shown["job"]["exit_code"]) == ("FAILED", 3)
 
 
-async def test_how_many_nodes_a_waiting_job_will_take(api: RunningController) -> None:
+async def test_waiting_gang_shows_its_number_of_nodes(api: RunningController) -> None:
     await api.join("a")
     await api.join("b")
     job = await api.submit(gpus=16, hold=True)
@@ -67,24 +67,24 @@ async def test_hold_release_and_cancel(api: RunningController) -> None:
     status, problem = await api.post(f"/v1/jobs/{job}/release")
     assert (status, problem["code"], problem["where"]) == (409, "conflict", "job")
     assert (await api.post(f"/v1/jobs/{job}/cancel"))[1]["state"] == "CANCELLED"
-    for what in ("cancel", "hold"):
-        status, problem = await api.post(f"/v1/jobs/{job}/{what}")
+    for action in ("cancel", "hold"):
+        status, problem = await api.post(f"/v1/jobs/{job}/{action}")
         assert (status, problem["code"]) == (409, "conflict")
 
 
 @pytest.mark.parametrize(
     "label", ["7", "1_0", "x", "-1", "%00", "1_", "_1", "9" * 40, "..%2f..", "1%0a", "%ff"]
 )
-@pytest.mark.parametrize("what", ["", "/cancel", "/hold", "/release", "/logs"])
-async def test_a_job_that_is_not_there(api: RunningController, label: str, what: str) -> None:
+@pytest.mark.parametrize("action", ["", "/cancel", "/hold", "/release", "/logs"])
+async def test_unknown_job_is_not_found(api: RunningController, label: str, action: str) -> None:
     await api.submit()
-    ask = api.get if what in ("", "/logs") else api.post
-    status, problem = await ask(f"/v1/jobs/{label}{what}")
+    ask = api.get if action in ("", "/logs") else api.post
+    status, problem = await ask(f"/v1/jobs/{label}{action}")
     assert (status, problem["code"]) == (404, "not_found")
     assert problem["message"].isprintable()
 
 
-async def test_listing_page_by_page(api: RunningController) -> None:
+async def test_jobs_are_listed_page_by_page(api: RunningController) -> None:
     await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "0-24"}})
     for job in (3, 4):
         await api.post(f"/v1/jobs/{job}/cancel")
@@ -103,13 +103,13 @@ async def test_listing_page_by_page(api: RunningController) -> None:
     assert page["jobs"] == []
 
 
-async def test_a_full_last_page_is_the_last(api: RunningController) -> None:
+async def test_full_last_page_has_no_next_page(api: RunningController) -> None:
     await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-10"}})
     _, page = await api.get("/v1/jobs", limit=10)
     assert (len(page["jobs"]), page["next"]) == (10, None)
 
 
-async def test_jobs_that_ended_long_ago_come_from_the_store() -> None:
+async def test_old_ended_jobs_come_from_the_store() -> None:
     async with start_controller(controller={"keep_ended": 2}) as api:
         for _ in range(6):
             await api.post(f"/v1/jobs/{await api.submit(key=f'k{_}')}/cancel")
@@ -130,7 +130,7 @@ async def test_jobs_that_ended_long_ago_come_from_the_store() -> None:
         assert (status, problem["message"]) == (409, "job 1 is CANCELLED already")
 
 
-async def test_a_job_may_wait_for_what_is_only_in_the_store() -> None:
+async def test_job_may_depend_on_a_job_in_the_store() -> None:
     async with start_controller(controller={"keep_ended": 0}) as api:
         await api.join("gpu01")
         good, bad = await api.submit(), await api.submit()
@@ -201,21 +201,23 @@ BROKEN: list[tuple[Any, int, str, str]] = [
 ]
 
 
-async def test_broken_submits_say_what_where_and_why_and_leave_nothing(api: RunningController) -> None:
+async def test_invalid_submit_is_refused_with_field_and_reason_and_records_nothing(
+    api: RunningController,
+) -> None:
     await api.join("gpu01")
     before = api.daemon.seq
-    for body, expected, where, told in BROKEN:
+    for body, expected, where, message in BROKEN:
         status, problem = await api.post("/v1/jobs", body)
         case = (str(body)[:80], problem)
         assert status == expected, case
         assert problem["where"] == where, case
-        assert told in problem["message"], case
+        assert message in problem["message"], case
         assert set(problem) == {"code", "message", "where", "hint"}
     assert api.daemon.seq == before
     assert not api.daemon.state.jobs
 
 
-async def test_a_misspelt_field_is_met_with_the_nearest(api: RunningController) -> None:
+async def test_misspelt_field_is_refused_with_the_nearest_name(api: RunningController) -> None:
     _, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"], "gpuss": 1}})
     assert problem["hint"] == "Did you mean 'gpus'?"
 
@@ -235,12 +237,12 @@ async def test_a_misspelt_field_is_met_with_the_nearest(api: RunningController) 
         ("user=%00", "user"),
     ],
 )
-async def test_broken_questions(api: RunningController, query: str, where: str) -> None:
+async def test_invalid_queries_are_refused(api: RunningController, query: str, where: str) -> None:
     status, problem = await api.ask("GET", f"/v1/jobs?{query}")
     assert (status, problem["code"], problem["where"]) == (400, "invalid", where)
 
 
-async def test_the_same_key_is_the_same_job_however_many_ask_at_once(api: RunningController) -> None:
+async def test_concurrent_submits_with_one_key_make_one_job(api: RunningController) -> None:
     async def one(number: int) -> tuple[int, ...]:
         body = {"spec": {"command": ["true"], "array": "0-1"}, "key": f"key-{number % 5}"}
         return tuple((await api.post("/v1/jobs", body))[1]["ids"])
@@ -250,14 +252,14 @@ async def test_the_same_key_is_the_same_job_however_many_ask_at_once(api: Runnin
     assert len(api.daemon.state.jobs) == 10
 
 
-async def test_many_at_once_each_get_a_job_of_their_own(api: RunningController) -> None:
+async def test_concurrent_submits_each_get_their_own_job(api: RunningController) -> None:
     jobs = await asyncio.gather(*(api.submit() for _ in range(200)))
     assert sorted(jobs) == list(range(1, 201))
 
 
-async def test_changes_racing_on_one_job_are_each_answered(api: RunningController) -> None:
+async def test_concurrent_changes_of_one_job_are_all_answered(api: RunningController) -> None:
     job = await api.submit()
-    asked = [api.post(f"/v1/jobs/{job}/{what}") for what in ("hold", "release", "cancel") * 20]
+    asked = [api.post(f"/v1/jobs/{job}/{action}") for action in ("hold", "release", "cancel") * 20]
     answers = await asyncio.gather(*asked)
     assert {status for status, _ in answers} <= {200, 409}
     _, shown = await api.get(f"/v1/jobs/{job}")
@@ -278,7 +280,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_names_are_data(api: RunningController, name: str) -> None:
+async def test_hostile_names_are_escaped(api: RunningController, name: str) -> None:
     job = await api.submit(
         name, "--flag", name=name, project=name, queue=name, env={"X": name}, selector={name: name}
     )
@@ -292,7 +294,7 @@ async def test_hostile_names_are_data(api: RunningController, name: str) -> None
     assert json.dumps(problem)
 
 
-async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart() -> None:
+async def test_edit_is_on_disk_before_the_answer_and_survives_a_restart() -> None:
     with scratch() as home:
         async with start_controller(home) as api:
             first, job = await api.submit(hold=True), await api.submit(name="old")
@@ -315,7 +317,7 @@ async def test_a_change_is_on_disk_when_it_is_answered_and_survives_a_restart() 
             assert shown["why"]["sentence"] == f"waits for job {first} to succeed (queued)"
 
 
-async def test_a_key_is_known_after_its_jobs_have_left_memory_and_after_a_restart(tmp_path: Path) -> None:
+async def test_submission_key_is_known_after_its_jobs_left_memory_and_after_a_restart(tmp_path: Path) -> None:
     few = {"keep_ended": 2}
     body = {"spec": {"command": ["true"], "array": "0-1"}, "key": "nightly"}
     async with start_controller(tmp_path, controller=few) as api:

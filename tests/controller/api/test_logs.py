@@ -39,7 +39,7 @@ async def output(api: RunningController, job: int, **query: str | int) -> bytes:
         return await response.read()
 
 
-async def test_both_streams_and_any_offset(api: RunningController) -> None:
+async def test_both_log_streams_are_readable_from_any_offset(api: RunningController) -> None:
     job = await api.submit("sh", "-c", "printf 0123456789; printf wrong >&2")
     await ended(api, job)
     assert await output(api, job) == b"0123456789"
@@ -50,13 +50,13 @@ async def test_both_streams_and_any_offset(api: RunningController) -> None:
     assert await output(api, job, node="here") == b"0123456789"
 
 
-async def test_bytes_that_are_no_text_come_as_they_are(api: RunningController) -> None:
+async def test_log_bytes_are_returned_unchanged(api: RunningController) -> None:
     job = await api.submit("sh", "-c", r"printf '\000\377\033[2J'; head -c 300000 /dev/zero")
     await ended(api, job)
     assert await output(api, job) == b"\x00\xff\x1b[2J" + bytes(300_000)
 
 
-async def test_following_sees_what_is_written_and_ends_with_the_job(
+async def test_followed_log_shows_new_output_and_ends_with_the_job(
     api: RunningController, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -69,7 +69,7 @@ async def test_following_sees_what_is_written_and_ends_with_the_job(
         assert await response.read() == b"through the gate\nlast\n"
 
 
-async def test_whoever_leaves_a_silent_log_is_forgotten(
+async def test_client_that_leaves_a_silent_log_is_forgotten(
     api: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "FIRST_PIECE_S", 0.05)
@@ -93,14 +93,16 @@ async def test_whoever_leaves_a_silent_log_is_forgotten(
     ("query", "where"),
     [({"stream": "stdin"}, "stream"), ({"offset": "x"}, "offset"), ({"follow": "yes"}, "follow")],
 )
-async def test_broken_questions(api: RunningController, query: dict[str, str], where: str) -> None:
+async def test_invalid_log_queries_are_refused(
+    api: RunningController, query: dict[str, str], where: str
+) -> None:
     job = await api.submit()
     await ended(api, job)
     status, problem = await api.get(f"/v1/jobs/{job}/logs", **query)
     assert (status, problem["where"]) == (400, where)
 
 
-async def test_what_cannot_be_read_says_why(api: RunningController) -> None:
+async def test_unreadable_log_is_refused_with_a_reason(api: RunningController) -> None:
     waiting = await api.submit(hold=True)
     status, problem = await api.get(f"/v1/jobs/{waiting}/logs")
     assert (status, problem["code"]) == (409, "conflict")

@@ -1,4 +1,4 @@
-"""GET /metrics: what the controller does, as Prometheus reads it."""
+"""GET /metrics in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def figures(api: RunningController, query: str = "") -> Mapping[str, float
     return found
 
 
-async def test_jobs_nodes_and_gpus(api: RunningController) -> None:
+async def test_metrics_of_jobs_nodes_and_gpus(api: RunningController) -> None:
     await api.join("gpu01")
     await api.join("gpu02", gpus=2, numa_nodes=1)
     await api.started(await api.submit(gpus=6))
@@ -44,14 +44,14 @@ async def test_jobs_nodes_and_gpus(api: RunningController) -> None:
     await api.submit(gpus=4)
     await api.submit(gpus=1, hold=True)
     await api.post("/v1/nodes/gpu02/gpus/0/cordon", {})
-    told = await figures(api)
-    assert told['corral_jobs{state="RUNNING"}'] == 2
-    assert told['corral_jobs{state="QUEUED"}'] == 2
-    assert 'corral_jobs{state="PREEMPTED"}' not in told, "a preempted job is QUEUED again at once"
-    assert told['corral_queued_jobs{reason="resources"}'] == 1
-    assert told['corral_queued_jobs{reason="held"}'] == 1
-    assert told['corral_nodes{state="up"}'] == 2
-    gpus = {name: count for name, count in told.items() if name.startswith("corral_gpus")}
+    metrics = await figures(api)
+    assert metrics['corral_jobs{state="RUNNING"}'] == 2
+    assert metrics['corral_jobs{state="QUEUED"}'] == 2
+    assert 'corral_jobs{state="PREEMPTED"}' not in metrics, "a preempted job is QUEUED again at once"
+    assert metrics['corral_queued_jobs{reason="resources"}'] == 1
+    assert metrics['corral_queued_jobs{reason="held"}'] == 1
+    assert metrics['corral_nodes{state="up"}'] == 2
+    gpus = {name: count for name, count in metrics.items() if name.startswith("corral_gpus")}
     assert gpus == {
         'corral_gpus{state="used"}': 6,
         'corral_gpus{state="shared"}': 1,
@@ -77,12 +77,12 @@ async def test_readings_of_each_gpu_where_asked_for(api: RunningController) -> N
         f"corral_gpu_power_watts{cordoned}": 650,
         f"corral_gpu_ecc_uncorrected_total{cordoned}": 2,
     }
-    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
     told = await figures(api, "?gpus=1")
     assert not [name for name in told if name.startswith(("corral_gpu_power", "corral_gpu_util"))], "unknown"
 
 
-async def test_how_good_estimates_were() -> None:
+async def test_metrics_of_start_estimate_errors() -> None:
     """Five runs are learnt, the sixth is predicted; the start of each waiting job is sampled."""
     async with start_controller(backfill={"score_starts_s": 0.05}) as api:
         await _runs_are_scored(api)
@@ -99,30 +99,30 @@ async def _runs_are_scored(api: RunningController) -> None:
         await api.ended(job)
         await api.started(waiting)
         await api.ended(waiting)
-    told = await figures(api)
-    assert [count for name, count in told.items() if name.startswith("corral_run_estimates_total")] == [2]
-    assert told['corral_start_estimates_total{kind="latest"}'] == 6
-    assert told['corral_start_estimate_bias_seconds{kind="latest"}'] < 0
-    assert told['corral_start_estimates_late_total{kind="latest"}'] == 0
+    metrics = await figures(api)
+    assert [count for name, count in metrics.items() if name.startswith("corral_run_estimates_total")] == [2]
+    assert metrics['corral_start_estimates_total{kind="latest"}'] == 6
+    assert metrics['corral_start_estimate_bias_seconds{kind="latest"}'] < 0
+    assert metrics['corral_start_estimates_late_total{kind="latest"}'] == 0
 
 
-async def test_cycles_commits_and_requests(api: RunningController) -> None:
+async def test_metrics_of_cycles_commits_and_requests(api: RunningController) -> None:
     await api.submit()
     await api.get("/v1/jobs/99")
     await api.ask("GET", "/v1/coffee")
-    told = await figures(api)
-    assert told["corral_cycle_seconds_count"] >= 1
-    assert told['corral_cycle_seconds_bucket{le="+Inf"}'] == told["corral_cycle_seconds_count"]
-    assert told["corral_commit_seconds_count"] >= 1
-    assert told["corral_journal_entries_total"] == told["corral_journal_seq"] == api.daemon.seq
-    assert told['corral_requests_total{method="POST",path="/v1/jobs",status="201"}'] == 1
-    assert told['corral_requests_total{method="GET",path="/v1/jobs/{job}",status="404"}'] == 1
-    assert told['corral_requests_total{method="other",path="other",status="404"}'] == 1
+    metrics = await figures(api)
+    assert metrics["corral_cycle_seconds_count"] >= 1
+    assert metrics['corral_cycle_seconds_bucket{le="+Inf"}'] == metrics["corral_cycle_seconds_count"]
+    assert metrics["corral_commit_seconds_count"] >= 1
+    assert metrics["corral_journal_entries_total"] == metrics["corral_journal_seq"] == api.daemon.seq
+    assert metrics['corral_requests_total{method="POST",path="/v1/jobs",status="201"}'] == 1
+    assert metrics['corral_requests_total{method="GET",path="/v1/jobs/{job}",status="404"}'] == 1
+    assert metrics['corral_requests_total{method="other",path="other",status="404"}'] == 1
 
 
-async def test_figures_of_plugins_whatever_people_call_themselves() -> None:
+async def test_plugin_metrics_with_any_plugin_name() -> None:
     async with start_controller(plugins={"metrics": [{"name": "tenants"}]}) as api:
         await api.submit(project='a"b\\\n')
-        told = await figures(api)
-        assert told[r'tenant_queued_jobs{project="a\"b\\\n"}'] == 1
-        assert told[r'tenant_gpus{project="a\"b\\\n"}'] == 0
+        metrics = await figures(api)
+        assert metrics[r'tenant_queued_jobs{project="a\"b\\\n"}'] == 1
+        assert metrics[r'tenant_gpus{project="a\"b\\\n"}'] == 0

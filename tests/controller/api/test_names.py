@@ -1,4 +1,4 @@
-"""A name that is not known is refused, and says what would make it known."""
+"""An unknown name is refused, with a hint how to declare it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def status(api: RunningController, path: str, body: Any) -> tuple[int, str
 MISSING = (404, "not_found")
 
 
-async def test_shares_are_of_what_is_declared_or_has_had_a_job() -> None:
+async def test_share_of_an_unknown_project_is_refused() -> None:
     async with start_controller(**SECTIONS) as api:
         assert await status(api, "/v1/shares", {"share": "nosuch", "weight": 3}) == MISSING
         assert await status(api, "/v1/what-if", {"shares": [{"share": "nosuch", "weight": 3}]}) == MISSING
@@ -38,7 +38,7 @@ async def test_shares_are_of_what_is_declared_or_has_had_a_job() -> None:
         assert "Did you mean 'vision'?" in problem["hint"]
 
 
-async def test_quotas_are_of_queues_and_projects_that_are_declared() -> None:
+async def test_quota_of_an_undeclared_queue_or_project_is_refused() -> None:
     quota = {"quota": {"hard": {"gpus": 4}}}
     async with start_controller(**SECTIONS) as api:
         for tenant in ("queue/shrot", "project/visoin"):
@@ -53,7 +53,7 @@ async def test_quotas_are_of_queues_and_projects_that_are_declared() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to the users of jobs")
-async def test_users_need_an_account_where_jobs_run_as_them() -> None:
+async def test_user_without_an_account_is_refused_where_jobs_run_as_users() -> None:
     spec = {"command": ["true"]}
     quota = {"quota": {"hard": {"gpus": 4}}}
     async with start_controller(nodes={"n1": NODE}, **SECTIONS) as api:
@@ -66,7 +66,7 @@ async def test_users_need_an_account_where_jobs_run_as_them() -> None:
         assert await status(api, "/v1/jobs", {"spec": spec, "as_user": "nosuch"}) == (201, "")
 
 
-async def test_what_if_names_a_node_that_is_not_there_and_takes_single_gpus(api: RunningController) -> None:
+async def test_what_if_refuses_an_unknown_node_and_accepts_single_gpus(api: RunningController) -> None:
     await api.join("gpu01")
     for asked in ({"drain": ["nope"]}, {"resume": ["nope"]}, {"resume": ["nope:3"]}):
         assert await status(api, "/v1/what-if", asked) == MISSING

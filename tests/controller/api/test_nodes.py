@@ -31,16 +31,16 @@ async def test_nodes_by_name_with_gpus_and_holders(api: RunningController) -> No
     assert node["cpu_free_milli"] == node["cpu_milli"] * (1 - 2 / 4 - 0.25 / 4)
 
 
-async def test_a_sick_gpu_has_nothing_free_and_says_why(api: RunningController) -> None:
+async def test_lost_gpu_has_no_free_share_and_a_reason(api: RunningController) -> None:
     await api.join("gpu01", gpus=2)
-    await api.told(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
+    await api.handle(inputs.GpuTroubled("gpu01", "GPU-gpu01-1", TroubleKind.XID, xid=79))
     _, node = await api.get("/v1/nodes/gpu01")
     sick = node["gpus"][1]
     assert (sick["health"], sick["free_milli"]) == ("lost", 0)
     assert sick["why"] == "Xid 79: fallen off the bus; needs a reboot"
 
 
-async def test_one_gpu_is_cordoned_and_resumed(api: RunningController) -> None:
+async def test_single_gpu_is_cordoned_and_resumed(api: RunningController) -> None:
     await api.join("gpu01", gpus=2)
     status, node = await api.post("/v1/nodes/gpu01/gpus/1/cordon", {"why": "noisy"})
     assert (status, [gpu["health"] for gpu in node["gpus"]]) == (200, ["ok", "cordoned"])
@@ -53,17 +53,17 @@ async def test_one_gpu_is_cordoned_and_resumed(api: RunningController) -> None:
         assert (await api.post(f"/v1/nodes/{path}", {}))[0] == 404
 
 
-async def test_readings_of_a_node_that_is_away_are_not_shown(api: RunningController) -> None:
+async def test_readings_of_an_away_node_are_not_shown(api: RunningController) -> None:
     await api.join("gpu01", gpus=1)
     api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 93, 70_000, 650, 71),)))
     _, node = await api.get("/v1/nodes/gpu01")
     assert (node["gpus"][0]["utilisation"], node["gpus"][0]["power_w"]) == (93, 650)
-    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
     _, node = await api.get("/v1/nodes/gpu01")
     assert (node["state"], node["why"], node["gpus"][0]["utilisation"]) == ("suspect", "cable", 0)
 
 
-async def test_a_gpu_idles_from_when_its_job_began_until_it_works(api: RunningController) -> None:
+async def test_gpu_idle_time_begins_with_its_job_and_ends_with_load(api: RunningController) -> None:
     await api.join("gpu01", gpus=2)
 
     async def idle() -> list[float | None]:
@@ -74,7 +74,7 @@ async def test_a_gpu_idles_from_when_its_job_began_until_it_works(api: RunningCo
     assert await idle() == [None, None], "nobody holds them"
     job = await api.submit(gpus=1)
     await api.placed(job)
-    await api.told(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
+    await api.handle(inputs.AgentReported("gpu01", AttemptStatus(job, 1, 9, 1.0)))
     assert await idle() == [api.daemon.state.jobs[job].started_at, None]
     api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 60),)))
     async with asyncio.timeout(PATIENCE_S):  # because the mean follows the readings
@@ -83,7 +83,7 @@ async def test_a_gpu_idles_from_when_its_job_began_until_it_works(api: RunningCo
         api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 1),)))
         while await idle() == [None, None]:
             pass
-    await api.told(inputs.LinkWentDown("gpu01", "cable"))
+    await api.handle(inputs.LinkWentDown("gpu01", "cable"))
     assert await idle() == [None, None], "nobody knows"
 
 
@@ -102,32 +102,32 @@ async def test_drain_and_resume(api: RunningController) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "where", "told"),
+    ("body", "where", "expected"),
     [
         ({"why": 3}, "why", "must be a string"),
         ({"reason": "x"}, "reason", "is not a field"),
         ({"why": "x" * 501}, "why", "at most 500"),
     ],
 )
-async def test_a_broken_drain_drains_nothing(
-    api: RunningController, body: object, where: str, told: str
+async def test_invalid_drain_is_refused_and_drains_nothing(
+    api: RunningController, body: object, where: str, expected: str
 ) -> None:
     await api.join("gpu01")
     status, problem = await api.post("/v1/nodes/gpu01/drain", body)
     assert (status, problem["where"]) == (400, where)
-    assert told in problem["message"]
+    assert expected in problem["message"]
     assert (await api.get("/v1/nodes/gpu01"))[1]["state"] == "up"
 
 
-async def test_a_node_that_is_not_there(api: RunningController) -> None:
+async def test_unknown_node_is_not_found(api: RunningController) -> None:
     assert (await api.get("/v1/nodes/nope"))[0] == 404
-    for what in ("drain", "resume"):
-        status, problem = await api.post(f"/v1/nodes/nope%1b/{what}", {})
+    for action in ("drain", "resume"):
+        status, problem = await api.post(f"/v1/nodes/nope%1b/{action}", {})
         assert (status, problem["code"]) == (404, "not_found")
         assert problem["message"].isprintable()
 
 
-async def test_the_cluster_in_one_glance(api: RunningController) -> None:
+async def test_cluster_summary(api: RunningController) -> None:
     _, empty = await api.get("/v1/cluster")
     assert (empty["gpus"], empty["nodes"], empty["jobs"]["QUEUED"]) == (
         0,
@@ -152,7 +152,7 @@ async def test_the_cluster_in_one_glance(api: RunningController) -> None:
     assert seen["seq"] == api.daemon.seq
 
 
-async def test_health_says_who_it_takes_us_for(api: RunningController) -> None:
+async def test_health_shows_the_role_of_the_caller(api: RunningController) -> None:
     status, health = await api.get("/v1/health")
     assert (status, health["status"], health["role"]) == (200, "ok", "admin")
     assert health["seq"] == api.daemon.seq
@@ -173,13 +173,13 @@ HOST = {"ssh": "somebody@127.0.0.1:1"}
         ({"name": "a", "host": HOST, "host_key": "no key"}, "host_key"),
     ],
 )
-async def test_hosts_that_cannot_be(api: RunningController, body: dict[str, object], where: str) -> None:
+async def test_invalid_hosts_are_refused(api: RunningController, body: dict[str, object], where: str) -> None:
     status, problem = await api.post("/v1/nodes", body)
     assert (status, problem["where"]) == (400, where)
     assert (await api.get("/v1/nodes"))[1]["nodes"] == []
 
 
-async def test_a_host_that_is_not_there_is_added_and_says_why(api: RunningController) -> None:
+async def test_unreachable_host_is_added_as_down_with_a_reason(api: RunningController) -> None:
     status, looked = await api.post("/v1/preflight", {"name": "a", "host": HOST})
     assert (status, looked["ready"]) == (200, False)
     assert looked["checks"][0]["found"] == "nothing listens at its SSH port"

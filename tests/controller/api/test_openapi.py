@@ -1,4 +1,4 @@
-"""The OpenAPI document tells what the routes do."""
+"""The OpenAPI document matches the routes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def refs(part: Any) -> Iterator[str]:
             yield from refs(value)
 
 
-async def test_every_route_is_in_it_and_everything_in_it_is_defined(api: RunningController) -> None:
+async def test_openapi_lists_every_route_and_defines_every_reference(api: RunningController) -> None:
     status, document = await api.get("/v1/openapi.json")
     assert status == 200
     assert document["openapi"] == "3.1.0"
     assert set(document["info"]) >= {"title", "version"}
-    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    assert told == {(route.method, route.path) for route in ROUTES}
+    documented = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert documented == {(route.method, route.path) for route in ROUTES}
     schemas = document["components"]["schemas"]
     assert {ref.removeprefix("#/components/schemas/") for ref in refs(document)} <= set(schemas)
     assert {"SubmitRequest", "JobSpec", "JobView", "Problem", "StreamBatch"} <= set(schemas)
 
 
-async def test_every_operation_is_whole(api: RunningController) -> None:
+async def test_every_operation_of_openapi_is_complete(api: RunningController) -> None:
     _, document = await api.get("/v1/openapi.json")
     operations = [each for methods in document["paths"].values() for each in methods.values()]
     names = [each["operationId"] for each in operations]
@@ -48,7 +48,7 @@ async def test_every_operation_is_whole(api: RunningController) -> None:
             assert {"400", "403", "503"} <= set(operation["responses"])
 
 
-async def test_a_body_may_not_hold_more_than_the_schema_says(api: RunningController) -> None:
+async def test_openapi_schema_of_a_body_forbids_additional_fields(api: RunningController) -> None:
     _, document = await api.get("/v1/openapi.json")
     spec = document["components"]["schemas"]["JobSpec"]
     assert spec["additionalProperties"] is False
@@ -61,7 +61,7 @@ async def test_a_body_may_not_hold_more_than_the_schema_says(api: RunningControl
     assert resume["requestBody"]["required"] is False
 
 
-async def test_statuses_that_follow_from_the_path_and_the_body_are_in_it(api: RunningController) -> None:
+async def test_openapi_statuses_follow_from_path_and_body(api: RunningController) -> None:
     _, document = await api.get("/v1/openapi.json")
     for path, methods in document["paths"].items():
         for operation in methods.values():

@@ -1,4 +1,4 @@
-"""One action on many jobs, in one request: told job by job, and in one commit."""
+"""One action on many jobs in one request: one answer per job, and one commit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from wire.names import JobState
 async def ordered(
     api: RunningController, action: str, *jobs: str, **more: Any
 ) -> tuple[list[str], dict[str, str]]:
-    """Who it was done to, and what was said about the others."""
-    status, told = await api.post("/v1/jobs/orders", {"action": action, "jobs": jobs, **more})
-    assert status == 200, told
-    refused = {each["job"]: each["problem"]["message"] for each in told["refused"]}
-    return [job["label"] for job in told["done"]], refused
+    """The labels of the changed jobs, and the refusals by label."""
+    status, answer = await api.post("/v1/jobs/orders", {"action": action, "jobs": jobs, **more})
+    assert status == 200, answer
+    refused = {each["job"]: each["problem"]["message"] for each in answer["refused"]}
+    return [job["label"] for job in answer["done"]], refused
 
 
 async def few(api: RunningController) -> None:
@@ -31,7 +31,7 @@ async def few(api: RunningController) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "labels"),
+    ("patterns", "labels"),
     [
         ("1", "1"),
         ("2", "2_0 2_1 2_2 2_3"),
@@ -45,15 +45,15 @@ async def few(api: RunningController) -> None:
         ("100-200", ""),
     ],
 )
-async def test_whom_words_mean(api: RunningController, words: str, labels: str) -> None:
+async def test_jobs_matched_by_each_pattern(api: RunningController, patterns: str, labels: str) -> None:
     await few(api)
     before = api.daemon.seq
-    told = await ordered(api, "cancel", *words.split(), only_tell=True)
-    assert told == (labels.split(), {})
+    answer = await ordered(api, "cancel", *patterns.split(), only_tell=True)
+    assert answer == (labels.split(), {})
     assert api.daemon.seq == before
 
 
-async def test_a_whole_array_lands_in_one_commit(api: RunningController) -> None:
+async def test_order_for_a_whole_array_is_one_commit(api: RunningController) -> None:
     await api.submit(array="0-99")
     commits = api.daemon.subscribe()
     assert len((await ordered(api, "hold", "1"))[0]) == 100
@@ -62,7 +62,7 @@ async def test_a_whole_array_lands_in_one_commit(api: RunningController) -> None
     assert [entry.kind for entry in commit.entries] == ["JobHeld"] * 100
 
 
-async def test_what_is_refused_for_one_is_done_for_the_others(api: RunningController) -> None:
+async def test_order_refused_for_one_job_is_done_for_the_rest(api: RunningController) -> None:
     await few(api)
     assert await ordered(api, "cancel", "2_1") == (["2_1"], {})
     done, refused = await ordered(api, "cancel", "2_[0-1]", "9", "seven", "2_[2-7]")
@@ -79,7 +79,7 @@ async def test_what_is_refused_for_one_is_done_for_the_others(api: RunningContro
     )
 
 
-async def test_of_an_array_those_are_meant_that_live(api: RunningController) -> None:
+async def test_order_for_an_array_means_its_live_elements(api: RunningController) -> None:
     await few(api)
     await ordered(api, "cancel", "2_[0-2]")
     assert await ordered(api, "cancel", "2") == (["2_3"], {})
@@ -99,7 +99,7 @@ async def test_change_and_preempt(api: RunningController) -> None:
     assert api.daemon.state.jobs[1].held
 
 
-async def test_mine(api: RunningController) -> None:
+async def test_mine_limits_an_order_to_own_jobs(api: RunningController) -> None:
     await few(api)
     theirs = await api.daemon.ask(inputs.Submit(JobSpec(("true",)), "somebody"))
     assert isinstance(theirs, Accepted)
@@ -108,7 +108,7 @@ async def test_mine(api: RunningController) -> None:
     assert (await ordered(api, "hold", "6-7"))[0] == ["6", "7"]
 
 
-async def test_what_cannot_be_meant(api: RunningController) -> None:
+async def test_invalid_orders_are_refused(api: RunningController) -> None:
     for body, where in (
         ({"action": "cancel"}, "jobs"),
         ({"action": "explode", "jobs": ["1"]}, "action"),
@@ -118,7 +118,7 @@ async def test_what_cannot_be_meant(api: RunningController) -> None:
         assert (status, problem["where"]) == (400, where)
 
 
-async def test_jobs_that_ended_long_ago_are_named_too() -> None:
+async def test_order_names_jobs_that_ended_long_ago() -> None:
     async with start_controller(controller={"keep_ended": 1}) as api:
         await few(api)
         await ordered(api, "cancel", "all")
@@ -134,7 +134,7 @@ async def test_jobs_that_ended_long_ago_are_named_too() -> None:
         assert api.daemon.state.jobs[6].state is JobState.CANCELLED
 
 
-async def test_a_dependent_that_its_parents_cancel_has_ended_is_done(api: RunningController) -> None:
+async def test_order_succeeds_for_a_dependent_already_ended_by_the_cancel(api: RunningController) -> None:
     first = await api.submit(hold=True)
     second = await api.submit(after=[{"job": str(first), "until": "ok"}])
     status, answer = await api.post("/v1/jobs/orders", {"action": "cancel", "mine": True})

@@ -1,4 +1,4 @@
-"""Making room through the API: by an operator, by itself, asked first, and told afterwards."""
+"""Preemption through the API: by an operator, by priority, in what-if, and in the job view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLES = {"preemption": {"strategies": ["priority"], "min_runtime_s": 0.0}}
 
 
 async def busy(api: RunningController) -> int:
-    """One node, full of somebody unimportant."""
+    """One node, full with a job of low priority."""
     await api.join("gpu01")
     low = await api.submit(gpus=8, priority=25, time_limit_s=5 * HOUR)
     await api.started(low)
@@ -22,13 +22,13 @@ async def busy(api: RunningController) -> int:
 
 
 async def gone(api: RunningController, job: int) -> None:
-    """The agent did as it was told."""
+    """The agent reports the end of the job."""
     attempt = api.daemon.state.jobs[job].attempt
     status = AttemptStatus(job, attempt, 100, 1.0, 2.0, signal=15, why="preempted")
-    await api.told(inputs.AgentReported("gpu01", status))
+    await api.handle(inputs.AgentReported("gpu01", status))
 
 
-async def test_an_operator_has_a_job_make_room(api: RunningController) -> None:
+async def test_operator_preempts_a_job(api: RunningController) -> None:
     low = await busy(api)
     status, view = await api.post(f"/v1/jobs/{low}/preempt", {"hold": True})
     assert (status, view["state"], view["reason"]) == (200, "RUNNING", "grace")
@@ -36,36 +36,36 @@ async def test_an_operator_has_a_job_make_room(api: RunningController) -> None:
     _, detail = await api.get(f"/v1/jobs/{low}")
     assert (detail["job"]["state"], detail["job"]["preempted"]) == ("QUEUED", 1)
     assert detail["why"]["reason"] == "held"
-    (told,) = detail["preemptions"]
-    assert (told["attempt"], told["by"]) == (1, api.daemon.state.jobs[low].preemptions[0].by)
+    (answer,) = detail["preemptions"]
+    assert (answer["attempt"], answer["by"]) == (1, api.daemon.state.jobs[low].preemptions[0].by)
     status, problem = await api.post(f"/v1/jobs/{low}/preempt", {})
     assert (status, problem["code"]) == (409, "conflict")
 
 
-async def test_who_waits_is_told_whom_to_ask(api: RunningController) -> None:
+async def test_waiting_job_is_advised_which_jobs_to_preempt(api: RunningController) -> None:
     low = await busy(api)
     waiting = await api.submit(gpus=4, priority=75)
-    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
-    (advice,) = [each for each in told["easings"] if each["victims"]]
+    _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+    (advice,) = [each for each in answer["easings"] if each["victims"]]
     assert [victim["job"] for victim in advice["victims"]] == [low]
     assert advice["command"] == ["job", "preempt", str(low)]
-    assert (told["victims"], told["makes_room"]) == ([], False)
-    _, told = await api.get(f"/v1/jobs/{await api.submit(gpus=4, priority=10)}/explain")
-    assert not any(each["victims"] for each in told["easings"])
+    assert (answer["victims"], answer["makes_room"]) == ([], False)
+    _, answer = await api.get(f"/v1/jobs/{await api.submit(gpus=4, priority=10)}/explain")
+    assert not any(each["victims"] for each in answer["easings"])
 
 
-async def test_room_is_made_and_kept_and_taken() -> None:
+async def test_what_if_and_preemption_show_the_same_victim() -> None:
     async with start_controller(**TABLES) as api:
         low = await busy(api)
-        status, told = await api.post("/v1/what-if", {"submit": [URGENT]})
+        status, answer = await api.post("/v1/what-if", {"submit": [URGENT]})
         assert status == 200
-        (ousted,) = told["preempted"]
+        (ousted,) = answer["preempted"]
         assert (ousted["job"], ousted["by"]) == (low, str(low + 1))
-        assert told["shifts"][0]["becomes"] - told["now"] == pytest.approx(60, abs=5)
+        assert answer["shifts"][0]["becomes"] - answer["now"] == pytest.approx(60, abs=5)
         high = await api.submit(gpus=4, priority=75, time_limit_s=HOUR)
         await api.until(lambda: bool(api.daemon.state.claims))
-        _, told = await api.get(f"/v1/jobs/{high}/explain")
-        assert told["why"]["reason"] == "preempting"
+        _, answer = await api.get(f"/v1/jobs/{high}/explain")
+        assert answer["why"]["reason"] == "preempting"
         await gone(api, low)
         await api.started(high)
         _, detail = await api.get(f"/v1/jobs/{low}")

@@ -1,4 +1,4 @@
-"""Profiles over HTTP: who decides for whom, and the jobs of each."""
+"""Profiles over HTTP: their scope and policy, and their jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_profiles_are_listed_with_scope_nodes_and_policy() -> None:
         assert default["preemption"]["strategies"] == []
 
 
-async def test_a_profile_by_its_name_and_one_that_is_not_there() -> None:
+async def test_profile_is_shown_by_name_and_an_unknown_one_is_not_found() -> None:
     async with start_controller(profiles=PROFILES) as api:
         status, body = await api.get("/v1/profiles/training")
         assert (status, body["projects"]) == (200, ["vision"])
@@ -68,7 +68,7 @@ class Rack:
 
 
 @pytest.mark.parametrize("on_error", ["wait", "pass"])
-async def test_a_failing_filter_is_logged_and_shown_with_the_profile(
+async def test_failing_filter_is_logged_and_shown_with_its_profile(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, on_error: str
 ) -> None:
     file = tmp_path / "rack.py"
@@ -95,7 +95,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "corral.daemon"]
 
 
-async def test_jobs_have_a_profile_and_can_be_listed_by_it() -> None:
+async def test_jobs_show_their_profile_and_are_listed_by_profile() -> None:
     async with start_controller(profiles=PROFILES) as api:
         await api.join("a", labels={"pool": "fast"})
         online = await api.submit(queue="online", gpus=8)
@@ -113,7 +113,7 @@ async def test_jobs_have_a_profile_and_can_be_listed_by_it() -> None:
         assert body["events"][-1]["text"] == f"job {online} got 8 GPUs on a (attempt 1, profile inference)"
 
 
-async def test_a_wish_for_a_profile_is_refused_with_what_where_and_next() -> None:
+async def test_unavailable_profile_is_refused_with_field_and_hint() -> None:
     async with start_controller(profiles=PROFILES) as api:
         await api.join("a", labels={"pool": "fast"})
         assert await refused(api, profile="inferense") == (400, "spec.profile", "Did you mean 'inference'?")

@@ -1,4 +1,4 @@
-"""What is not a request, or not one of ours, or never ends."""
+"""Requests that are not HTTP, not known, or never complete."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Line:
         b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0",
     ],
 )
-async def test_what_is_not_http_is_answered_and_hung_up_on(api: RunningController, sent: bytes) -> None:
+async def test_bytes_that_are_not_http_are_answered_and_the_connection_closed(
+    api: RunningController, sent: bytes
+) -> None:
     async with Line(api) as line:
         await line.send(sent)
         status, _, problem = await line.answer()
@@ -88,7 +90,7 @@ async def test_what_is_not_http_is_answered_and_hung_up_on(api: RunningControlle
         ("POST", "/v1/stream", 405, "no_such_method"),
     ],
 )
-async def test_no_such_place_or_method(
+async def test_unknown_path_or_method_is_refused(
     api: RunningController, method: str, path: str, status: int, code: str
 ) -> None:
     async with api.session.request(method, f"http://corral{path}") as response:
@@ -98,13 +100,13 @@ async def test_no_such_place_or_method(
         assert not code or json.loads(body)["code"] == code
 
 
-async def test_a_question_to_the_server_as_a_whole(api: RunningController) -> None:
+async def test_options_asterisk_is_answered(api: RunningController) -> None:
     async with Line(api) as line:
         await line.send(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await line.answer())[0] == 404
 
 
-async def test_clients_of_the_last_century_get_their_answer(api: RunningController) -> None:
+async def test_http_1_0_clients_are_answered(api: RunningController) -> None:
     await api.submit()
     async with Line(api) as line:
         await line.send(b"GET /v1/health HTTP/1.0\r\n\r\n")
@@ -115,7 +117,7 @@ async def test_clients_of_the_last_century_get_their_answer(api: RunningControll
         await line.reader.readuntil(b"id: 1\n")
 
 
-async def test_whoever_does_not_take_what_he_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "STALLED_S", 0.05)
     async with start_controller() as api:
         await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1-2000"}})
@@ -132,14 +134,14 @@ async def test_whoever_does_not_take_what_he_asked_for_is_cut_off(monkeypatch: p
             line.close()
 
 
-async def test_a_path_with_a_place_holder_is_a_name_like_any_other(api: RunningController) -> None:
+async def test_path_with_braces_is_an_ordinary_name(api: RunningController) -> None:
     async with Line(api) as line:
         await line.send(b"GET /v1/jobs/{job} HTTP/1.1\r\nHost: x\r\n\r\n")
         status, _, problem = await line.answer()
         assert (status, problem["message"]) == (404, "there is no job '{job}'")
 
 
-async def test_compressed_bodies_are_not_unpacked(api: RunningController) -> None:
+async def test_compressed_bodies_are_refused(api: RunningController) -> None:
     bomb = gzip.compress(bytes(50_000_000))
     for encoding in ("gzip", "deflate", "br", "zstd", "x"):
         status, problem = await api.ask(
@@ -153,7 +155,7 @@ async def test_compressed_bodies_are_not_unpacked(api: RunningController) -> Non
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read(declared: bool) -> None:
+async def test_too_large_body_is_refused_before_it_is_read(declared: bool) -> None:
     async with start_controller(api={"max_body": 1024}) as api, Line(api) as line:
         how = b"Content-Length: 1000000000" if declared else b"Transfer-Encoding: chunked"
         await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\n" + how + b"\r\n\r\n")
@@ -163,14 +165,14 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(declared: b
         assert (status, problem["code"], headers["connection"]) == (413, "too_large", "close")
 
 
-async def test_a_body_of_just_the_size_allowed_is_read() -> None:
+async def test_body_of_the_largest_allowed_size_is_read() -> None:
     async with start_controller(api={"max_body": 1024}) as api:
         body = json.dumps({"spec": {"command": ["true"]}}).encode()
         assert (await api.post("/v1/jobs", body.ljust(1024)))[0] == 201
         assert (await api.post("/v1/jobs", body.ljust(1025)))[0] == 413
 
 
-async def test_a_client_that_waits_to_be_asked_is_asked(api: RunningController) -> None:
+async def test_expect_continue_is_answered(api: RunningController) -> None:
     body = b'{"spec":{"command":["true"]}}'
     async with Line(api) as line:
         head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
@@ -180,7 +182,7 @@ async def test_a_client_that_waits_to_be_asked_is_asked(api: RunningController) 
         assert (await line.answer())[0] == 201
 
 
-async def test_a_body_that_comes_in_pieces_is_put_together(api: RunningController) -> None:
+async def test_chunked_body_is_read(api: RunningController) -> None:
     async with Line(api) as line:
         await line.send(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for piece in (b'{"spec":', b'{"command":', b'["true"]}}'):
@@ -190,13 +192,13 @@ async def test_a_body_that_comes_in_pieces_is_put_together(api: RunningControlle
         assert (await line.answer())[0] == 201
 
 
-async def test_requests_sent_ahead_are_answered_in_order(api: RunningController) -> None:
+async def test_pipelined_requests_are_answered_in_order(api: RunningController) -> None:
     async with Line(api) as line:
         await line.send(ASK * 50 + b"GET /v1/nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
         assert [(await line.answer())[0] for _ in range(51)] == [200] * 50 + [404]
 
 
-async def test_a_body_that_never_comes_is_not_waited_for(
+async def test_body_that_never_arrives_times_out(
     api: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "BODY_S", 0.05)
@@ -208,14 +210,14 @@ async def test_a_body_that_never_comes_is_not_waited_for(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/hea", b"GET /v1/health HTTP/1.1\r\nHost: "])
-async def test_a_head_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_head_that_never_ends_times_out(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(protocol, "IDLE_S", 0.05)
     async with start_controller() as api, Line(api) as line:
         await line.send(sent)
         await line.closed()
 
 
-async def test_a_thousand_slow_sockets_do_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thousand_slow_connections_do_not_block_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async with start_controller(api={"max_connections": 100}) as api:
         lines = []
         for number in range(1_000):
@@ -232,7 +234,7 @@ async def test_a_thousand_slow_sockets_do_not_stop_the_work(monkeypatch: pytest.
         assert (await api.get("/v1/health"))[0] == 200
 
 
-async def test_when_there_is_no_room_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_above_the_limit_is_refused_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.api.server.identity.Identity.privileged", lambda _self, _uid: False)
     async with start_controller(api={"max_connections": 4}) as api, Line(api) as first, Line(api):
         await first.send(ASK)
@@ -246,7 +248,7 @@ async def test_when_there_is_no_room_it_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("descriptors", "wanted", "room"), [(64, 1_000, 32), (64, 4, 4), (-1, 1_000, 1_000)])
-async def test_clients_leave_descriptors_to_agents_and_files(
+async def test_connections_leave_descriptors_for_agents_and_files(
     monkeypatch: pytest.MonkeyPatch, descriptors: int, wanted: int, room: int
 ) -> None:
     """A controller that may not have more opens its store and reaches its agents all the same."""
@@ -254,14 +256,14 @@ async def test_clients_leave_descriptors_to_agents_and_files(
     assert protocol.connection_limit(wanted) == room
 
 
-async def test_a_client_that_leaves_in_the_middle_harms_nobody(api: RunningController) -> None:
+async def test_client_that_disconnects_early_does_not_disturb_others(api: RunningController) -> None:
     for sent in (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", ASK, ASK[:20], b""):
         async with Line(api) as line:
             await line.send(sent)
     assert await api.submit() == 1
 
 
-async def test_a_fault_of_ours_is_told_without_its_inside(
+async def test_internal_error_is_reported_without_details(
     api: RunningController, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -276,7 +278,7 @@ async def test_a_fault_of_ours_is_told_without_its_inside(
     assert (await api.get("/v1/health"))[0] == 200
 
 
-async def test_what_the_store_cannot_keep_is_not_acknowledged(api: RunningController) -> None:
+async def test_submit_is_refused_when_the_store_is_full(api: RunningController) -> None:
     writer = api.daemon.store._writer
     used = writer.exec_driver_sql("PRAGMA page_count").scalar_one()
     writer.exec_driver_sql(f"PRAGMA max_page_count = {used + 4}")
@@ -293,13 +295,13 @@ async def test_what_the_store_cannot_keep_is_not_acknowledged(api: RunningContro
     writer.rollback()
 
 
-async def test_a_controller_that_stops_says_so(api: RunningController) -> None:
+async def test_stopping_controller_refuses_submits(api: RunningController) -> None:
     api.daemon.stop()
     status, problem = await api.post("/v1/jobs", {"spec": {"command": ["true"]}})
     assert (status, problem["code"]) == (503, "stopping")
 
 
-async def test_nothing_is_shown_before_it_is_on_disk(
+async def test_submit_is_not_visible_before_it_is_on_disk(
     api: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, entered, gate = api.daemon.store.commit, asyncio.Event(), asyncio.Event()
@@ -319,7 +321,9 @@ async def test_nothing_is_shown_before_it_is_on_disk(
     paths = ["/v1/jobs", "/v1/jobs/1", "/v1/cluster", "/v1/nodes", "/v1/health"]
     asked = [asyncio.create_task(api.get(path)) for path in paths]
     for _ in range(3):
-        assert (await api.get("/v1/openapi.json"))[0] == 200  # what need not wait is answered meanwhile
+        assert (await api.get("/v1/openapi.json"))[
+            0
+        ] == 200  # requests without a commit are answered meanwhile
     assert not any(task.done() for task in [released, rendered, *asked])
     gate.set()
     assert (await released)[0] == 200

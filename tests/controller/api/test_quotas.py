@@ -7,7 +7,7 @@ from tests.controller.api.running_controller import RunningController, start_con
 from tests.controller.store.scratch import scratch
 
 
-async def test_a_quota_is_set_seen_kept_to_and_unset(api: RunningController) -> None:
+async def test_quota_is_set_shown_enforced_and_removed(api: RunningController) -> None:
     await api.join("gpu01", gpus=4)
     me = (await api.get("/v1/health"))[1]["user"]
     await api.placed(await api.submit(gpus=1, cpu_milli=2000))
@@ -28,28 +28,28 @@ async def test_a_quota_is_set_seen_kept_to_and_unset(api: RunningController) -> 
     assert (status, view["quota"]["hard"]["gpus"], view["edited"]) == (200, None, False)
     status, problem = await api.post(f"{path}/unset")
     assert (status, problem["code"]) == (404, "not_found")
-    _, told = await api.get("/v1/events")
-    assert [event["text"] for event in told["events"] if event["kind"].startswith("Quota")] == [
+    _, answer = await api.get("/v1/events")
+    assert [event["text"] for event in answer["events"] if event["kind"].startswith("Quota")] == [
         f"{me} set the quota of user {me}",
         f"{me} removed the quota set for user {me}",
     ]
 
 
-async def test_a_job_over_quota_waits_says_so_and_starts_when_it_may(api: RunningController) -> None:
+async def test_job_over_quota_waits_with_a_reason_and_starts_when_allowed(api: RunningController) -> None:
     await api.join("gpu01")
     await api.post("/v1/quotas/user/*/set", {"quota": {"hard": {"running": 1}}})
     first, second = await api.submit(), await api.submit()
     await api.placed(first)
-    _, told = await api.get(f"/v1/jobs/{second}")
-    assert (told["job"]["reason"], told["why"]["reason"]) == ("quota", "quota")
-    assert "on running jobs: 1 of 1 in use" in told["why"]["sentence"]
+    _, answer = await api.get(f"/v1/jobs/{second}")
+    assert (answer["job"]["reason"], answer["why"]["reason"]) == ("quota", "quota")
+    assert "on running jobs: 1 of 1 in use" in answer["why"]["sentence"]
     _, listed = await api.get("/v1/jobs", state="QUEUED")
     assert [job["reason"] for job in listed["jobs"]] == ["quota"]
     await api.post("/v1/quotas/user/*/set", {"quota": {"hard": {"running": 2}}})
     await api.placed(second)
 
 
-async def test_what_is_no_quota_is_refused_by_its_field(api: RunningController) -> None:
+async def test_invalid_quota_is_refused_with_its_field(api: RunningController) -> None:
     for path, quota, where in (
         ("group/x", {}, "scope"),
         ("user/x%0Ay", {}, "name"),
@@ -60,7 +60,7 @@ async def test_what_is_no_quota_is_refused_by_its_field(api: RunningController) 
         assert (status, problem["where"]) == (400, where), problem
 
 
-async def test_queues_of_the_configuration() -> None:
+async def test_configured_queues_are_listed() -> None:
     async with start_controller(queues={"short": {"max_time_limit_s": 60.0}}) as api:
         job = await api.submit(queue="short")
         assert (await api.get(f"/v1/jobs/{job}"))[1]["spec"]["time_limit_s"] == 60
@@ -69,7 +69,7 @@ async def test_queues_of_the_configuration() -> None:
         assert problem["hint"] == "Did you mean 'short'?"
 
 
-async def test_what_was_set_is_there_after_a_restart() -> None:
+async def test_quota_survives_a_restart() -> None:
     with scratch() as home:
         async with start_controller(home) as api:
             await api.post("/v1/quotas/project/vision/set", {"quota": {"hard": {"queued": 0}}})
@@ -77,6 +77,6 @@ async def test_what_was_set_is_there_after_a_restart() -> None:
             body = {"spec": {"command": ["true"], "project": "vision"}}
             status, problem = await api.post("/v1/jobs", body)
             assert (status, problem["code"]) == (403, "over_quota")
-            await api.told(inputs.UnsetQuota("project", "vision", "root"))
+            await api.handle(inputs.UnsetQuota("project", "vision", "root"))
         async with start_controller(home) as api:
             assert (await api.post("/v1/jobs", body))[0] == 201

@@ -1,4 +1,4 @@
-"""Rebalancing through the API: what could be moved, moving it, and what came of it."""
+"""Rebalancing through the API: proposals, moves, and their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES = {
 
 
 async def scattered(api: RunningController) -> tuple[list[int], int]:
-    """Two nodes with a job of 2 GPUs each, and somebody who wants 8 on one of them."""
+    """Two nodes with a job of 2 GPUs each, and a waiting job that needs 8 GPUs on one node."""
     jobs = []
     for name in ("gpu01", "gpu02"):
         await api.join(name)
@@ -29,19 +29,19 @@ async def scattered(api: RunningController) -> tuple[list[int], int]:
 
 
 async def gone(api: RunningController, job: int) -> None:
-    """The agent did as it was told."""
+    """The agent reports the end of the job."""
     [node] = api.daemon.state.jobs[job].members
     attempt = api.daemon.state.jobs[job].attempt
     status = AttemptStatus(job, attempt, 100, 1.0, 2.0, signal=15, why="preempted")
-    await api.told(inputs.AgentReported(node, status))
+    await api.handle(inputs.AgentReported(node, status))
 
 
-async def test_it_is_proposed_done_and_told() -> None:
+async def test_proposed_move_is_carried_out_and_shown() -> None:
     async with start_controller(**TABLES) as api:
         _, big = await scattered(api)
-        status, told = await api.get("/v1/rebalance")
-        assert (status, told["mode"]) == (200, "propose")
-        [proposal] = told["proposals"]
+        status, answer = await api.get("/v1/rebalance")
+        assert (status, answer["mode"]) == (200, "propose")
+        [proposal] = answer["proposals"]
         assert (proposal["kind"], proposal["for_job"]) == ("defragment", big)
         [move] = proposal["moves"]
         assert move["origin"][0]["node"] != move["target"][0]["node"]
@@ -61,22 +61,22 @@ async def test_it_is_proposed_done_and_told() -> None:
         assert moved["done_at"] is not None
         assert detail["job"]["held"][0]["node"] == move["target"][0]["node"]
         assert detail["preemptions"][0]["by"] == f"rebalancing {proposal['id']}"
-        _, told = await api.get("/v1/rebalance")
-        assert [each["job"] for each in told["moves"]] == [mover]
+        _, answer = await api.get("/v1/rebalance")
+        assert [each["job"] for each in answer["moves"]] == [mover]
         _, events = await api.get("/v1/events", job=mover)
         assert "MovePlanned" in [event["kind"] for event in events["events"]]
 
 
-async def test_it_is_off_by_default(api: RunningController) -> None:
+async def test_rebalancing_is_off_by_default(api: RunningController) -> None:
     await scattered(api)
-    _, told = await api.get("/v1/rebalance")
-    assert (told["mode"], told["proposals"]) == ("off", [])
+    _, answer = await api.get("/v1/rebalance")
+    assert (answer["mode"], answer["proposals"]) == ("off", [])
     status, problem = await api.post("/v1/rebalance/run", {})
     assert (status, problem["code"]) == (409, "conflict")
     assert "[rebalance]" in problem["hint"]
 
 
-async def test_where_it_is_automatic_nobody_need_ask() -> None:
+async def test_automatic_rebalancing_moves_jobs_without_an_order() -> None:
     tables: dict[str, Any] = {**TABLES, "rebalance": {"mode": "auto", "interval_s": 1.0}}
     async with start_controller(**tables) as api:
         jobs, big = await scattered(api)

@@ -1,4 +1,4 @@
-"""Questions of a running controller: each in a process of its own, a few at a time, and users in turn."""
+"""Questions to the replica: each in its own process, a few at a time, and users take turns."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NEVER_S = 600.0
 
 
 def jobs(scene: EngineCopy) -> Iterator[int]:
-    """How many jobs there are."""
+    """The number of jobs."""
     yield len(scene.engine.state.jobs)
 
 
 def order(scene: EngineCopy) -> Iterator[str]:
-    """What decides whose turn it is."""
+    """The name of the queue order."""
     yield type(scene.engine.pipeline.order).__name__
 
 
@@ -59,7 +59,7 @@ def halting(_scene: EngineCopy) -> Iterator[str]:
 
 
 def killed(_scene: EngineCopy) -> Iterator[str]:
-    """Ends without a word."""
+    """Ends its process without an answer."""
     os.kill(os.getpid(), signal.SIGKILL)
     yield "never"
 
@@ -78,11 +78,11 @@ def greedy(_scene: EngineCopy) -> Iterator[int]:
     yield len(bytearray(4 << 30))
 
 
-def noting(_scene: EngineCopy, told: Explanation, mark: str = "") -> Iterator[Explanation]:
-    """Says who it is, and does not come to an end."""
+def noting(_scene: EngineCopy, answer: Explanation, mark: str = "") -> Iterator[Explanation]:
+    """Writes its pid, and never ends."""
     Path(os.environ["CORRAL_TEST_MARK"]).write_text(str(os.getpid()))
     time.sleep(NEVER_S)
-    yield told
+    yield answer
 
 
 async def asked(
@@ -92,7 +92,7 @@ async def asked(
 
 
 async def gone(pid: int) -> None:
-    """Wait until there is no such process."""
+    """Wait until the process has ended."""
     async with asyncio.timeout(60):
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.02)
@@ -105,35 +105,37 @@ async def patient() -> Any:
         yield made
 
 
-async def test_a_question_knows_what_was_acknowledged_before_it(patient: RunningController) -> None:
+async def test_question_sees_everything_acknowledged_before_it(patient: RunningController) -> None:
     await full_house(patient)
     for count in range(3, 30):
         job = await patient.submit(gpus=8, time_limit_s=60)
         assert await asked(patient, jobs) == count
-        _, told = await patient.get(f"/v1/jobs/{job}/explain")
-        assert told["starts_at"] is not None
-        assert told["complete"]
-        assert told["as_of"] > 0
+        _, answer = await patient.get(f"/v1/jobs/{job}/explain")
+        assert answer["starts_at"] is not None
+        assert answer["complete"]
+        assert answer["as_of"] > 0
 
 
-async def test_a_question_changes_nothing_for_the_next_one(patient: RunningController) -> None:
+async def test_question_does_not_change_the_replica(patient: RunningController) -> None:
     await full_house(patient)
     assert [await asked(patient, used_up) for _ in range(3)] == [3, 3, 3]
 
 
-async def test_the_controller_goes_first_and_has_a_core_without_questions(patient: RunningController) -> None:
+async def test_replica_has_lower_priority_and_leaves_a_core_to_the_controller(
+    patient: RunningController,
+) -> None:
     cores, niceness = await asked(patient, place)
     ours = os.sched_getaffinity(0)
     assert len(cores) == max(1, len(ours) - 1)
     assert niceness > os.nice(0)
 
 
-async def test_what_is_known_in_time_is_the_answer(patient: RunningController) -> None:
+async def test_partial_answer_is_returned_at_the_time_limit(patient: RunningController) -> None:
     assert await asked(patient, halting, within_s=0.5) == "a part of it"
     assert await asked(patient, jobs) == 0
 
 
-async def test_a_question_that_is_killed_costs_nobody_else_anything(patient: RunningController) -> None:
+async def test_killed_question_does_not_affect_others(patient: RunningController) -> None:
     await full_house(patient)
     assert await asked(patient, killed) is None
     before = patient.daemon.questions.replica
@@ -141,7 +143,7 @@ async def test_a_question_that_is_killed_costs_nobody_else_anything(patient: Run
     assert patient.daemon.questions.replica == before
 
 
-async def test_a_replica_that_is_killed_is_made_again(patient: RunningController, tmp_path: Path) -> None:
+async def test_killed_replica_is_started_again(patient: RunningController, tmp_path: Path) -> None:
     await full_house(patient)
     await asked(patient, jobs)
     before = patient.daemon.questions.replica
@@ -154,7 +156,7 @@ async def test_an_answer_has_a_memory_limit(patient: RunningController) -> None:
     assert await asked(patient, jobs) == 0
 
 
-async def test_what_was_replaced_in_the_controller_is_replaced_in_the_replica(
+async def test_crash_in_the_controller_restarts_the_replica_with_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with start_controller(bugs=True) as api:
@@ -175,12 +177,12 @@ async def test_what_was_replaced_in_the_controller_is_replaced_in_the_replica(
         assert api.daemon.questions.replica not in (None, before)
 
 
-async def test_another_configuration_is_known_at_once(patient: RunningController) -> None:
+async def test_new_configuration_reaches_the_replica_at_once(patient: RunningController) -> None:
     await full_house(patient)
     await asked(patient, jobs)
     before = patient.daemon.questions.replica
     pipeline = build_pipeline(Config(scheduler={"order": "fair"}))  # type: ignore[arg-type]
-    await patient.told(inputs.ApplyConfig("digest", "root", pipeline))
+    await patient.handle(inputs.ApplyConfig("digest", "root", pipeline))
     assert await asked(patient, order) == "FairShareOrder"
     assert patient.daemon.questions.replica != before
 
@@ -246,7 +248,7 @@ async def test_start_estimates_are_sampled_beside_the_controller(monkeypatch: py
         assert api.daemon.questions.replica == kept, "a question has asked to keep it"
 
 
-async def test_users_take_turns(patient: RunningController) -> None:
+async def test_users_take_turns_with_questions(patient: RunningController) -> None:
     answered: list[str] = []
 
     async def ask(user: str) -> None:
@@ -254,21 +256,21 @@ async def test_users_take_turns(patient: RunningController) -> None:
         answered.append(user)
 
     flood = [asyncio.create_task(ask("ada")) for _ in range(20)]
-    await asyncio.sleep(0)  # they stand in line
+    await asyncio.sleep(0)  # the questions wait
     await asyncio.gather(ask("bo"), ask("cy"), *flood)
     assert {"bo", "cy"} < {*answered[:4]}
 
 
-async def test_a_user_with_very_many_questions_is_refused(patient: RunningController) -> None:
+async def test_user_with_too_many_questions_is_refused(patient: RunningController) -> None:
     flood = [asyncio.create_task(asked(patient, jobs, user="ada")) for _ in range(60)]
-    told = await asyncio.gather(*flood, return_exceptions=True)
-    refused = [each for each in told if isinstance(each, QuestionRefused)]
+    answer = await asyncio.gather(*flood, return_exceptions=True)
+    refused = [each for each in answer if isinstance(each, QuestionRefused)]
     assert len(refused) == 60 - user_turns.MAX_WAITING - 1
     assert refused[0].refusal.code == "busy"
     assert await asked(patient, jobs, user="bo") == 0
 
 
-async def test_the_reason_is_told_even_if_too_many_questions_wait(
+async def test_explain_has_a_reason_although_too_many_questions_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("controller.questions.replica_client.WAIT_S", 0.3)
@@ -276,16 +278,16 @@ async def test_the_reason_is_told_even_if_too_many_questions_wait(
         waiting = await full_house(api)
         first = asyncio.create_task(asked(api, halting))
         await asyncio.sleep(0)
-        status, told = await api.get(f"/v1/jobs/{waiting}/explain")
-        assert (status, told["why"]["reason"], told["complete"]) == (200, "resources", False)
-        assert "did not get to this question" in told["unknown"]
-        status, told = await api.post("/v1/what-if", {"cancel": [1]})
-        assert (status, told["code"]) == (503, "busy")
+        status, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+        assert (status, answer["why"]["reason"], answer["complete"]) == (200, "resources", False)
+        assert "did not get to this question" in answer["unknown"]
+        status, answer = await api.post("/v1/what-if", {"cancel": [1]})
+        assert (status, answer["code"]) == (503, "busy")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_a_question_that_is_not_begun_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_question_that_cannot_begin_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.questions.replica_client.WAIT_S", 0.3)
     async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as api:
         first = asyncio.create_task(asked(api, halting))
@@ -297,7 +299,7 @@ async def test_a_question_that_is_not_begun_in_time_says_so(monkeypatch: pytest.
         assert await asked(api, jobs, user="bo") == 0
 
 
-async def test_a_client_that_goes_away_takes_its_question_along(
+async def test_disconnected_client_ends_its_question(
     patient: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = tmp_path / "mark"
@@ -313,7 +315,7 @@ async def test_a_client_that_goes_away_takes_its_question_along(
     assert await asked(patient, jobs) == 2, "its place is free again"
 
 
-async def test_nothing_is_left_when_the_controller_ends(tmp_path: Path) -> None:
+async def test_replica_ends_with_the_controller(tmp_path: Path) -> None:
     async with start_controller(questions={"longest_s": 60.0}) as api:
         asking = asyncio.create_task(asked(api, halting))
         while api.daemon.questions.replica is None:
@@ -324,10 +326,10 @@ async def test_nothing_is_left_when_the_controller_ends(tmp_path: Path) -> None:
     await gone(replica)
 
 
-async def test_how_long_may_be_asked_for(api: RunningController) -> None:
+async def test_time_limits_of_questions(api: RunningController) -> None:
     waiting = await full_house(api)
     for wrong in ("0", "nan", "soon", "1e9"):
-        status, told = await api.get(f"/v1/jobs/{waiting}/explain", within=wrong)
-        assert (status, told["where"]) == (400, "within")
-    status, told = await api.post("/v1/what-if", {"cancel": [1]}, within="5", part="first")
-    assert (status, told["sooner"]) == (200, 1)
+        status, answer = await api.get(f"/v1/jobs/{waiting}/explain", within=wrong)
+        assert (status, answer["where"]) == (400, "within")
+    status, answer = await api.post("/v1/what-if", {"cancel": [1]}, within="5", part="first")
+    assert (status, answer["sooner"]) == (200, 1)

@@ -14,17 +14,17 @@ def body(name: str = "fans", **more: Any) -> dict[str, Any]:
     return {"reservation": asked}
 
 
-async def test_a_reservation_is_made_kept_to_seen_and_cancelled(api: RunningController) -> None:
+async def test_reservation_is_made_enforced_shown_and_cancelled(api: RunningController) -> None:
     await api.join("gpu01")
     status, made = await api.post("/v1/reservations", body(why="new fans"))
     assert (status, made["nodes"], made["on"], made["spec"]["why"]) == (201, ["gpu01"], False, "new fans")
     waiting = await api.submit(gpus=1)
     assert await api.placed(await api.submit(gpus=1, time_limit_s=60.0)) == ["gpu01"]
-    _, told = await api.get(f"/v1/jobs/{waiting}/explain")
-    assert told["why"]["reason"] == "reservation"
-    assert "reservation 'fans' begins in" in told["why"]["sentence"]
-    assert told["job"]["reason"] == "reservation"
-    assert abs(told["starts_at"] - made["ends_at"]) < 1
+    _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+    assert answer["why"]["reason"] == "reservation"
+    assert "reservation 'fans' begins in" in answer["why"]["sentence"]
+    assert answer["job"]["reason"] == "reservation"
+    assert abs(answer["starts_at"] - made["ends_at"]) < 1
     assert (await api.get("/v1/reservations"))[1]["reservations"][0]["jobs"] == [waiting + 1]
     assert (await api.get("/v1/reservations/fans"))[0] == 200
     status, problem = await api.post("/v1/reservations", body())
@@ -34,12 +34,12 @@ async def test_a_reservation_is_made_kept_to_seen_and_cancelled(api: RunningCont
     status, problem = await api.post("/v1/reservations/fans/cancel")
     assert (status, problem["code"]) == (404, "not_found")
     _, events = await api.get("/v1/events")
-    told = [event["text"] for event in events["events"] if event["kind"].startswith("Reservation")]
+    answer = [event["text"] for event in events["events"] if event["kind"].startswith("Reservation")]
     me = (await api.get("/v1/health"))[1]["user"]
-    assert told == [f"{me} made reservation fans on gpu01", f"{me} cancelled reservation fans"]
+    assert answer == [f"{me} made reservation fans on gpu01", f"{me} cancelled reservation fans"]
 
 
-async def test_its_time_comes_and_goes_by_itself(api: RunningController) -> None:
+async def test_reservation_begins_and_ends_without_further_requests(api: RunningController) -> None:
     await api.join("gpu01")
     await api.post("/v1/reservations", body(starts_at=time.time() + 0.05, duration_s=0.2))
     waiting = await api.submit()
@@ -48,7 +48,7 @@ async def test_its_time_comes_and_goes_by_itself(api: RunningController) -> None
     assert kinds[-3:] == ["ReservationBegan", "ReservationEnded", "JobPlaced"]
 
 
-async def test_what_if_it_were_made(api: RunningController) -> None:
+async def test_what_if_reservation_shows_delayed_jobs(api: RunningController) -> None:
     await api.join("gpu01")
     running = await api.submit(gpus=8, time_limit_s=1800.0, grace_s=0.0)
     await api.placed(running)
@@ -60,7 +60,7 @@ async def test_what_if_it_were_made(api: RunningController) -> None:
     assert abs(shift["becomes"] - shift["was"] - 2400) < 5
 
 
-async def test_it_is_there_after_a_restart() -> None:
+async def test_reservation_survives_a_restart() -> None:
     with scratch() as home:
         async with start_controller(home) as api:
             await api.join("gpu01")

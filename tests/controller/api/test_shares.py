@@ -10,9 +10,9 @@ async def test_shares_are_shown_and_changed_live(api: RunningController) -> None
     await api.submit(project="speech")
     status, body = await api.get("/v1/shares")
     assert status == 200
-    told = {each["share"]: (each["weight"], each["part"]) for each in body["shares"]}
+    shares = {each["share"]: (each["weight"], each["part"]) for each in body["shares"]}
     user = next(each["path"][1] for each in body["shares"] if each["share"].startswith("vision/"))
-    assert told == {
+    assert shares == {
         "vision": (1.0, 0.5),
         "speech": (1.0, 0.5),
         f"vision/{user}": (1.0, 1.0),
@@ -27,7 +27,7 @@ async def test_shares_are_shown_and_changed_live(api: RunningController) -> None
     assert job in api.daemon.state.jobs
 
 
-async def test_limits_are_set_live_shown_and_tried_before(api: RunningController) -> None:
+async def test_share_limits_are_set_live_shown_and_tried_in_what_if(api: RunningController) -> None:
     await api.submit(project="vision")
     status, answer = await api.post("/v1/what-if", {"shares": [{"share": "vision", "hard": 0}]})
     assert (status, answer["refused"]) == (200, [])
@@ -42,14 +42,14 @@ async def test_limits_are_set_live_shown_and_tried_before(api: RunningController
     assert status == 200
     assert [each.get("stopped", "") for each in body["shares"]] == ["", ""]
     status, events = await api.get("/v1/events")
-    told = [each["text"] for each in events["events"] if each["kind"] == "ShareSet"]
-    assert [each.partition(" gave ")[2] for each in told] == [
+    shares = [each["text"] for each in events["events"] if each["kind"] == "ShareSet"]
+    assert [each.partition(" gave ")[2] for each in shares] == [
         "vision the soft limit 5, the hard limit 0",
         "vision no hard limit",
     ]
 
 
-async def test_a_weight_that_means_nothing_is_refused_with_its_place(api: RunningController) -> None:
+async def test_invalid_weight_is_refused_with_its_field(api: RunningController) -> None:
     status, problem = await api.post("/v1/shares", {"share": "vision", "weight": -1})
     assert (status, problem["where"]) == (400, "weight")
     assert "above 0" in problem["message"]

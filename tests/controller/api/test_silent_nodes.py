@@ -1,4 +1,4 @@
-"""What queue, nodes and gpus show of a node that is not heard of, and of a GPU that takes no work."""
+"""The tables of queue, nodes and GPUs for a silent node and for a cordoned GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cell(row: object, table: object, title: str) -> str:
     return text
 
 
-def test_a_silent_node_shows_no_readings_and_its_jobs_say_so() -> None:
+def test_silent_node_shows_no_readings_and_its_jobs_say_so() -> None:
     harness = EngineHarness()
     harness.join("h1")
     harness.join("h2")
@@ -44,7 +44,7 @@ def test_a_silent_node_shows_no_readings_and_its_jobs_say_so() -> None:
     assert (view.silent, nodes_or_reason(view)) == (("h2",), "h1,h2 (silent)")
 
 
-def test_a_gpu_that_takes_no_work_is_not_in_use() -> None:
+def test_cordoned_gpu_does_not_count_as_in_use() -> None:
     harness = EngineHarness()
     harness.join("h1", gpus=4)
     harness.tell(inputs.GpuReported("h1", "GPU-h1-3", GpuHealth.LOST, "Xid 79"))
@@ -56,7 +56,7 @@ def test_a_gpu_that_takes_no_work_is_not_in_use() -> None:
     assert cell(shown(harness, "h1"), node_table(), "GPUS") == "2/4"
 
 
-def test_events_name_gpus_as_people_do() -> None:
+def test_events_name_gpus_by_node_and_index() -> None:
     harness = EngineHarness()
     harness.join("h1")
     facts = {"node": "h1", "uuid": "GPU-h1-2", "health": "lost", "why": "Xid 79", "at": 1.0}

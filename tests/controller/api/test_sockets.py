@@ -1,4 +1,4 @@
-"""The socket's file: open to all from its first moment, and never somebody else's."""
+"""The socket file: open to all users when it appears, and another process's file is never removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_every_local_user_may_connect(tmp_path: Path) -> None:
     assert not made.path.exists()
 
 
-async def test_what_a_killed_controller_left_is_taken_away(tmp_path: Path) -> None:
+async def test_socket_of_a_killed_controller_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
@@ -37,7 +37,7 @@ async def test_what_a_killed_controller_left_is_taken_away(tmp_path: Path) -> No
     made.line.close()
 
 
-async def test_a_controller_that_lives_keeps_its_socket(tmp_path: Path) -> None:
+async def test_socket_of_a_running_controller_is_kept(tmp_path: Path) -> None:
     async with start_controller(tmp_path) as api:
         with pytest.raises(OSError, match="another controller listens there"):
             UnixSocket(api.socket)
@@ -45,7 +45,7 @@ async def test_a_controller_that_lives_keeps_its_socket(tmp_path: Path) -> None:
     assert not api.socket.exists()
 
 
-async def test_a_controller_that_has_no_time_to_answer_lives_too(tmp_path: Path) -> None:
+async def test_socket_of_a_busy_controller_is_kept(tmp_path: Path) -> None:
     busy = socket.socket(socket.AF_UNIX)
     busy.bind(str(tmp_path / "c.sock"))
     busy.listen(0)
@@ -59,7 +59,7 @@ async def test_a_controller_that_has_no_time_to_answer_lives_too(tmp_path: Path)
         line.close()
 
 
-async def test_what_is_no_socket_stays(tmp_path: Path) -> None:
+async def test_file_at_the_socket_path_is_kept_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     path.write_text("precious")
     with pytest.raises(OSError, match="is there and not a socket"):
@@ -71,7 +71,7 @@ async def test_what_is_no_socket_stays(tmp_path: Path) -> None:
         UnixSocket(path)
 
 
-async def test_a_file_that_is_not_ours_any_more_is_left_alone(tmp_path: Path) -> None:
+async def test_socket_file_of_another_process_is_not_removed(tmp_path: Path) -> None:
     made = UnixSocket(tmp_path / "c.sock")
     made.path.unlink()
     successor = UnixSocket(tmp_path / "c.sock")
@@ -82,22 +82,22 @@ async def test_a_file_that_is_not_ours_any_more_is_left_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [("x" * 200, "too long for a socket"), ("no/such/directory/c.sock", "No such file or directory")],
 )
-async def test_a_place_that_cannot_be_is_refused_in_words(tmp_path: Path, path: str, told: str) -> None:
-    with pytest.raises(OSError, match=told):
+async def test_invalid_socket_path_is_refused_with_a_reason(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(OSError, match=message):
         UnixSocket(tmp_path / path)
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen there: Address already in use.*127.0.0.1:{port}"):
             open_tcp(f"127.0.0.1:{port}")
 
 
-async def test_nothing_stays_open_when_half_of_it_fails(tmp_path: Path) -> None:
+async def test_failed_start_closes_its_tcp_port(tmp_path: Path) -> None:
     (tmp_path / "c.sock").write_text("in the way")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

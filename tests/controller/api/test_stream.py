@@ -1,4 +1,4 @@
-"""The stream: what happens, once each and in order, however often the connection breaks."""
+"""The event stream: every event once and in order, also after broken connections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Message:
 async def listening(
     api: RunningController, headers: dict[str, str] | None = None, **query: Any
 ) -> AsyncIterator[AsyncIterator[Message]]:
-    """Messages from a connection of its own."""
+    """Messages from a new connection."""
     connector = aiohttp.UnixConnector(str(api.socket))
     async with (
         aiohttp.ClientSession(connector=connector) as session,
@@ -56,24 +56,24 @@ async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
             )
 
 
-async def next_batch(heard: AsyncIterator[Message]) -> Message:
-    async for message in heard:
+async def next_batch(messages: AsyncIterator[Message]) -> Message:
+    async for message in messages:
         if message.data:
             return message
     raise AssertionError("the stream has ended")
 
 
-async def test_commits_as_they_happen_with_the_rows_they_changed(api: RunningController) -> None:
-    async with listening(api) as heard:
-        assert await anext(heard) == Message()  # it begins with a heartbeat: the line stands
+async def test_stream_sends_commits_with_the_rows_they_changed(api: RunningController) -> None:
+    async with listening(api) as messages:
+        assert await anext(messages) == Message()  # the stream begins with a heartbeat
         await api.join("gpu01")
-        batch = await next_batch(heard)
+        batch = await next_batch(messages)
         assert [event["kind"] for event in batch.data["events"]] == ["NodeJoined"]
         assert [node["name"] for node in batch.data["nodes"]] == ["gpu01"]
         job = await api.submit(gpus=1)
         kinds, last = [], batch
         while "JobPlaced" not in kinds:
-            last = await next_batch(heard)
+            last = await next_batch(messages)
             kinds += [event["kind"] for event in last.data["events"]]
         assert kinds == ["JobQueued", "JobPlaced"]
         assert [row["id"] for row in last.data["jobs"]] == [job]
@@ -82,92 +82,90 @@ async def test_commits_as_they_happen_with_the_rows_they_changed(api: RunningCon
         assert last.id == last.data["seq"] == api.daemon.seq
 
 
-async def test_without_rows_there_are_events_alone(api: RunningController) -> None:
-    async with listening(api, rows=0, after=0) as heard:
+async def test_stream_without_rows_sends_only_events(api: RunningController) -> None:
+    async with listening(api, rows=0, after=0) as messages:
         await api.submit()
-        batch = await next_batch(heard)
+        batch = await next_batch(messages)
         assert (len(batch.data["events"]), batch.data["jobs"], batch.data["nodes"]) == (1, [], [])
 
 
-async def test_it_goes_on_behind_the_entry_named_in_query_or_header(api: RunningController) -> None:
+async def test_stream_continues_after_the_entry_in_query_or_header(api: RunningController) -> None:
     for _ in range(5):
         await api.submit()
-    async with listening(api, after=2) as heard:
-        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [3, 4, 5]
-    async with listening(api, headers={"Last-Event-ID": "4"}) as heard:
-        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [5]
-    async with listening(api) as heard:
-        await anext(heard)
+    async with listening(api, after=2) as messages:
+        assert [event["seq"] for event in (await next_batch(messages)).data["events"]] == [3, 4, 5]
+    async with listening(api, headers={"Last-Event-ID": "4"}) as messages:
+        assert [event["seq"] for event in (await next_batch(messages)).data["events"]] == [5]
+    async with listening(api) as messages:
+        await anext(messages)
         await api.submit()
-        assert [event["seq"] for event in (await next_batch(heard)).data["events"]] == [6]
+        assert [event["seq"] for event in (await next_batch(messages)).data["events"]] == [6]
 
 
-async def test_a_place_that_is_not_in_the_journal_is_refused(api: RunningController) -> None:
+async def test_stream_position_beyond_the_journal_is_refused(api: RunningController) -> None:
     await api.submit()
     status, problem = await api.get("/v1/stream", after=2)
     assert (status, problem["code"], problem["where"]) == (409, "conflict", "after")
     assert problem["hint"]
 
 
-async def test_a_commit_of_thousands_comes_in_batches(api: RunningController) -> None:
-    async with listening(api, after=0) as heard:
+async def test_large_commit_is_sent_in_batches(api: RunningController) -> None:
+    async with listening(api, after=0) as messages:
         body = {"spec": {"command": ["true"], "array": "1-1700"}}
         await api.post("/v1/jobs", body)
-        batches = [await next_batch(heard) for _ in range(4)]
+        batches = [await next_batch(messages) for _ in range(4)]
     assert [len(batch.data["events"]) for batch in batches] == [500, 500, 500, 200]
     assert [len(batch.data["jobs"]) for batch in batches] == [500, 500, 500, 200]
     assert [batch.id for batch in batches] == [500, 1000, 1500, 1700]
-    async with listening(api, after=0) as heard:
-        assert [await next_batch(heard) for _ in range(4)] == batches
+    async with listening(api, after=0) as messages:
+        assert [await next_batch(messages) for _ in range(4)] == batches
 
 
-async def test_fresh_readings_come_without_an_entry(api: RunningController) -> None:
+async def test_new_readings_are_sent_without_a_journal_entry(api: RunningController) -> None:
     await api.join("gpu01", gpus=1)
-    async with listening(api) as heard:
-        await anext(heard)
+    async with listening(api) as messages:
+        await anext(messages)
         api.daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 55),)))
-        batch = await next_batch(heard)
+        batch = await next_batch(messages)
         assert (batch.id, batch.data["events"], batch.data["seq"]) == (None, [], api.daemon.seq)
         assert batch.data["nodes"][0]["gpus"][0]["utilisation"] == 55
 
 
-async def test_rows_of_jobs_that_memory_has_forgotten_come_from_the_store() -> None:
+async def test_stream_rows_of_forgotten_jobs_come_from_the_store() -> None:
     async with start_controller(controller={"keep_ended": 0}) as api:
-        async with listening(api, after=0) as heard:
+        async with listening(api, after=0) as messages:
             job = await api.submit()
             await api.post(f"/v1/jobs/{job}/cancel")
             state = ""
             while state != "CANCELLED":
-                (row,) = (await next_batch(heard)).data["jobs"]
+                (row,) = (await next_batch(messages)).data["jobs"]
                 state = row["state"]
-        async with listening(api, after=0) as heard:
-            (row,) = (await next_batch(heard)).data["jobs"]
+        async with listening(api, after=0) as messages:
+            (row,) = (await next_batch(messages)).data["jobs"]
             assert (row["id"], row["state"]) == (job, "CANCELLED")
 
 
-async def test_silence_is_filled_with_heartbeats(
-    api: RunningController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_stream_sends_heartbeats(api: RunningController, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.01)
-    async with listening(api) as heard:
-        assert [await anext(heard) for _ in range(3)] == [Message()] * 3
+    async with listening(api) as messages:
+        assert [await anext(messages) for _ in range(3)] == [Message()] * 3
         await api.submit()
-        assert (await next_batch(heard)).data["events"]
+        assert (await next_batch(messages)).data["events"]
 
 
-async def test_streams_end_when_the_controller_does() -> None:
+async def test_streams_end_with_the_controller() -> None:
     async with contextlib.AsyncExitStack() as stack:
         api = await stack.enter_async_context(start_controller())
-        heard = await stack.enter_async_context(listening(api))
-        await anext(heard)
+        messages = await stack.enter_async_context(listening(api))
+        await anext(messages)
         api.daemon.stop()
         await api.server.close()
-        assert [message async for message in heard if message.data] == []
+        assert [message async for message in messages if message.data] == []
 
 
-async def test_a_listener_that_leaves_is_forgotten(api: RunningController) -> None:
-    async with listening(api) as heard:
-        await anext(heard)
+async def test_disconnected_stream_client_is_forgotten(api: RunningController) -> None:
+    async with listening(api) as messages:
+        await anext(messages)
         assert len(api.server._streams._open) == 1
     while api.server._streams._open:
         await asyncio.sleep(0)
@@ -175,7 +173,7 @@ async def test_a_listener_that_leaves_is_forgotten(api: RunningController) -> No
 
 @pytest.mark.parametrize("behind", [commit_feed.MAX_PENDING_COMMITS, 3, 1, 0])
 @pytest.mark.parametrize("seed", range(3))
-async def test_no_gap_and_no_double_however_often_the_line_breaks(
+async def test_stream_has_no_gap_and_no_duplicate_after_broken_connections(
     api: RunningController, monkeypatch: pytest.MonkeyPatch, seed: int, behind: int
 ) -> None:
     """Under load, with lines cut at random, and with listeners that are always too slow."""
@@ -185,7 +183,7 @@ async def test_no_gap_and_no_double_however_often_the_line_breaks(
     loads = [asyncio.create_task(load(api, random.Random(seed * 100 + number))) for number in range(4)]
     listeners = [asyncio.create_task(broken_listener(api, random.Random(dice.random()))) for _ in range(3)]
     await asyncio.gather(*loads)
-    await api.told(inputs.Drain("gpu01", "root", "the end"))
+    await api.handle(inputs.Drain("gpu01", "root", "the end"))
     _, page = await api.get("/v1/jobs")
     for listener in listeners:
         seen, rows = await listener
@@ -213,9 +211,9 @@ async def broken_listener(api: RunningController, dice: random.Random) -> tuple[
         place: dict[str, Any] = {"after": seen[-1] if seen else 0}
         if seen and dice.random() < 0.5:
             place = {"headers": {"Last-Event-ID": str(seen[-1])}}
-        async with listening(api, **place) as heard:
+        async with listening(api, **place) as messages:
             left = dice.randrange(1, 12)
-            async for message in heard:
+            async for message in messages:
                 if not message.data:
                     continue
                 seen += [event["seq"] for event in message.data["events"]]
@@ -227,10 +225,10 @@ async def broken_listener(api: RunningController, dice: random.Random) -> tuple[
                     break
 
 
-async def test_many_who_read_the_whole_journal_leave_turns_to_others(
+async def test_many_readers_of_the_journal_do_not_delay_requests(
     api: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many replay it, a request waits for a few parts of the journal, not for one of each reader."""
+    """A request waits for a few parts of the journal, not for one part of each reader."""
     await api.submit(array="0-2999", hold=True)
     rendered = 0
     render = event_stream.EventStreams.render_entries
@@ -244,8 +242,8 @@ async def test_many_who_read_the_whole_journal_leave_turns_to_others(
     monkeypatch.setattr(event_stream.EventStreams, "render_entries", counted)
     readers = 60
     async with contextlib.AsyncExitStack() as stack, asyncio.timeout(120.0):
-        heard = [await stack.enter_async_context(listening(api, after=0)) for _ in range(readers)]
-        reading = [asyncio.create_task(_read_to(each, 3_000)) for each in heard]
+        messages = [await stack.enter_async_context(listening(api, after=0)) for _ in range(readers)]
+        reading = [asyncio.create_task(_read_to(each, 3_000)) for each in messages]
         waits = []
         while rendered < readers * 1_000:
             before = rendered
@@ -255,10 +253,10 @@ async def test_many_who_read_the_whole_journal_leave_turns_to_others(
         await asyncio.gather(*reading)
 
 
-async def _read_to(heard: AsyncIterator[Message], seq: int) -> None:
-    """Read on to this entry; every message goes on behind the one before."""
+async def _read_to(messages: AsyncIterator[Message], seq: int) -> None:
+    """Reads up to this entry; every message continues after the previous one."""
     last = 0
-    async for message in heard:
+    async for message in messages:
         if message.id is not None:
             assert message.id > last
             last = message.id

@@ -1,4 +1,4 @@
-"""GPU-hours, utilisation and energy through the API: who, when, and how well."""
+"""GPU-hours, utilisation and energy through the API, by tenant and window."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ async def ran(api: RunningController, gpus: float, use: GpuUse | None, **asked: 
         AttemptStatus(job, 1, 9, 1.0),
         AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, use)),
     ):
-        await api.told(inputs.AgentReported(node, status))
+        await api.handle(inputs.AgentReported(node, status))
     return job
 
 
-async def test_use_is_added_up_by_whom_it_is_asked_for(api: RunningController) -> None:
+async def test_usage_is_summed_by_the_requested_key(api: RunningController) -> None:
     await api.join("gpu01", gpus=8)
     one = await ran(api, 2, GpuUse(80.0, 95, 70_000, 12.5), project="vision")
     await ran(api, 1, GpuUse(20.0, 40, 10_000, 2.5), project="speech")
@@ -53,7 +53,7 @@ async def test_use_is_added_up_by_whom_it_is_asked_for(api: RunningController) -
     assert shown["job"]["use"] == {"mean": 80.0, "p95": 95, "peak_mib": 70_000, "wh": 12.5}
 
 
-async def test_only_the_window_counts(api: RunningController) -> None:
+async def test_usage_counts_only_the_window(api: RunningController) -> None:
     await api.join("gpu01", gpus=8)
     await ran(api, 2, GpuUse(80.0, 95, 70_000, 12.5))
     far = int(api.daemon.now()) + 10_000
@@ -61,15 +61,18 @@ async def test_only_the_window_counts(api: RunningController) -> None:
     assert await used(api, since=0, until=1_000) == {}
 
 
-async def test_the_use_of_running_jobs_counts_without_an_entry_in_the_journal(api: RunningController) -> None:
+async def test_usage_of_running_jobs_counts_without_a_journal_entry(api: RunningController) -> None:
     await api.join("gpu01", gpus=8)
     await ran(api, 1, GpuUse(20.0, 40, 10_000, 2.5))
     job, other = await api.submit(gpus=2), await api.submit(gpus=1)
     await api.started(job)
     await api.started(other)
     seq, daemon = api.daemon.seq, api.daemon
-    told = (AttemptUse(job, 1, GpuUse(80.0, 95, 70_000, 12.5)), AttemptUse(other, 7, GpuUse(1.0, 2, 3, 4.0)))
-    assert daemon.agents.on_frame("gpu01", GpuReport((), told)) == ""
+    answer = (
+        AttemptUse(job, 1, GpuUse(80.0, 95, 70_000, 12.5)),
+        AttemptUse(other, 7, GpuUse(1.0, 2, 3, 4.0)),
+    )
+    assert daemon.agents.on_frame("gpu01", GpuReport((), answer)) == ""
     [everybody] = (await used(api)).values()
     assert (everybody["energy_wh"], everybody["peak_mib"], everybody["p95"]) == (15.0, 70_000, 95)
     by_job = await used(api, "job")
@@ -82,7 +85,7 @@ async def test_the_use_of_running_jobs_counts_without_an_entry_in_the_journal(ap
     assert daemon.seq == seq
     assert daemon.agents.on_frame("gpu01", GpuReport((GpuSample("x"),))) == ""
     assert (await used(api, "job"))[str(job)]["energy_wh"] == 12.5, "a report without use says nothing of it"
-    await api.told(
+    await api.handle(
         inputs.AgentReported(
             "gpu01",
             AttemptStatus(job, 1, 9, 1.0, 2.0, 0, usage=Usage(3.6, 10, GpuUse(60.0, 95, 71_000, 13.0))),
@@ -92,11 +95,11 @@ async def test_the_use_of_running_jobs_counts_without_an_entry_in_the_journal(ap
 
 
 @pytest.mark.parametrize("query", ["since=5&until=5", "by=planet", "since=-1"])
-async def test_a_window_that_is_none_is_refused(api: RunningController, query: str) -> None:
+async def test_invalid_window_is_refused(api: RunningController, query: str) -> None:
     assert (await api.get(f"/v1/usage?{query}"))[0] == 400
 
 
-async def test_without_a_window_it_is_the_last_week_and_a_limit_says_what_is_missing(
+async def test_default_window_is_a_week_and_a_limit_reports_the_total(
     api: RunningController,
 ) -> None:
     await api.join("gpu01", gpus=8)
@@ -107,7 +110,7 @@ async def test_without_a_window_it_is_the_last_week_and_a_limit_says_what_is_mis
     assert (len(body["usage"]), body["total"]) == (2, 3)
 
 
-async def test_an_attempt_that_is_run_again_counts_when_it_ran_and_over_restarts(tmp_path: Path) -> None:
+async def test_usage_of_a_preempted_attempt_counts_and_survives_a_restart(tmp_path: Path) -> None:
     async with start_controller(tmp_path) as api:
         await api.join("gpu01", gpus=8)
         job = await api.submit(gpus=2)
@@ -115,7 +118,7 @@ async def test_an_attempt_that_is_run_again_counts_when_it_ran_and_over_restarts
         assert (await api.post(f"/v1/jobs/{job}/preempt", {}))[0] == 200
         usage = Usage(3.6, 10, GpuUse(50.0, 60, 100, 7.0))
         status = AttemptStatus(job, 1, 9, 1.0, 2.0, None, 15, "preempted", usage=usage)
-        await api.told(inputs.AgentReported("gpu01", status))
+        await api.handle(inputs.AgentReported("gpu01", status))
         async with asyncio.timeout(30):
             await api.until(lambda: api.daemon.state.jobs[job].attempt == 2)
         before = (await used(api))["root"]
@@ -127,7 +130,7 @@ async def test_an_attempt_that_is_run_again_counts_when_it_ran_and_over_restarts
         assert after["gpu_hours"] >= before["gpu_hours"]
 
 
-async def test_reports_of_one_user_do_not_keep_another_waiting() -> None:
+async def test_usage_reports_of_one_user_do_not_delay_another() -> None:
     turns, order, all_wait = UserTurns(1), [], asyncio.Event()
 
     async def ask(user: str) -> None:

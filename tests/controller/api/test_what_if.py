@@ -1,4 +1,4 @@
-"""What if, for everything that can be changed: the same answer, and nothing is done."""
+"""What-if for every kind of change; none changes the state."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ TWO_CLASSES = '[preemption]\nstrategies = [{ name = "priority", least = 0, gap =
 async def asked(api: RunningController, **question: Any) -> dict[str, Any]:
     """The answer; nothing has happened because of it."""
     before = api.daemon.seq
-    status, told = await api.post("/v1/what-if", question)
-    assert status == 200, told
+    status, message = await api.post("/v1/what-if", question)
+    assert status == 200, message
     assert api.daemon.seq == before
-    answer: dict[str, Any] = told
+    answer: dict[str, Any] = message
     return answer
 
 
 def moves(answer: dict[str, Any]) -> dict[int, str]:
-    """Which way each job would go."""
+    """Whether each job would start sooner or later."""
 
-    def way(shift: dict[str, Any]) -> str:
+    def direction(shift: dict[str, Any]) -> str:
         at = [float("inf") if shift[name] is None else shift[name] for name in ("was", "becomes")]
         return "sooner" if at[1] < at[0] else "later"
 
-    return {shift["job"]: way(shift) for shift in answer["shifts"]}
+    return {shift["job"]: direction(shift) for shift in answer["shifts"]}
 
 
-async def test_another_priority(api: RunningController) -> None:
+async def test_what_if_priority_changes(api: RunningController) -> None:
     first = await full_house(api)
     last = await api.submit(gpus=8, time_limit_s=HOUR)
     answer = await asked(api, edit=[{"job": last, "changes": {"priority": 90}}])
     assert moves(answer) == {first: "later", last: "sooner"}
 
 
-async def test_an_edit_that_would_be_refused(api: RunningController) -> None:
+async def test_what_if_invalid_edit_is_refused(api: RunningController) -> None:
     waiting = await full_house(api)
     answer = await asked(api, edit=[{"job": waiting, "changes": {"gpus": 9}}, {"job": 99, "changes": {}}])
     assert "can never be placed" in answer["refused"][0]
     assert "there is no job 99" in answer["refused"][1]
 
 
-async def test_making_room_holding_and_releasing(api: RunningController) -> None:
+async def test_what_if_preempt_hold_and_release(api: RunningController) -> None:
     first = await full_house(api)
     held = await api.submit(gpus=8, time_limit_s=HOUR, priority=90, hold=True)
     last = await api.submit(gpus=8, time_limit_s=HOUR)
     assert moves(await asked(api, hold=[first])) == {first: "later", last: "sooner"}
     assert moves(await asked(api, release=[held])) == {first: "later", held: "sooner", last: "later"}
     moved = await asked(api, preempt=[1])
-    told = moves(moved), moved["trifles"]
-    assert told == ({}, 2), "it goes back to its old place and starts again: the others lose seconds"
+    message = moves(moved), moved["trifles"]
+    assert message == ({}, 2), "it goes back to its old place and starts again: the others lose seconds"
     assert "only queued jobs can be held" in (await asked(api, hold=[1]))["refused"][0]
 
 
-async def test_more_nodes(api: RunningController) -> None:
+async def test_what_if_nodes_are_added(api: RunningController) -> None:
     waiting = await full_house(api)
     answer = await asked(api, nodes=[{"like": "gpu01", "count": 2}])
     assert moves(answer) == {waiting: "sooner"}
@@ -70,7 +70,7 @@ async def test_more_nodes(api: RunningController) -> None:
     assert (status, problem["where"]) == (400, "nodes.count")
 
 
-async def test_a_quota_and_its_end(api: RunningController) -> None:
+async def test_what_if_quota_is_set_and_removed(api: RunningController) -> None:
     waiting = await full_house(api)
     user = api.daemon.state.jobs[waiting].user
     answer = await asked(api, quotas=[{"scope": "user", "name": user, "quota": {"hard": {"gpus": 4}}}])
@@ -80,7 +80,7 @@ async def test_a_quota_and_its_end(api: RunningController) -> None:
     assert moves(answer) == {waiting: "sooner"}
 
 
-async def test_a_reservation_and_its_end(api: RunningController) -> None:
+async def test_what_if_reservation_is_made_and_cancelled(api: RunningController) -> None:
     waiting = await full_house(api)
     kept = {
         "name": "fans",
@@ -89,20 +89,20 @@ async def test_a_reservation_and_its_end(api: RunningController) -> None:
         "nodes": ["gpu01"],
     }
     assert moves(await asked(api, reserve=[kept])) == {waiting: "later"}
-    status, told = await api.post("/v1/reservations", {"reservation": kept})
-    assert status == 201, told
+    status, message = await api.post("/v1/reservations", {"reservation": kept})
+    assert status == 201, message
     assert moves(await asked(api, cancel_reservations=["fans"])) == {waiting: "sooner"}
     assert "there is no reservation" in (await asked(api, cancel_reservations=["x"]))["refused"][0]
 
 
-async def test_a_node_that_would_take_work_again(api: RunningController) -> None:
+async def test_what_if_node_is_resumed(api: RunningController) -> None:
     await api.join("gpu01")
     await api.post("/v1/nodes/gpu01/drain", {})
     waiting = await api.submit(gpus=8)
     assert moves(await asked(api, resume=["gpu01"])) == {waiting: "sooner"}
 
 
-async def test_a_single_gpu_may_be_resumed_and_a_preempted_job_held(api: RunningController) -> None:
+async def test_what_if_gpu_is_resumed_and_preempted_job_held(api: RunningController) -> None:
     await api.join("gpu01")
     await api.daemon.ask(inputs.CordonGpu("gpu01", 3, "root"))
     waiting = await api.submit(gpus=8, time_limit_s=60.0)
@@ -119,7 +119,7 @@ async def test_a_single_gpu_may_be_resumed_and_a_preempted_job_held(api: Running
     assert [shift["job"] for shift in held["shifts"]] == [second]
 
 
-async def test_what_a_job_would_wait_for_that_nobody_has_submitted(api: RunningController) -> None:
+async def test_what_if_submit_explains_why_the_job_would_wait(api: RunningController) -> None:
     await api.join("gpu01")
     await api.started(await api.submit(gpus=5))
     job = {"command": ["true"], "gpus": 4}
@@ -134,7 +134,7 @@ async def test_what_a_job_would_wait_for_that_nobody_has_submitted(api: RunningC
 # --- another configuration ---
 
 
-async def test_another_order(api: RunningController) -> None:
+async def test_what_if_queue_order_changes(api: RunningController) -> None:
     first = await full_house(api)
     last = await api.submit(gpus=8, time_limit_s=HOUR / 2)
     answer = await asked(api, config={"text": '[scheduler]\norder = "shortest"\n'})
@@ -142,7 +142,7 @@ async def test_another_order(api: RunningController) -> None:
     assert answer["refused"] == []
 
 
-async def test_preemption_where_there_was_none(api: RunningController) -> None:
+async def test_what_if_preemption_is_enabled(api: RunningController) -> None:
     await full_house(api)
     urgent = await api.submit(gpus=8, priority=90, time_limit_s=HOUR)
     answer = await asked(api, config={"text": TWO_CLASSES})
@@ -150,7 +150,7 @@ async def test_preemption_where_there_was_none(api: RunningController) -> None:
     assert [(each["job"], each["by"]) for each in answer["preempted"]] == [(1, str(urgent))]
 
 
-async def test_overcommit_counts_for_nodes_that_are_there(api: RunningController) -> None:
+async def test_what_if_overcommit_applies_to_present_nodes(api: RunningController) -> None:
     await api.join("gpu01")
     busy = await api.submit(cpu_milli=64_000, memory_mib=1)
     await api.started(busy)
@@ -158,7 +158,7 @@ async def test_overcommit_counts_for_nodes_that_are_there(api: RunningController
     assert moves(await asked(api, config={"text": "[overcommit]\ncpu = 1.5\n"})) == {waiting: "sooner"}
 
 
-async def test_tables_that_have_no_part_in_it_are_named(api: RunningController) -> None:
+async def test_what_if_names_configuration_tables_that_are_ignored(api: RunningController) -> None:
     waiting = await full_house(api)
     answer = await asked(
         api, config={"text": '[nodes.gpu02]\nlink = "local"\n[scheduler]\nbackfill = "none"\n'}
@@ -171,7 +171,7 @@ async def test_tables_that_have_no_part_in_it_are_named(api: RunningController) 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             '[scheduler]\norder = "shortst"\n',
@@ -182,8 +182,8 @@ async def test_tables_that_have_no_part_in_it_are_named(api: RunningController) 
         ('[plugins]\nfiles = ["/tmp/evil.py"]\n', "/tmp/evil.py is not among the files"),
     ],
 )
-async def test_what_config_check_would_say(api: RunningController, text: str, told: str) -> None:
+async def test_what_if_reports_configuration_errors(api: RunningController, text: str, message: str) -> None:
     await full_house(api)
     answer = await asked(api, config={"text": text, "name": "new.toml"})
-    assert told in "\n".join(answer["refused"])
+    assert message in "\n".join(answer["refused"])
     assert answer["shifts"] == []

@@ -1,4 +1,4 @@
-"""The same inputs at the same times are the same events and orders, byte for byte, in whichever process."""
+"""The same inputs at the same times give the same events and orders, byte for byte, in every process."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def run(backfill: str) -> str:
         return decision
 
     for number in range(NODES):
-        told = facts(f"n{number}", gpus=4, labels={"rack": f"r{number % 3}"})
-        tell(inputs.AgentSaidHello(f"n{number}", Hello(f"n{number}", "0", "b", "i", told, ())))
+        host = facts(f"n{number}", gpus=4, labels={"rack": f"r{number % 3}"})
+        tell(inputs.AgentSaidHello(f"n{number}", Hello(f"n{number}", "0", "b", "i", host, ())))
     for _ in range(STEPS):
         for _ in range(dice.randrange(4)):
             reply = tell(inputs.Submit(job(dice, known), dice.choice(["ada", "bo", "cy"]))).reply
@@ -106,14 +106,16 @@ def run(backfill: str) -> str:
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])
 def test_every_process_decides_the_same(backfill: str) -> None:
-    """Whatever order it keeps its sets of words in."""
-    told = set()
+    """For any hash seed, so for any order of iteration over sets of strings."""
+    outputs = set()
     for seed in ("0", "1", "2"):
         asked = [sys.executable, "-m", "tests.controller.core.test_determinism", backfill]
         how = {**os.environ, "PYTHONHASHSEED": seed}
-        told.add(subprocess.run(asked, cwd=HERE, env=how, capture_output=True, text=True, check=True).stdout)
-    assert len(told) == 1, told
-    assert int(told.pop().split()[0]) > STEPS
+        outputs.add(
+            subprocess.run(asked, cwd=HERE, env=how, capture_output=True, text=True, check=True).stdout
+        )
+    assert len(outputs) == 1, outputs
+    assert int(outputs.pop().split()[0]) > STEPS
 
 
 if __name__ == "__main__":

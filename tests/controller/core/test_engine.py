@@ -1,4 +1,4 @@
-"""The life of jobs: what happens when users ask, agents tell and links go."""
+"""The life of jobs: what happens when users submit, agents report and links break."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_job_runs_and_completes(harness: EngineHarness) -> None:
         ({"code": None, "why": "supervisor_lost"}, Reason.SUPERVISOR_LOST, "supervisor lost"),
     ],
 )
-def test_what_the_process_returned_is_the_outcome(
+def test_exit_status_of_the_process_decides_the_outcome(
     harness: EngineHarness, how: dict[str, object], reason: Reason, detail: str
 ) -> None:
     job = running(harness)
@@ -110,7 +110,7 @@ def test_a_held_job_that_was_cancelled_stays_cancelled(harness: EngineHarness) -
     assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
 
 
-def test_the_same_key_is_the_same_job(harness: EngineHarness) -> None:
+def test_a_repeated_submission_key_returns_the_same_job(harness: EngineHarness) -> None:
     assert harness.submit(spec(1), key="k") == harness.submit(spec(1), key="k")
     assert harness.submit(spec(1), user="bo", key="k") == 2
 
@@ -125,14 +125,12 @@ def test_the_same_key_is_the_same_job(harness: EngineHarness) -> None:
         (spec(1), "k" * 201, "key"),
     ],
 )
-def test_what_cannot_be_written_down_is_refused(
-    harness: EngineHarness, asked: JobSpec, key: str, where: str
-) -> None:
+def test_invalid_submit_is_refused(harness: EngineHarness, asked: JobSpec, key: str, where: str) -> None:
     refusal = harness.refuse(inputs.Submit(asked, "ada", key))
     assert (refusal.code, refusal.where) == ("invalid", where)
 
 
-def test_an_array_is_a_row_of_jobs(harness: EngineHarness) -> None:
+def test_an_array_gets_consecutive_job_ids(harness: EngineHarness) -> None:
     first = harness.submit(spec(1, array="1-3,7"))
     labels = [harness.job(first + step).label for step in range(4)]
     assert labels == ["1_1", "1_2", "1_3", "1_7"]
@@ -155,14 +153,14 @@ def test_a_gang_ends_with_its_first_failure(harness: EngineHarness) -> None:
     assert harness.job(job).detail == "b: exit code 5"
 
 
-def test_a_gang_knows_its_ranks_and_where_to_meet(harness: EngineHarness) -> None:
+def test_gang_environment_has_ranks_and_the_master_address(harness: EngineHarness) -> None:
     harness.submit(spec(2, nodes=2))
     starts = harness.tick()
     assert [start.env["NODE_RANK"] for start in starts] == ["0", "1"]
     assert len({start.env["MASTER_ADDR"] + start.env["MASTER_PORT"] for start in starts}) == 1
 
 
-def test_a_gang_whose_port_is_in_use_is_started_again_with_another(harness: EngineHarness) -> None:
+def test_a_gang_whose_port_is_in_use_is_requeued_with_another_port(harness: EngineHarness) -> None:
     job = harness.submit(spec(2, nodes=2))
     first = {start.env["MASTER_PORT"] for start in harness.tick()}
     a, b = harness.nodes_of(job)
@@ -177,7 +175,7 @@ def test_a_gang_whose_port_is_in_use_is_started_again_with_another(harness: Engi
     assert {start.env["MASTER_PORT"] for start in starts}.isdisjoint(first)
 
 
-def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(harness: EngineHarness) -> None:
+def test_a_drained_node_gets_no_new_job_and_keeps_its_running_job(harness: EngineHarness) -> None:
     job = running(harness)
     harness.tell(inputs.Drain("a", "root", "fans"))
     other = harness.submit(spec(8))
@@ -188,7 +186,7 @@ def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(harness: EngineHa
     assert harness.state.nodes.by_name["a"].state is NodeState.UP
 
 
-def test_a_lost_link_leaves_the_job_alone_and_the_next_hello_tells(harness: EngineHarness) -> None:
+def test_a_lost_link_leaves_the_job_and_the_next_hello_reports_its_end(harness: EngineHarness) -> None:
     job = running(harness)
     harness.tell(inputs.LinkWentDown("a", "cut"))
     assert harness.job(job).state is JobState.RUNNING
@@ -205,7 +203,7 @@ def test_an_order_that_never_arrived_is_sent_again(harness: EngineHarness) -> No
 
 
 def test_an_order_to_a_host_that_has_rebooted_is_not_sent_again(harness: EngineHarness) -> None:
-    """It may have run and succeeded there, unheard of, before the host went down with all it knew."""
+    """The attempt may have run and ended there, without a report, before the host went down."""
     job = harness.submit(spec(1))
     harness.tick()
     harness.sent.clear()
@@ -214,7 +212,7 @@ def test_an_order_to_a_host_that_has_rebooted_is_not_sent_again(harness: EngineH
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.NODE_LOST)
 
 
-def test_a_host_comes_back_with_fewer_gpus(harness: EngineHarness) -> None:
+def test_a_host_rejoins_with_fewer_gpus(harness: EngineHarness) -> None:
     harness.join("a", boot="b2", gpus=4)
     harness.join("b", boot="b2", gpus=4)
     job = harness.submit(spec(4))
@@ -236,12 +234,12 @@ def test_a_stop_that_never_arrived_is_sent_again(harness: EngineHarness) -> None
     assert harness.stops() == [("a", job)]
 
 
-def test_what_is_not_on_record_is_ended(harness: EngineHarness) -> None:
+def test_an_attempt_unknown_to_the_controller_is_stopped(harness: EngineHarness) -> None:
     harness.join("a", attempts=(AttemptStatus(99, 1, 7, 1.0),))
     assert harness.stops() == [("a", 99)]
 
 
-def test_an_exit_told_twice_counts_once(harness: EngineHarness) -> None:
+def test_an_exit_reported_twice_counts_once(harness: EngineHarness) -> None:
     job = running(harness)
     harness.exit(job, 0)
     before = len(harness.events)
@@ -250,7 +248,7 @@ def test_an_exit_told_twice_counts_once(harness: EngineHarness) -> None:
     assert harness.job(job).code == 0
 
 
-def test_only_the_table_of_transitions_is_legal(harness: EngineHarness) -> None:
+def test_only_the_transitions_in_the_table_are_legal(harness: EngineHarness) -> None:
     job = harness.job(harness.submit(spec(1)))
     for old in JobState:
         for new in JobState:
@@ -261,8 +259,8 @@ def test_only_the_table_of_transitions_is_legal(harness: EngineHarness) -> None:
     assert all(not LEGAL[state] for state in JobState if state.terminal)
 
 
-def test_a_job_that_came_back_before_the_next_cycle_is_looked_at_once(harness: EngineHarness) -> None:
-    """With the first waiting job as before only those that came are looked at: this one came twice."""
+def test_a_job_held_and_released_before_the_next_cycle_is_considered_once(harness: EngineHarness) -> None:
+    """While the first waiting job is blocked, a cycle considers only new arrivals; this job arrived twice."""
     harness.submit(spec(16, nodes=2, time_limit_s=60))
     harness.submit(spec(16, nodes=2))
     assert len(harness.tick()) == 2

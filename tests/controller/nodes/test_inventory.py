@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.nodes.duplicate_gpus import GpuOwners
 
 
-def test_the_second_name_of_a_host_is_refused_until_the_first_is_gone() -> None:
+def test_second_name_of_a_host_is_refused_until_the_first_is_removed() -> None:
     inventory = GpuOwners({"gpu01": ["GPU-1", "GPU-2"]})
     assert inventory.claim("gpu01", ["GPU-1", "GPU-2"]) == ""
     assert "its GPU GPU-2 is node gpu01's" in inventory.claim("gpu02", ["GPU-2", "GPU-3"])
@@ -15,14 +15,14 @@ def test_the_second_name_of_a_host_is_refused_until_the_first_is_gone() -> None:
     assert inventory.claim("gpu02", ["GPU-2"]) == ""
 
 
-def test_a_gpu_moves_when_its_old_host_is_seen_without_it() -> None:
+def test_gpu_changes_owner_when_its_old_host_joins_without_it() -> None:
     inventory = GpuOwners({"gpu01": ["GPU-1"], "gpu02": []})
     assert inventory.claim("gpu02", ["GPU-1"])
     assert inventory.claim("gpu01", []) == ""
     assert inventory.claim("gpu02", ["GPU-1"]) == ""
 
 
-def test_those_who_were_in_before_anybody_looked_stay() -> None:
+def test_duplicate_gpus_recorded_before_the_check_are_kept() -> None:
     inventory = GpuOwners({"gpu01": ["GPU-1"], "gpu02": ["GPU-1"]})
     assert inventory.claim("gpu01", ["GPU-1"]) == ""
     assert inventory.claim("gpu02", ["GPU-1"]) == ""

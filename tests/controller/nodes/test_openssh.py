@@ -1,6 +1,6 @@
-"""Hosts that are not neat, behind real OpenSSH servers: they join, or somebody is told what is in the way.
+"""Badly configured hosts behind real OpenSSH servers: they join, or the operator is told the cause.
 
-Whatever comes of it, no process of theirs is left behind.
+In each case, none of their processes is left behind.
 """
 
 from __future__ import annotations
@@ -25,8 +25,14 @@ from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.known_hosts import KnownHosts, key_line
 from controller.nodes.ssh.link import SshLink
 from tests.clocks import Clock
-from tests.controller.nodes.openssh import PATIENCE_S, PYTHON, OpenSsh, lacking, serving
-from tests.controller.nodes.ways import Listener
+from tests.controller.nodes.link_setups import FrameListener
+from tests.controller.nodes.openssh_server import (
+    PATIENCE_S,
+    PYTHON,
+    OpenSshServer,
+    lacking,
+    running_openssh_server,
+)
 from tests.users import processes
 from wire.agent.frames import Hello
 from wire.api.nodes import Preflight
@@ -34,16 +40,16 @@ from wire.cluster.hosts import HostSpec
 
 LACKING = lacking()
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "everything is there")
-Host = Callable[..., OpenSsh]
+Host = Callable[..., OpenSshServer]
 
 
 @pytest.fixture
 async def host() -> AsyncIterator[Host]:
-    """Makes one host, and sees to it that nothing of it is left when the connections are closed."""
-    made: list[OpenSsh] = []
+    """Makes one host, and checks that none of its processes is left after the connections are closed."""
+    made: list[OpenSshServer] = []
 
-    def make(**how: str) -> OpenSsh:
-        made.append(opened.enter_context(serving(**how)))
+    def make(**how: str) -> OpenSshServer:
+        made.append(opened.enter_context(running_openssh_server(**how)))
         return made[-1]
 
     with ExitStack() as opened:
@@ -55,7 +61,7 @@ async def host() -> AsyncIterator[Host]:
             assert not left
 
 
-def connector(host: OpenSsh, pinned: bool = True) -> SshConnector:
+def connector(host: OpenSshServer, pinned: bool = True) -> SshConnector:
     config = host.place / "ssh_config"
     if not config.exists():
         config.write_text(f"IdentityAgent none\nUserKnownHostsFile {host.place}/known_hosts\n")
@@ -63,33 +69,33 @@ def connector(host: OpenSsh, pinned: bool = True) -> SshConnector:
     return SshConnector(KnownHosts(lambda: keys), config=config)
 
 
-def spec(host: OpenSsh, **more: str) -> HostSpec:
+def spec(host: OpenSshServer, **more: str) -> HostSpec:
     made = HostSpec(
         f"{host.user}@127.0.0.1:{host.port}", identity=str(host.identity), gpus="simulated:2xH100"
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-async def look(host: OpenSsh, pinned: bool = True, **more: str) -> Preflight:
+async def look(host: OpenSshServer, pinned: bool = True, **more: str) -> Preflight:
     return await preflight("gpu01", spec(host, **more), connector(host, pinned))
 
 
-async def join(host: OpenSsh, **more: str) -> Hello:
-    """A preflight that finds nothing in the way, and the hello of the agent."""
+async def join(host: OpenSshServer, **more: str) -> Hello:
+    """A preflight without findings, and the hello of the agent."""
     looked = await look(host, **more)
     assert looked.ready, looked
-    link, listener = SshLink("gpu01", spec(host, **more), connector(host)), Listener()
+    link, listener = SshLink("gpu01", spec(host, **more), connector(host)), FrameListener()
     link.open(listener.deliver)
     try:
-        first = (await listener.until(lambda: listener.heard))[0]
+        first = (await listener.until(lambda: listener.received))[0]
         assert isinstance(first, Hello)
         return first
     finally:
         await link.close()
 
 
-async def refused(host: OpenSsh, pinned: bool = True, **more: str) -> tuple[str, str, str]:
-    """What of a preflight failed, why, and what to do."""
+async def refused(host: OpenSshServer, pinned: bool = True, **more: str) -> tuple[str, str, str]:
+    """The failed check of a preflight: its name, its finding and its remedy."""
     looked = await look(host, pinned, **more)
     assert not looked.ready
     [failed] = [check for check in looked.checks if check.verdict == "failed"]
@@ -106,7 +112,7 @@ async def refused(host: OpenSsh, pinned: bool = True, **more: str) -> tuple[str,
         "export PATH= TMPDIR=/no/such LC_ALL=tlh PYTHONHOME=/no PYTHONPATH=/no; cd /; ulimit -n 64",
     ],
 )
-async def test_what_a_login_does_by_itself_is_no_matter(host: Host, start_up: str) -> None:
+async def test_output_of_login_scripts_is_ignored(host: Host, start_up: str) -> None:
     made = host()
     made.rc(f"{start_up}\n")
     await join(made)
@@ -122,7 +128,7 @@ async def test_what_a_login_does_by_itself_is_no_matter(host: Host, start_up: st
         ("sleep 300", "it gave no answer within 1 s"),
     ],
 )
-async def test_a_login_that_runs_no_command(
+async def test_login_that_runs_no_command_is_refused(
     host: Host, start_up: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in start_up:
@@ -136,13 +142,13 @@ async def test_a_login_that_runs_no_command(
 
 
 @pytest.mark.parametrize("shell", ["/bin/dash", "/bin/ksh", "/bin/zsh", "/bin/tcsh", "/usr/bin/fish"])
-async def test_shells(host: Host, shell: str) -> None:
+async def test_agent_starts_under_each_shell(host: Host, shell: str) -> None:
     if not os.access(shell, os.X_OK):
         pytest.skip(f"there is no {shell} here")
     await join(host(shell=shell))
 
 
-async def test_shells_that_are_none(host: Host) -> None:
+async def test_login_shells_that_run_nothing_are_refused(host: Host) -> None:
     name, found, _ = await refused(host(shell="/usr/sbin/nologin"))
     assert name == "login", found
     assert "not available" in found
@@ -151,7 +157,7 @@ async def test_shells_that_are_none(host: Host) -> None:
     assert "a shell that does not exist" in remedy
 
 
-async def test_a_forced_command(host: Host) -> None:
+async def test_forced_command_is_refused(host: Host) -> None:
     made = host()
     made.authorize('command="echo backups only"')
     assert "the last words were: backups only" in (await refused(made))[1]
@@ -169,24 +175,24 @@ async def test_a_forced_command(host: Host) -> None:
         {"Ciphers": "aes256-ctr", "MACs": "hmac-sha1", "KexAlgorithms": "ecdh-sha2-nistp256"},
     ],
 )
-async def test_strict_servers(host: Host, settings: dict[str, str]) -> None:
+async def test_agent_starts_on_strict_servers(host: Host, settings: dict[str, str]) -> None:
     await join(host(**settings))
 
 
-async def test_a_door_too_small_for_all_who_come_at_once(host: Host) -> None:
-    """As of a jump host that all share; sshd's own default begins to drop at ten."""
+async def test_connections_dropped_by_max_startups_are_retried(host: Host) -> None:
+    """As on a jump host that all nodes share. The default of sshd begins to drop at ten."""
     made = host(MaxStartups="3:100:3")
-    way, there = connector(made), spec(made)
-    looked = await asyncio.gather(*(preflight("gpu01", there, way) for _ in range(8)))
+    ssh, target = connector(made), spec(made)
+    looked = await asyncio.gather(*(preflight("gpu01", target, ssh) for _ in range(8)))
     assert all(each.ready for each in looked)
 
 
-async def test_a_server_that_opens_no_session(host: Host) -> None:
+async def test_server_that_opens_no_session_is_refused(host: Host) -> None:
     name, found, remedy = await refused(host(MaxSessions="0"))
     assert (name, "opens no session" in found, "MaxSessions" in remedy) == ("login", True, True)
 
 
-async def test_a_server_that_speaks_other_ciphers(host: Host) -> None:
+async def test_missing_common_cipher_is_reported_and_can_be_configured(host: Host) -> None:
     made = host(Ciphers="aes128-cbc")
     assert "aes128-cbc" in (await refused(made))[1]
     (made.place / "ssh_config").write_text("Ciphers aes128-cbc\nIdentityAgent none\n")
@@ -196,14 +202,14 @@ async def test_a_server_that_speaks_other_ciphers(host: Host) -> None:
 # --- homes ---
 
 
-async def test_a_home_of_any_name(host: Host) -> None:
+async def test_home_directory_of_any_name(host: Host) -> None:
     made = host(home="my höme; $(touch pwned) 'dir'")
     await join(made)
     assert (made.home / ".corral" / "nodes" / "gpu01").is_dir()
     assert not [*made.place.rglob("pwned")]
 
 
-async def test_a_home_that_is_not_ours_to_write_and_another_place_instead(host: Host) -> None:
+async def test_unwritable_home_is_refused_and_another_spool_works(host: Host) -> None:
     made = host()
     os.chown(made.home, 0, 0)
     name, found, remedy = await refused(made)
@@ -227,7 +233,7 @@ async def test_a_home_that_is_not_ours_to_write_and_another_place_instead(host: 
         ("noexec,nosuid,nodev,mode=1777", ""),
     ],
 )
-async def test_disks(host: Host, options: str, why: str) -> None:
+async def test_unusable_disks_are_refused(host: Host, options: str, why: str) -> None:
     made = host()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"{options},uid={made.uid}", "none", str(made.home)],
@@ -247,7 +253,7 @@ async def test_disks(host: Host, options: str, why: str) -> None:
         subprocess.run(["umount", "--lazy", str(made.home)], check=True)
 
 
-async def test_what_a_broken_push_left_goes(host: Host) -> None:
+async def test_leftovers_of_a_broken_push_are_removed(host: Host) -> None:
     made = host()
     folder = made.home / ".corral" / "agents"
     folder.mkdir(parents=True)
@@ -263,8 +269,8 @@ async def test_what_a_broken_push_left_goes(host: Host) -> None:
 # --- Pythons ---
 
 
-def python_of(made: OpenSsh, script: str, name: str = "python3") -> None:
-    """Comes first in PATH there."""
+def python_of(made: OpenSshServer, script: str, name: str = "python3") -> None:
+    """Puts a python first in PATH of the host."""
     folder = made.home / "bin"
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -272,13 +278,13 @@ def python_of(made: OpenSsh, script: str, name: str = "python3") -> None:
     made.rc(f"PATH={folder}:$PATH\n")
 
 
-async def test_a_python_that_talks(host: Host) -> None:
+async def test_output_of_python_startup_is_ignored(host: Host) -> None:
     made = host()
     python_of(made, f'echo "module python loaded"; exec {PYTHON} "$@"')
     await join(made)
 
 
-async def test_a_newer_python_beside_one_that_is_too_old(host: Host) -> None:
+async def test_newer_python_is_found_beside_one_that_is_too_old(host: Host) -> None:
     made = host()
     old = 'case "$*" in -V) echo Python 3.6.8;; *) exit 1;; esac'
     python_of(made, old)
@@ -290,7 +296,7 @@ async def test_a_newer_python_beside_one_that_is_too_old(host: Host) -> None:
     await join(made)
 
 
-async def test_a_python_that_never_ends_is_ended_there(host: Host) -> None:
+async def test_python_that_never_ends_is_stopped_on_the_host(host: Host) -> None:
     made = host()
     python_of(made, "while :; do :; done", "endless")
     name, found, _ = await refused(made, python=f"{made.home}/bin/endless")
@@ -309,7 +315,7 @@ async def test_a_python_that_never_ends_is_ended_there(host: Host) -> None:
     assert left() == []
 
 
-async def test_a_clock_that_is_off_is_noted(host: Host) -> None:
+async def test_clock_offset_is_noted(host: Host) -> None:
     made = host()
     clock = Clock(made.place, str(PYTHON))
     clock.set(3 * 3_600 + 120)
@@ -323,7 +329,7 @@ async def test_a_clock_that_is_off_is_noted(host: Host) -> None:
 # --- keys ---
 
 
-async def test_keys_with_a_passphrase_are_named(host: Host) -> None:
+async def test_key_with_a_passphrase_is_named(host: Host) -> None:
     if shutil.which("ssh-keygen") is None:
         pytest.skip("there is no ssh-keygen here")
     made = host()
@@ -333,7 +339,7 @@ async def test_keys_with_a_passphrase_are_named(host: Host) -> None:
     assert f"ssh-add {made.identity}" in remedy
 
 
-async def test_known_hosts(host: Host) -> None:
+async def test_known_hosts_files_are_used(host: Host) -> None:
     made = host()
     known = made.place / "known_hosts"
     known.touch()
@@ -356,13 +362,13 @@ async def test_known_hosts(host: Host) -> None:
     assert (await look(made, pinned=False)).ready
 
 
-async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
+async def test_host_key_signed_by_an_authority_is_accepted(host: Host) -> None:
     made, authority = host(), asyncssh.generate_private_key("ssh-ed25519")
     certificate = authority.generate_host_certificate(
         made.host_key.convert_to_public(), "gpu01", principals=["127.0.0.1"]
     )
     certificate.write_certificate(made.place / "host_key-cert.pub")
-    made.hang_up()
+    made.stop_listening()
     made.settings["HostCertificate"] = f"{made.place}/host_key-cert.pub"
     made.listen()
     (made.place / "known_hosts").write_text(f"@cert-authority * {key_line(authority)}\n")
@@ -374,8 +380,8 @@ async def test_a_host_that_an_authority_vouches_for(host: Host) -> None:
 # --- ~/.ssh/config ---
 
 
-def configured(host: OpenSsh, text: str) -> None:
-    """What stands in it before what is said of all hosts."""
+def configured(host: OpenSshServer, text: str) -> None:
+    """Writes these lines before the settings for all hosts."""
     (host.place / "far").write_text(f"Host far*\n HostName 127.0.0.1\n Port {host.port}\n User {host.user}\n")
     (host.place / "known_hosts").write_text(f"[127.0.0.1]:{host.port} {key_line(host.host_key)}\n")
     (host.place / "ssh_config").write_text(
@@ -385,14 +391,14 @@ def configured(host: OpenSsh, text: str) -> None:
     )
 
 
-async def test_includes_matches_and_chains_of_jump_hosts(host: Host) -> None:
+async def test_ssh_config_includes_matches_and_jump_hosts(host: Host) -> None:
     made = host()
     configured(made, 'Match originalhost far1 exec "true"\n ProxyJump far2,far3')
     await join(made, ssh="far1", identity="")
     assert (await look(made, pinned=False, ssh="far1", identity="")).ready
 
 
-async def test_files_that_it_names_may_be_missing(host: Host) -> None:
+async def test_missing_files_of_ssh_config_are_ignored(host: Host) -> None:
     made = host()
     configured(made, "Host far1\n IdentityFile /no/such/key\n UserKnownHostsFile /no/such/known_hosts")
     await join(made, ssh="far1", identity="")
@@ -400,7 +406,7 @@ async def test_files_that_it_names_may_be_missing(host: Host) -> None:
     assert [check.verdict for check in looked.checks] == ["ok", "unknown"]
 
 
-async def test_jump_hosts_that_are_in_the_way(host: Host) -> None:
+async def test_failing_jump_hosts_are_named(host: Host) -> None:
     made = host(AllowTcpForwarding="no")
     configured(made, "Host far1\n ProxyJump far2\nHost far4\n ProxyJump stranger@far2")
     assert "the jump host on the way (far2)" in (await refused(made, ssh="far1", identity=""))[1]
@@ -410,9 +416,9 @@ async def test_jump_hosts_that_are_in_the_way(host: Host) -> None:
     )
 
 
-async def test_an_address_of_version_6(host: Host) -> None:
+async def test_ipv6_address(host: Host) -> None:
     made = host()
-    made.hang_up()
+    made.stop_listening()
     made.settings["ListenAddress"] = f"[::1]:{made.port}"
     try:
         made.listen()
@@ -421,19 +427,19 @@ async def test_an_address_of_version_6(host: Host) -> None:
     await join(made, ssh=f"{made.user}@[::1]:{made.port}")
 
 
-# --- a server that comes and goes ---
+# --- a server that restarts ---
 
 
-async def test_a_server_that_is_restarted_is_not_missed(host: Host) -> None:
+async def test_link_reconnects_after_a_server_restart(host: Host) -> None:
     made = host()
-    link, listener = SshLink("gpu01", spec(made), connector(made), ping_s=0.1), Listener()
+    link, listener = SshLink("gpu01", spec(made), connector(made), ping_s=0.1), FrameListener()
     link.open(listener.deliver)
     try:
         await listener.nth(Hello)
-        made.hang_up()
+        made.stop_listening()
         assert (await refused(made))[1] == "nothing listens at its SSH port"
         made.listen()
         assert (await look(made)).ready
-        assert not any(isinstance(each, LinkLost) for each in listener.heard)
+        assert not any(isinstance(each, LinkLost) for each in listener.received)
     finally:
         await link.close()

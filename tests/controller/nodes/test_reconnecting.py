@@ -1,4 +1,6 @@
-"""Connections that fail or talk nonsense, and how rarely that is said. The agents are small scripts."""
+"""Broken connections and agents that send garbage, and how rarely that is reported. The agents are
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ import pytest
 from controller.nodes import reconnecting, session
 from controller.nodes.link import LinkLost
 from controller.nodes.local import LocalLink
-from tests.controller.nodes.ways import PATIENCE_S, Listener
+from tests.controller.nodes.link_setups import PATIENCE_S, FrameListener
 from wire.agent.frames import Hello, NodeFacts, Ping, Report, pack
 from wire.cluster.hosts import HostSpec
 
-Pretend = Callable[[str], tuple[LocalLink, Listener]]
+Pretend = Callable[[str], tuple[LocalLink, FrameListener]]
 FACTS = {"cpu_milli": 1_000, "memory_mib": 100}
 GPU = {"index": 0, "uuid": "GPU-1", "model": "H100", "memory_mib": 80_000}
 HELLO = pack(Hello("gpu01", "0", "boot", "1", NodeFacts(1000, 100))).decode().rstrip("\n")
@@ -27,7 +29,7 @@ async def pretend(tmp_path: Path) -> AsyncIterator[Pretend]:
     """Opens a link to a shell script that takes the agent's place."""
     links: list[LocalLink] = []
 
-    def begin(script: str) -> tuple[LocalLink, Listener]:
+    def begin(script: str) -> tuple[LocalLink, FrameListener]:
         program = tmp_path / "agent"
         program.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\n{script}\n")
         program.chmod(0o755)
@@ -35,7 +37,7 @@ async def pretend(tmp_path: Path) -> AsyncIterator[Pretend]:
         (tmp_path / "starts").touch()
         link, listener = (
             LocalLink("gpu01", HostSpec("", spool=str(tmp_path / "spool"), python=str(program))),
-            Listener(),
+            FrameListener(),
         )
         links.append(link)
         link.open(listener.deliver)
@@ -52,26 +54,26 @@ async def starts(tmp_path: Path, number: int) -> None:
             await asyncio.sleep(0.02)
 
 
-def said(hello: str = HELLO, **changes: object) -> str:
+def hello_script(hello: str = HELLO, **changes: object) -> str:
     return f"echo '{json.dumps({**json.loads(hello), **changes})}'; cat > /dev/null"
 
 
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (said(node="gpu02\x1b[2J"), "it says it is 'gpu02\ufffd[2J'"),
-        (said(protocol=99), "it speaks protocol 99, this controller speaks 1"),
+        (hello_script(node="gpu02\x1b[2J"), "it says it is 'gpu02\ufffd[2J'"),
+        (hello_script(protocol=99), "it speaks protocol 99, this controller speaks 1"),
         ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
         ("echo 'Welcome to gpu01!'", "it sent something that is not a frame: frame: not JSON"),
-        (said(facts=FACTS | {"memory_mib": -1}), "it says it has -1 MiB of memory"),
-        (said(facts=FACTS | {"gpus": [GPU, GPU]}), "it says it has 2 GPUs with the UUID 'GPU-1'"),
-        (said(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it says it has a GPU without a UUID"),
+        (hello_script(facts=FACTS | {"memory_mib": -1}), "it says it has -1 MiB of memory"),
+        (hello_script(facts=FACTS | {"gpus": [GPU, GPU]}), "it says it has 2 GPUs with the UUID 'GPU-1'"),
+        (hello_script(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it says it has a GPU without a UUID"),
         (
-            said(facts=FACTS | {"cpu_milli": 1 << 70}),
+            hello_script(facts=FACTS | {"cpu_milli": 1 << 70}),
             "it sent something that is not a frame: frame: not JSON: a number of",
         ),
         (
-            said(clock=float("nan")),
+            hello_script(clock=float("nan")),
             "it sent something that is not a frame: frame: not JSON: NaN is not a number",
         ),
         ("head -c 3000000 /dev/zero", "a frame is longer than 1000000 bytes"),
@@ -79,29 +81,29 @@ def said(hello: str = HELLO, **changes: object) -> str:
         ("exit 0", "the agent ended"),
     ],
 )
-async def test_what_is_no_agent_is_lost_with_a_reason(
+async def test_output_that_is_not_from_an_agent_loses_the_link_with_a_reason(
     pretend: Pretend, monkeypatch: pytest.MonkeyPatch, script: str, why: str
 ) -> None:
     monkeypatch.setattr(session, "MAX_FRAME", 1_000_000)
     _, listener = pretend(script)
     lost = await listener.nth(LinkLost)
     assert lost.why.startswith(why)
-    assert not any(isinstance(each, Hello) for each in listener.heard)
+    assert not any(isinstance(each, Hello) for each in listener.received)
 
 
-async def test_the_same_trouble_is_told_once(
+async def test_repeated_failure_is_reported_once(
     pretend: Pretend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnecting, "LONGEST_PAUSE_S", 0.1)
     _, listener = pretend("exit 0")
     await starts(tmp_path, 4)
-    assert listener.heard == [LinkLost("the agent ended")]
+    assert listener.received == [LinkLost("the agent ended")]
 
 
-async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_python_is_named(tmp_path: Path) -> None:
     link, listener = (
         LocalLink("gpu01", HostSpec("", spool=str(tmp_path / "spool"), python="/no/such/python")),
-        Listener(),
+        FrameListener(),
     )
     link.open(listener.deliver)
     assert await listener.nth(LinkLost) == LinkLost(
@@ -110,7 +112,7 @@ async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     await link.close()
 
 
-async def test_frames_may_come_in_pieces(pretend: Pretend) -> None:
+async def test_frame_arrives_in_pieces(pretend: Pretend) -> None:
     report = '{"t":"report","status":{"job":1,"attempt":1,"why":"ü"}}'
     head, tail = report[:20], report[20:]
     _, listener = pretend(
@@ -119,8 +121,8 @@ async def test_frames_may_come_in_pieces(pretend: Pretend) -> None:
     assert (await listener.nth(Report)).status.why == "ü"
 
 
-async def test_all_frames_of_a_turn_leave_together(pretend: Pretend, tmp_path: Path) -> None:
-    """One read of the agent sees all of them."""
+async def test_frames_of_one_turn_are_written_together(pretend: Pretend, tmp_path: Path) -> None:
+    """The agent gets all of them with one read."""
     link, listener = pretend(
         f'cat "$(dirname $0)/hello"; dd bs=65536 count=1 of={tmp_path}/read 2> /dev/null'
     )

@@ -1,4 +1,4 @@
-"""Hosts over SSH: what is pushed, whose key is taken, and what is said when it cannot be. Agents are real."""
+"""Hosts over SSH: the pushed bundle, accepted host keys, and reported failures. Agents are real."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ from controller.nodes.ssh.known_hosts import (
     without_comment,
 )
 from controller.nodes.ssh.link import SshLink
-from tests.agent.driving import alive
-from tests.controller.nodes.sshd import Sshd
-from tests.controller.nodes.ways import PATIENCE_S, Listener, Ssh
+from tests.agent.agent_process import alive
+from tests.controller.nodes.link_setups import PATIENCE_S, FrameListener, SshLinkSetup
+from tests.controller.nodes.ssh_server import SshServer
 from wire.agent.frames import Hello, Start, Stop
 from wire.cluster.hosts import SshAddress, parse_ssh_address
 
-Opened = Callable[..., Listener]
+Opened = Callable[..., FrameListener]
 
 
 @pytest.fixture
-async def way(tmp_path: Path) -> AsyncIterator[Ssh]:
-    made = Ssh(tmp_path / "spool")
+async def setup(tmp_path: Path) -> AsyncIterator[SshLinkSetup]:
+    made = SshLinkSetup(tmp_path / "spool")
     await made.begin()
     yield made
     await made.end()
 
 
 @pytest.fixture
-async def jump(way: Ssh, tmp_path: Path) -> AsyncIterator[Sshd]:
-    """A host on the way to another."""
-    made = Sshd(tmp_path / "jump")
-    made.user_key = way.sshd.user_key
+async def jump(setup: SshLinkSetup, tmp_path: Path) -> AsyncIterator[SshServer]:
+    """A jump host."""
+    made = SshServer(tmp_path / "jump")
+    made.user_key = setup.server.user_key
     await made.start()
     yield made
     await made.stop()
 
 
 @pytest.fixture
-async def opened(way: Ssh) -> AsyncIterator[Opened]:
+async def opened(setup: SshLinkSetup) -> AsyncIterator[Opened]:
     """Opens a link, changed by `change` before; closed afterwards."""
     links: list[SshLink] = []
 
-    def begin(change: Callable[[SshLink], None] = lambda _: None) -> Listener:
-        link, listener = way.link(), Listener()
+    def begin(change: Callable[[SshLink], None] = lambda _: None) -> FrameListener:
+        link, listener = setup.link(), FrameListener()
         change(link)
         links.append(link)
         link.open(listener.deliver)
@@ -73,27 +73,29 @@ async def opened(way: Ssh) -> AsyncIterator[Opened]:
         await each.close()
 
 
-async def test_the_bundle_is_pushed_once_whole_and_for_nobody_else(way: Ssh, opened: Opened) -> None:
+async def test_bundle_is_pushed_once_and_readable_only_by_its_user(
+    setup: SshLinkSetup, opened: Opened
+) -> None:
     await opened().nth(Hello)
-    [pushed] = (way.spool / "agents").iterdir()
+    [pushed] = (setup.spool / "agents").iterdir()
     assert (pushed.name, pushed.read_bytes()) == (bundle().name, bundle().data)
-    assert way.spool.stat().st_mode & 0o077 == 0
+    assert setup.spool.stat().st_mode & 0o077 == 0
     before = pushed.stat().st_ino
-    way.sshd.cut()
+    setup.server.cut()
     await opened().nth(Hello)
     assert pushed.stat().st_ino == before
 
 
-async def test_a_damaged_bundle_is_pushed_again(way: Ssh, opened: Opened) -> None:
-    place = way.spool / "agents" / bundle().name
+async def test_damaged_bundle_is_pushed_again(setup: SshLinkSetup, opened: Opened) -> None:
+    place = setup.spool / "agents" / bundle().name
     place.parent.mkdir(parents=True)
     place.write_bytes(b"\0" * len(bundle().data))
     await opened().nth(Hello)
     assert place.read_bytes() == bundle().data
 
 
-async def test_bundles_of_old_versions_go(way: Ssh, opened: Opened) -> None:
-    folder = way.spool / "agents"
+async def test_old_bundles_are_removed(setup: SshLinkSetup, opened: Opened) -> None:
+    folder = setup.spool / "agents"
     folder.mkdir(parents=True)
     for number in range(9):
         (folder / f"agent-{number}.pyz").write_text("old")
@@ -103,54 +105,54 @@ async def test_bundles_of_old_versions_go(way: Ssh, opened: Opened) -> None:
     assert len(left) <= 6
 
 
-async def test_an_unknown_host_is_told_nothing(way: Ssh, opened: Opened) -> None:
-    way.pinned.clear()
+async def test_unknown_host_gets_no_data(setup: SshLinkSetup, opened: Opened) -> None:
+    setup.pinned.clear()
     lost = await opened().nth(LinkLost)
-    assert fingerprint(way.sshd.host_key) in lost.why
+    assert fingerprint(setup.server.host_key) in lost.why
     assert "corral nodes trust gpu01" in lost.why
-    assert not way.spool.exists()
+    assert not setup.spool.exists()
 
 
-async def test_a_host_that_the_users_own_known_hosts_names_is_known(way: Ssh, opened: Opened) -> None:
-    way.pinned.clear()
-    line = f"[127.0.0.1]:{way.sshd.port} {key_line(way.sshd.host_key)}\n"
-    (way.sshd.place / "known_hosts_of_user").write_text(line)
+async def test_host_in_the_users_known_hosts_is_accepted(setup: SshLinkSetup, opened: Opened) -> None:
+    setup.pinned.clear()
+    line = f"[127.0.0.1]:{setup.server.port} {key_line(setup.server.host_key)}\n"
+    (setup.server.place / "known_hosts_of_user").write_text(line)
     await opened().nth(Hello)
 
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ecdsa-sha2-nistp256"])
-async def test_a_changed_host_key_is_refused_and_what_runs_there_lives_on(
-    way: Ssh, opened: Opened, kind: str
+async def test_changed_host_key_is_refused_and_jobs_keep_running(
+    setup: SshLinkSetup, opened: Opened, kind: str
 ) -> None:
     links: list[SshLink] = []
     listener = opened(links.append)
     await listener.nth(Hello)
     links[0].send(Start(1, 1, ("sleep", "1000"), "somebody", 1000, 100))
     pid = (await listener.status(1, ended=False)).pid
-    pinned, way.sshd.host_key = way.sshd.host_key, asyncssh.generate_private_key(kind)
-    await way.sshd.stop()
-    await way.sshd.start()
+    pinned, setup.server.host_key = setup.server.host_key, asyncssh.generate_private_key(kind)
+    await setup.server.stop()
+    await setup.server.start()
 
     def alert() -> list[LinkLost]:
-        lost = [each for each in listener.heard if isinstance(each, LinkLost)]
+        lost = [each for each in listener.received if isinstance(each, LinkLost)]
         return [each for each in lost if "ALERT: its host key changed" in each.why]
 
     assert fingerprint(pinned) in (await listener.until(alert))[0].why
     assert pid is not None
     assert alive(pid)
-    way.sshd.host_key = pinned
-    await way.sshd.stop()
-    await way.sshd.start()
+    setup.server.host_key = pinned
+    await setup.server.stop()
+    await setup.server.start()
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts] == [pid]
 
 
-async def test_nobody_listens(way: Ssh, opened: Opened) -> None:
-    await way.sshd.stop()
+async def test_closed_ssh_port_is_reported(setup: SshLinkSetup, opened: Opened) -> None:
+    await setup.server.stop()
     assert (await opened().nth(LinkLost)).why == "nothing listens at its SSH port"
 
 
-async def test_a_key_that_is_not_let_in(way: Ssh, opened: Opened, tmp_path: Path) -> None:
+async def test_rejected_key_is_reported(setup: SshLinkSetup, opened: Opened, tmp_path: Path) -> None:
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "other")
 
     def other_key(link: SshLink) -> None:
@@ -159,7 +161,7 @@ async def test_a_key_that_is_not_let_in(way: Ssh, opened: Opened, tmp_path: Path
     assert "accepts none of the controller's keys" in (await opened(other_key).nth(LinkLost)).why
 
 
-async def test_no_such_python(way: Ssh, opened: Opened) -> None:
+async def test_missing_python_on_the_host_is_reported(setup: SshLinkSetup, opened: Opened) -> None:
     def no_python(link: SshLink) -> None:
         link.host = replace(link.host, python="/no/such/python")
 
@@ -168,21 +170,21 @@ async def test_no_such_python(way: Ssh, opened: Opened) -> None:
     assert "not found" in lost.why
 
 
-async def test_a_host_that_says_nothing_has_a_deadline(way: Ssh, opened: Opened) -> None:
+async def test_silent_ssh_server_times_out(setup: SshLinkSetup, opened: Opened) -> None:
     silent = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
 
     def nowhere(link: SshLink) -> None:
         link.host = replace(link.host, ssh=f"somebody@127.0.0.1:{port}")
         link._connector = connector.SshConnector(
-            KnownHosts(lambda: way.pinned), config=way.sshd.config, connect_s=0.3
+            KnownHosts(lambda: setup.pinned), config=setup.server.config, connect_s=0.3
         )
 
     assert (await opened(nowhere).nth(LinkLost)).why == "no answer within 0.3 s"
     silent.close()
 
 
-async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_concurrent_connections_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector, "AT_ONCE", 3)
     made = connector.SshConnector(KnownHosts(dict))
     inside, most = 0, 0
@@ -200,7 +202,7 @@ async def test_few_connections_are_made_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert most == 3
 
 
-def test_keys_are_read_as_people_write_them(tmp_path: Path) -> None:
+def test_host_keys_are_read_in_every_form(tmp_path: Path) -> None:
     one, other = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     assert KnownHosts(lambda: {"gpu01": key_line(one)}).of("gpu01") == (one.convert_to_public(),)
     assert KnownHosts(dict).of("gpu01") == ()
@@ -224,7 +226,7 @@ def test_keys_are_read_as_people_write_them(tmp_path: Path) -> None:
         ("[fd00::1]:22", SshAddress("fd00::1", "", 22)),
     ],
 )
-def test_addresses(text: str, read: SshAddress) -> None:
+def test_ssh_addresses_are_parsed(text: str, read: SshAddress) -> None:
     assert parse_ssh_address(text) == read
     assert str(read) == text
 
@@ -232,18 +234,18 @@ def test_addresses(text: str, read: SshAddress) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-oProxyCommand=x", "gpu01:0", "gpu01:99999", "a b", "a@b@c", "gpu;reboot"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_ssh_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="cannot read"):
         parse_ssh_address(text)
 
 
-def test_the_bundle_is_the_same_every_time() -> None:
+def test_bundle_is_reproducible() -> None:
     first = bundle()
     bundle.cache_clear()
     assert bundle() == first
 
 
-def test_every_shell_reads_the_first_command_alike() -> None:
+def test_first_command_is_read_alike_by_every_shell() -> None:
     """Within single quotes csh expands `!` (but not `!;`), and fish reads a backslash as an escape."""
     before, inside, after = bootstrap._FIND.split("'")
     assert (before, after) == ("exec /bin/sh -c ", "")
@@ -251,7 +253,7 @@ def test_every_shell_reads_the_first_command_alike() -> None:
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "zsh", "fish", "csh", "tcsh"])
-def test_the_first_command_finds_python_in_this_shell(shell: str) -> None:
+def test_first_command_finds_python_in_each_shell(shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     command = bootstrap._FIND.format(try_s=bootstrap.TRY_S, pythons="python3")
@@ -262,7 +264,7 @@ def test_the_first_command_finds_python_in_this_shell(shell: str) -> None:
     assert (done.stdout, done.stderr) == ("arrived\n", "")
 
 
-async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened) -> None:
+async def test_agent_command_line_is_not_read_by_a_shell(setup: SshLinkSetup, opened: Opened) -> None:
     """The name of the cluster has characters that a shell would act on."""
     hostile = "$(touch pwned); 'ü\" %n"
 
@@ -270,14 +272,14 @@ async def test_the_agents_command_line_passes_no_shell(way: Ssh, opened: Opened)
         link._cluster = hostile
 
     hello = await opened(rename).nth(Hello)
-    assert (way.spool / "cluster").read_text().strip() == hostile
+    assert (setup.spool / "cluster").read_text().strip() == hostile
     assert hello.facts.address == "127.0.0.1"
-    assert not (way.sshd.home / "pwned").exists()
+    assert not (setup.server.home / "pwned").exists()
 
 
-async def test_a_python_of_the_host(way: Ssh, opened: Opened) -> None:
-    """What stands in PATH there, if nothing else is said."""
-    (way.sshd.home / "python3").symlink_to(sys.executable)
+async def test_configured_python_of_a_host_is_used(setup: SshLinkSetup, opened: Opened) -> None:
+    """The PATH of the host by default."""
+    (setup.server.home / "python3").symlink_to(sys.executable)
 
     def named(link: SshLink) -> None:
         link.host = replace(link.host, python="./python3")
@@ -285,23 +287,23 @@ async def test_a_python_of_the_host(way: Ssh, opened: Opened) -> None:
     await opened(named).nth(Hello)
 
 
-async def test_the_agent_is_swapped_under_running_jobs(
-    way: Ssh, opened: Opened, monkeypatch: pytest.MonkeyPatch
+async def test_agent_is_replaced_while_jobs_run(
+    setup: SshLinkSetup, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: list[SshLink] = []
     listener = opened(links.append)
     await listener.nth(Hello)
     links[0].send(Start(1, 1, ("sleep", "1000"), "somebody", 1000, 100))
     pid = (await listener.status(1, ended=False)).pid
-    folder = way.spool / "agents"
+    folder = setup.spool / "agents"
     data = _with_comment(bundle().data, b"newer")
     newer = Bundle("agent-newer.pyz", data, hashlib.sha256(data).hexdigest(), bundle().arrival)
     monkeypatch.setattr(link, "bundle", lambda: newer)
-    way.sshd.cut()
+    setup.server.cut()
     again = await listener.nth(Hello, 2)
     assert [status.pid for status in again.attempts] == [pid]
     assert (folder / newer.name).read_bytes() == newer.data
-    (folder / bundle().name).unlink()  # what the old agent left needs its file no more
+    (folder / bundle().name).unlink()  # the attempts of the old agent no longer need its file
     links[0].send(Stop(1, 1))
     assert (await listener.status(1, ended=True)).why == "cancelled"
 
@@ -313,12 +315,14 @@ def _with_comment(data: bytes, comment: bytes) -> bytes:
     return made.getvalue()
 
 
-async def test_the_users_ssh_config_is_heeded_jump_hosts_too(way: Ssh, jump: Sshd, opened: Opened) -> None:
-    known = way.sshd.place / "known_hosts_of_user"
-    way.sshd.config.write_text(
-        f"Host far\n HostName 127.0.0.1\n Port {way.sshd.port}\n ProxyJump bastion\n"
+async def test_ssh_config_of_the_user_applies_with_jump_hosts(
+    setup: SshLinkSetup, jump: SshServer, opened: Opened
+) -> None:
+    known = setup.server.place / "known_hosts_of_user"
+    setup.server.config.write_text(
+        f"Host far\n HostName 127.0.0.1\n Port {setup.server.port}\n ProxyJump bastion\n"
         f"Host bastion\n HostName 127.0.0.1\n Port {jump.port}\n"
-        f"Host *\n User somebody\n IdentityFile {way.sshd.identity}\n IdentityAgent none\n"
+        f"Host *\n User somebody\n IdentityFile {setup.server.identity}\n IdentityAgent none\n"
         f" UserKnownHostsFile {known}\n"
     )
 

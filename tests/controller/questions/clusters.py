@@ -39,7 +39,7 @@ NODES = ("a", "b", "c")
 
 
 class Cluster:
-    """An engine, and agents that start what they are told and end it when they feel like it."""
+    """An engine, and simulated agents that start ordered jobs and end them at random."""
 
     def __init__(self, policy: str, seed: int) -> None:
         self.config = Config(**POLICIES[policy])
@@ -56,10 +56,10 @@ class Cluster:
         for given in [*self._inputs(), inputs.Tick()]:
             self.now += self.random.choice([0.0, 0.25, 7.0, 60.0])
             handled.append((given, self.now))
-            events += self._heard(self.engine.handle(given, self.now)).events
+            events += self._reported(self.engine.handle(given, self.now)).events
         return handled, events
 
-    def _heard(self, decision: Decision) -> Decision:
+    def _reported(self, decision: Decision) -> Decision:
         for order in decision.orders:
             if isinstance(order.frame, Start):
                 status = AttemptStatus(order.frame.job, order.frame.attempt, pid=9, started_at=self.now)

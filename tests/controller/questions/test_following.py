@@ -48,7 +48,7 @@ class Followed:
         self._line.settimeout(LONG_S)
         with theirs:
             self.pid = replica.begin(theirs, cluster.engine, cluster.config, 0, 4096)
-        self._told = Unpacker()
+        self._sent = Unpacker()
 
     def land(self) -> None:
         handled, events = self.cluster.landing()
@@ -63,7 +63,7 @@ class Followed:
         self.send(QuestionAsked(1, work, arguments, self.cluster.now, LONG_S))
         answer = None
         while True:
-            for message in map(unpack, self._told.feed(self._line.recv(1 << 16))):
+            for message in map(unpack, self._sent.feed(self._line.recv(1 << 16))):
                 if isinstance(message, Ended):
                     assert message.failure == ""
                     return answer
@@ -93,7 +93,7 @@ def followed(request: pytest.FixtureRequest) -> Iterator[Followed]:
     made.leave()
 
 
-def test_the_replica_knows_all_that_the_engine_knows(followed: Followed) -> None:
+def test_replica_state_equals_engine_state(followed: Followed) -> None:
     for _ in range(4):
         for _ in range(15):
             followed.land()
@@ -102,7 +102,7 @@ def test_the_replica_knows_all_that_the_engine_knows(followed: Followed) -> None
         assert followed.ask(whole_story) == next(whole_story(scene))
 
 
-def test_an_explanation_names_the_start_that_the_engine_foresees(followed: Followed) -> None:
+def test_explanation_has_the_start_that_the_engine_forecasts(followed: Followed) -> None:
     for _ in range(30):
         followed.land()
     engine, now = followed.cluster.engine, followed.cluster.now
@@ -119,7 +119,7 @@ def test_an_explanation_names_the_start_that_the_engine_foresees(followed: Follo
         assert answer.as_of == followed.seq
 
 
-def test_what_if_compares_what_the_engine_foresees(followed: Followed) -> None:
+def test_what_if_compares_two_forecasts_of_the_engine(followed: Followed) -> None:
     for _ in range(30):
         followed.land()
     engine, now = followed.cluster.engine, followed.cluster.now
@@ -138,25 +138,25 @@ def test_what_if_compares_what_the_engine_foresees(followed: Followed) -> None:
     assert answer.sooner_h * 3600 == pytest.approx(sum(max(0.0, at - then) for at, then in both))
 
 
-def test_a_replica_that_was_told_something_else_ends(followed: Followed) -> None:
+def test_replica_ends_when_its_events_differ(followed: Followed) -> None:
     handled, events = followed.cluster.landing()
     followed.send(Committed(tuple(handled), len(events), digest_of(events) ^ 1))
     assert followed._line.recv(1) == b"", "it has closed the line"
 
 
-def test_a_copy_changes_nothing_here_and_is_given_up_in_time() -> None:
-    there = [1]
+def test_fork_changes_nothing_in_the_parent_and_stops_at_the_time_limit() -> None:
+    values = [1]
 
     def change() -> int:
-        there.append(2)
-        return len(there)
+        values.append(2)
+        return len(values)
 
     assert Fork(change).result(time.monotonic() + LONG_S) == 2
-    assert there == [1]
+    assert values == [1]
     endless = Fork(lambda: time.sleep(LONG_S))
     assert endless.result(time.monotonic() + 0.05) is None
 
 
-def test_a_copy_that_meets_a_bug_gives_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_fork_that_fails_returns_none(capfd: pytest.CaptureFixture[str]) -> None:
     assert Fork(lambda: 1 // 0).result(time.monotonic() + LONG_S) is None
     assert "ZeroDivisionError" in capfd.readouterr().err

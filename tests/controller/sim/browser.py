@@ -22,7 +22,7 @@ FLAGS = (
 
 
 def chromium() -> str:
-    """Where it is; the test is skipped if there is none."""
+    """The path of the browser; skips the test without one."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("there is no Chromium on this machine; with one the page is really opened")
@@ -43,19 +43,19 @@ class Page:
         self._count += 1
         await self._socket.send_json({"id": self._count, "method": method, "params": params})
         while True:
-            told = await self._hear()
-            if told.get("id") == self._count:
-                assert "error" not in told, told
-                return told["result"]
+            reply = await self._receive()
+            if reply.get("id") == self._count:
+                assert "error" not in reply, reply
+                return reply["result"]
 
-    async def _hear(self) -> Any:
-        told = json.loads((await self._socket.receive()).data)
-        method = told.get("method", "")
+    async def _receive(self) -> Any:
+        reply = json.loads((await self._socket.receive()).data)
+        method = reply.get("method", "")
         if method:
             self.events.append(method)
         if method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
-            self.complaints.append(json.dumps(told["params"])[:500])
-        return told
+            self.complaints.append(json.dumps(reply["params"])[:500])
+        return reply
 
     async def open(self, path: Path) -> None:
         """Open a file and wait until it has loaded and its script has run."""
@@ -63,7 +63,7 @@ class Page:
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=path.as_uri())
         while "Page.loadEventFired" not in self.events:
-            await self._hear()
+            await self._receive()
         await self.frame()
 
     async def frame(self) -> None:
@@ -73,15 +73,15 @@ class Page:
         )
 
     async def ask(self, expression: str) -> Any:
-        """What an expression comes to there."""
-        told = await self.call(
+        """The value of an expression in the page."""
+        reply = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     async def point(self, x: float, y: float) -> None:
-        """Move the mouse there."""
+        """Move the mouse to this point."""
         await self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         await self.frame()
 

@@ -1,6 +1,6 @@
-"""A pool of processors, simulated as plainly as possible: what the engine's results are compared with.
+"""A plain simulator of a pool of processors, compared with the results of the engine.
 
-Written from the rules alone, in the obvious way and as slowly as that is; it shares nothing with Corral.
+It is written from the rules alone, without regard to speed, and shares no code with Corral.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Pool:
         return {job.number: job.start for job in self.jobs}
 
     def _free(self, when: float) -> int:
-        """Processors free then, as far as anyone knows now."""
+        """Processors free at that time, as far as is known now."""
         return self.processors - sum(job.size for job in self.running if job.planned_end > when)
 
     def _start(self, job: Job, now: float) -> None:
@@ -130,7 +130,7 @@ class Pool:
             self._start(job, now)
 
     def _promise(self, job: Job, now: float) -> None:
-        """The earliest start at which it fits beside all that runs and all other promises."""
+        """The earliest start at which the job fits beside all running jobs and all other reservations."""
         others = self.running + [other for other in self.waiting if other is not job and other.start < INF]
         starts = sorted({now} | {other.planned_end for other in others if other.planned_end > now})
         for start in starts:

@@ -57,7 +57,7 @@ def crowd(
     seed: int = 1,
     mean_s: float = 600,
 ) -> list[SimulatedJob]:
-    """So many jobs of 1 to 8 GPUs, one a minute."""
+    """Jobs of 1 to 8 GPUs, one per minute."""
     draw = random.Random(seed)
     free = [0.0] * cluster.gpus
     records = []

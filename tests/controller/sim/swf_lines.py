@@ -18,7 +18,7 @@ def line(
     estimate: float = 10,
     user: int = 1,
 ) -> str:
-    """One line; what is not given is known and harmless."""
+    """One line; fields that are not given have valid values."""
     size = allocated if requested is None else requested
     return f"{number} {submit} -1 {run} {allocated} -1 -1 {size} {estimate} -1 1 {user} 1 -1 1 -1 -1 -1"
 

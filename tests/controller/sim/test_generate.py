@@ -1,4 +1,4 @@
-"""Synthetic workloads: what was asked for, as people would do it, and the same every time."""
+"""Synthetic workloads: as requested, like real users, and the same every time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLUSTER = nodes_of(16, 8, 64, 512 * 1024, "H100")
 
 @cache
 def crowd() -> Workload:
-    """So many people for so long that no single one of them decides anything."""
+    """So many users and days that no single user decides the statistics."""
     return generate(Wish(nodes_of(64, 8, 64, 512 * 1024, "H100"), seed=5, users=1_000, days=28, load=0.8))
 
 
@@ -46,7 +46,7 @@ def by_template(rows: list[GeneratedJob]) -> dict[tuple[str, str], list[Generate
 # --- when ---
 
 
-def test_arrivals_follow_the_hours_of_the_day_and_the_days_of_the_week() -> None:
+def test_arrivals_follow_hours_of_the_day_and_days_of_the_week() -> None:
     """Chi-square over the 168 hours of a week: 99.9 % of fair samples stay below 230."""
     rng = RandomStream("a week")
     count = 40_000
@@ -59,7 +59,7 @@ def test_arrivals_follow_the_hours_of_the_day_and_the_days_of_the_week() -> None
     assert chi_square < 230
 
 
-def test_an_even_rate_would_not_pass_for_that() -> None:
+def test_chi_square_rejects_an_even_arrival_rate() -> None:
     rng = RandomStream("even")
     found = Counter(int(rng.uniform() * 168) for _ in range(40_000))
     weights = [arrival_rate((hour + 0.5) * HOUR_S) for hour in range(168)]
@@ -67,7 +67,7 @@ def test_an_even_rate_would_not_pass_for_that() -> None:
     assert sum((found[hour] - expected[hour]) ** 2 / expected[hour] for hour in range(168)) > 2_000
 
 
-def test_jobs_come_in_the_daytime_and_on_working_days() -> None:
+def test_most_jobs_arrive_in_the_daytime_on_working_days() -> None:
     hours = Counter(int(row.submit % DAY_S // HOUR_S) for row in crowd().rows)
     days = Counter(int(row.submit // DAY_S) % 7 for row in crowd().rows)
     assert min(hours[hour] for hour in range(10, 18)) > 3 * max(hours[hour] for hour in range(2, 6))
@@ -81,35 +81,35 @@ def test_jobs_come_in_the_daytime_and_on_working_days() -> None:
 
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("load", [0.3, 0.9, 1.5])
-def test_the_load_that_was_asked_for_is_reached(seed: int, load: float) -> None:
+def test_requested_load_is_reached(seed: int, load: float) -> None:
     workload = generate(Wish(CLUSTER, seed, days=7, load=load))
     asked = sum(row.gpus * min(row.duration, row.estimate) for row in workload.rows)
     assert asked / (16 * 8 * 7 * DAY_S) == pytest.approx(load, rel=0.01)
     assert workload.load == pytest.approx(load, rel=0.01)
 
 
-def test_so_many_jobs_in_the_time_that_the_load_takes() -> None:
+def test_number_of_jobs_and_load_decide_the_time_span() -> None:
     workload = generate(Wish(CLUSTER, jobs=2_000, load=0.5))
     assert len(workload.rows) == 2_000
     assert workload.load == pytest.approx(0.5)
     assert workload.rows[-1].submit <= workload.span_s
 
 
-def test_so_many_jobs_in_so_many_days() -> None:
+def test_number_of_jobs_and_days_decide_the_time_span() -> None:
     workload = generate(Wish(CLUSTER, jobs=500, days=3))
     assert len(workload.rows) == 500
     assert workload.span_s == 3 * DAY_S
 
 
-def test_a_slip_of_the_hand_is_not_carried_out() -> None:
+def test_implausible_request_is_refused() -> None:
     with pytest.raises(TooMany, match="1,000,000 jobs"):
         generate(Wish(nodes_of(10_000, 8, 64, 512 * 1024, "H100"), days=3_650, load=1.0))
 
 
-# --- what ---
+# --- jobs ---
 
 
-def test_sizes_are_powers_of_two_in_their_usual_parts() -> None:
+def test_job_sizes_are_powers_of_two_in_their_usual_parts() -> None:
     everybody = draw_users(3, 4_000, [size for size, _ in SIZES], ())
     templates = [template for user in everybody.things for template in user.templates.things]
     found = Counter(template.gpus for template in templates)
@@ -119,7 +119,7 @@ def test_sizes_are_powers_of_two_in_their_usual_parts() -> None:
     assert {row.gpus for row in crowd().rows} <= set(weights)
 
 
-def test_every_job_fits_a_cluster_of_odd_nodes() -> None:
+def test_every_job_fits_a_cluster_with_odd_node_sizes() -> None:
     cluster = nodes_of(5, 6, 10, 50 * 1024, "H100")
     for row in generate(Wish(cluster, jobs=3_000, load=1.0)).rows:
         assert row.gpus <= 15
@@ -154,7 +154,7 @@ def test_run_times_of_a_template_are_log_normal() -> None:
     assert good >= 0.95 * several
 
 
-def test_estimates_are_wrong_in_the_way_people_are() -> None:
+def test_estimates_are_wrong_as_in_real_logs() -> None:
     rows = crowd().rows
     assert sum(row.estimate in ROUND_LIMITS for row in rows) > 0.6 * len(rows), "most write a round limit"
     assert 3 < statistics.median(row.estimate / row.duration for row in rows) < 15, "far too long"
@@ -166,7 +166,7 @@ def test_a_template_has_one_estimate() -> None:
         assert len({row.estimate for row in rows}) == 1
 
 
-def test_failures_are_early_and_say_how() -> None:
+def test_failures_are_early_and_have_an_exit_code() -> None:
     failed = [row for row in crowd().rows if row.code]
     fine = [row for row in crowd().rows if not row.code]
     assert 0.07 < len(failed) / len(crowd().rows) < 0.18
@@ -178,26 +178,26 @@ def test_failures_are_early_and_say_how() -> None:
     assert all(0 < row.code < 256 for row in failed)
 
 
-def test_few_users_submit_most() -> None:
+def test_a_few_users_submit_most_jobs() -> None:
     by_user = Counter(row.user for row in generate(Wish(CLUSTER, users=100, jobs=20_000, load=0.8)).rows)
     busiest = [jobs for _, jobs in by_user.most_common()]
     assert sum(busiest[:10]) > 0.45 * 20_000
     assert by_user["ada"] > 5 * by_user["claude"], "the first before the twenty-second"
 
 
-def test_the_same_names_come_again_in_bursts() -> None:
+def test_job_names_repeat_in_bursts() -> None:
     rows = crowd().rows
     assert len(by_template(list(rows))) < len(rows) / 5
     by_user = defaultdict(list)
     for row in rows:
         by_user[row.user].append(row.submit)
     gaps = [after - before for times in by_user.values() for before, after in pairwise(times)]
-    # Evenly, one user's jobs would be 28 days apart, divided by how many there are.
+    # Evenly spread, the jobs of a user would be 28 days / count apart.
     even = statistics.median(28 * DAY_S / len(times) for times in by_user.values())
     assert statistics.median(gaps) < even / 10
 
 
-def test_models_are_asked_for_by_some() -> None:
+def test_some_jobs_ask_for_a_gpu_model() -> None:
     rows = generate(Wish(CLUSTER, jobs=5_000, load=0.8, users=200, models=("A100", "H100"))).rows
     found = Counter(row.model for row in rows)
     assert set(found) == {"", "A100", "H100"}
@@ -212,25 +212,25 @@ def text_of(wish: Wish, form: Format = Format.CSV) -> str:
     return "".join(lines(generate(wish), form))
 
 
-def test_the_same_wish_gives_the_same_bytes_in_another_process() -> None:
+def test_generated_bytes_are_the_same_in_another_process() -> None:
     program = (
         "import sys; from controller.sim.generate import *; from controller.sim.cluster import nodes_of\n"
         "wish = Wish(nodes_of(16, 8, 64, 512 * 1024, 'H100'), 11, days=2, load=0.7)\n"
         "sys.stdout.writelines(lines(generate(wish), Format.CSV))"
     )
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=True,
         env={"PYTHONHASHSEED": "7"},
     )
-    assert told.stdout == text_of(Wish(CLUSTER, 11, days=2, load=0.7))
-    assert told.stdout != text_of(Wish(CLUSTER, 12, days=2, load=0.7))
+    assert printed.stdout == text_of(Wish(CLUSTER, 11, days=2, load=0.7))
+    assert printed.stdout != text_of(Wish(CLUSTER, 12, days=2, load=0.7))
 
 
-def test_the_first_jobs_of_a_seed_stay_what_they_are() -> None:
-    """A seed means nothing if a later version makes other jobs of it."""
+def test_first_jobs_of_a_seed_never_change() -> None:
+    """A seed would mean nothing if a later version made other jobs from it."""
     first = text_of(Wish(CLUSTER, 1, jobs=1_000, days=7)).splitlines()[:4]
     assert first == GOLDEN
 
@@ -243,7 +243,7 @@ GOLDEN = [
 ]
 
 
-def test_more_users_leave_the_first_ones_as_they_were() -> None:
+def test_more_users_do_not_change_the_first_ones() -> None:
     def templates(count: int) -> dict[str, set[str]]:
         crowd = draw_users(1, count, [1.0, 2.0, 4.0], ())
         return {user.name: {template.name for template in user.templates.things} for user in crowd.things}
@@ -252,7 +252,7 @@ def test_more_users_leave_the_first_ones_as_they_were() -> None:
     assert few == {name: many[name] for name in few}
 
 
-# --- whatever is asked for ---
+# --- any request ---
 
 CLUSTERS = st.builds(
     nodes_of,
@@ -266,7 +266,7 @@ CLUSTERS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(CLUSTERS, st.integers(), st.integers(1, 60), st.integers(1, 400), st.floats(0.05, 3), st.booleans())
-def test_any_wish_is_met(
+def test_any_valid_request_is_generated(
     cluster: Cluster, seed: int, users: int, jobs: int, amount: float, by_load: bool
 ) -> None:
     wish = Wish(cluster, seed, users, jobs, None if by_load else amount, amount if by_load else None)
@@ -289,12 +289,12 @@ def test_any_wish_is_met(
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(), st.floats(0.05, 1.5), st.floats(0.05, 3))
-def test_a_load_is_never_passed(nodes: int, gpus: int, seed: int, load: float, days: float) -> None:
+def test_requested_load_is_never_exceeded(nodes: int, gpus: int, seed: int, load: float, days: float) -> None:
     workload = generate(Wish(nodes_of(nodes, gpus, 64, 2**19, "H100"), seed, days=days, load=load))
     assert workload.load <= load * 1.000001
 
 
-def test_zipf_is_what_it_says() -> None:
+def test_zipf_frequencies_match_the_distribution() -> None:
     rng, odds = RandomStream("zipf"), zipf(range(1, 11))
     found = Counter(odds.draw(rng) for _ in range(50_000))
     whole = sum(1 / rank for rank in range(1, 11))
@@ -313,7 +313,7 @@ def test_csv_has_the_columns_and_every_job() -> None:
     assert [int(row["duration"]) for row in rows] == [row.duration for row in workload.rows]
 
 
-def test_json_lines_say_the_same() -> None:
+def test_json_lines_have_the_same_jobs() -> None:
     workload = generate(Wish(CLUSTER, jobs=300, load=0.8))
     rows = [json.loads(line) for line in lines(workload, Format.JSONL)]
     assert rows[7]["user"] == workload.rows[7].user
@@ -323,7 +323,7 @@ def test_json_lines_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("form", [Format.CSV, Format.JSONL])
-def test_the_simulator_reads_every_job_as_it_was_meant(form: Format, tmp_path: Path) -> None:
+def test_simulator_reads_every_generated_job_unchanged(form: Format, tmp_path: Path) -> None:
     workload = generate(Wish(CLUSTER, jobs=400, load=0.8, models=("A100", "H100")))
     path = tmp_path / f"jobs.{form}"
     path.write_text("".join(lines(workload, form)))

@@ -1,4 +1,4 @@
-"""Logs in which some make room for others: who starts when, what is done again, what is counted."""
+"""Simulated preemption: start and end of each job, repeated work, and counts."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def outcome(policy: Policy, *work: TraceJob) -> tuple[dict[int, tuple[float, flo
 LOW, HIGH = job(1, 0.0, 8, 3.0, 25), job(2, HOUR, 4, 1.0, 75)
 
 
-def test_without_it_nobody_makes_room() -> None:
+def test_no_job_is_preempted_without_strategies() -> None:
     assert outcome(PLAIN, LOW, HIGH) == ({1: (0.0, 3.0), 2: (3.0, 4.0)}, 0, 0.0)
 
 
-def test_what_was_not_saved_is_done_again() -> None:
+def test_unsaved_work_is_repeated_after_a_preemption() -> None:
     assert outcome(OPEN, LOW, HIGH) == ({2: (1.0, 2.0), 1: (2.0, 5.0)}, 1, 8.0)
 
 
-def test_what_was_saved_is_not() -> None:
+def test_saved_work_is_not_repeated_after_a_preemption() -> None:
     saving = job(1, 0.0, 8, 3.0, 25, saves=True)
     assert outcome(OPEN, saving, HIGH) == ({2: (1.0, 2.0), 1: (2.0, 4.0)}, 1, 0.0)
 
 
-def test_a_gang_saves_its_work_once() -> None:
+def test_saved_work_of_a_gang_is_counted_once() -> None:
     spec = JobSpec(("true",), gpus=8, nodes=2, priority=0, time_limit_s=9 * HOUR, checkpoint_signal="USR1")
     gang = TraceJob(1, 0.0, spec, 4 * HOUR)
     found = run(RunTask(OPEN, nodes_of(2, 4, 64, 524_288, "H100"), [gang, job(2, HOUR, 4, 1.0, 75)]))
@@ -53,13 +53,13 @@ def test_a_gang_saves_its_work_once() -> None:
     }
 
 
-def test_time_alone_lets_room_be_made() -> None:
+def test_preemption_waits_for_the_minimum_runtime() -> None:
     guarded = Policy("guarded", Config(preemption={"strategies": ["priority"], "min_runtime_s": 2 * HOUR}))
     assert outcome(guarded, LOW, HIGH)[0] == {2: (2.0, 3.0), 1: (3.0, 6.0)}
 
 
-def test_an_elastic_job_gives_up_a_node_and_is_done_when_it_would_have_been() -> None:
-    """How much longer the work takes on fewer nodes is not known: it takes as long as it takes."""
+def test_an_elastic_job_that_shrinks_ends_at_its_original_time() -> None:
+    """The simulator does not know how much longer the work takes on fewer nodes, so the run time stays."""
     gang = Gang(min_nodes=1, elastic=True)
     spec = JobSpec(("true",), gpus=16, nodes=2, priority=0, time_limit_s=9 * HOUR, gang=gang)
     work = [TraceJob(1, 0.0, spec, 4 * HOUR), job(2, HOUR, 8, 1.0, 75)]

@@ -1,4 +1,4 @@
-"""Work in processes of its own that ends before it has begun; tests of compare() see the rest."""
+"""Work in separate processes that end before they begin; tests of compare() cover the rest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from controller.sim.parallel import RunFailed, run_in_processes
 
 
 class Deadly:
-    """Ends the process that unpacks it at once."""
+    """Kills the process that unpickles it."""
 
     def __reduce__(self) -> Any:
         return os._exit, (3,)
 
 
 def nothing(_task: Any, _progress: Callable[[int], None]) -> None:
-    """What would be done."""
+    """The work, which is never reached."""
 
 
-def test_who_dies_while_being_told_what_to_do_is_named() -> None:
-    # More than a pipe holds, so that we are still telling.
+def test_process_that_dies_while_it_receives_its_task_is_named() -> None:
+    # More than a pipe holds, so that the parent is still sending.
     with pytest.raises(RunFailed, match="the run of it ended with code 3"):
         run_in_processes(nothing, {"it": (Deadly(), bytes(1 << 22))})
     assert active_children() == []

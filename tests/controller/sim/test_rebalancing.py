@@ -1,4 +1,4 @@
-"""A log in which what is free lies scattered: rebalancing moves a job, and the big one starts."""
+"""Simulated rebalancing: free GPUs are scattered, a job moves, and the large job starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job(number: int, submit: float, gpus: int, hours: float, **more: Any) -> Tra
     return TraceJob(number, submit * HOUR, spec, hours * HOUR)
 
 
-# Both nodes are full; after an hour 6 of 8 GPUs are free on each, and somebody has come who wants 8.
+# Both nodes are full. After an hour 6 of 8 GPUs are free on each, and a job for 8 GPUs waits.
 SCATTERED = [job(1, 0, 6, 1), job(2, 0, 2, 10), job(3, 0, 6, 1), job(4, 0, 2, 10), job(5, 0.5, 8, 1)]
 
 
@@ -30,13 +30,13 @@ def outcome(**rules: Any) -> tuple[dict[int, tuple[float, float]], Figures]:
     return {row.job: (row.start / HOUR, row.end / HOUR) for row in found.rows}, found.figures
 
 
-def test_without_it_the_big_one_waits() -> None:
+def test_large_job_waits_without_rebalancing() -> None:
     records, figures = outcome()
     assert records[5] == (10.0, 11.0)
     assert (figures.moves, figures.preemptions) == (0, 0)
 
 
-def test_with_it_one_moves_and_goes_on_with_what_it_saved() -> None:
+def test_rebalancing_moves_one_job_which_continues_from_its_checkpoint() -> None:
     records, figures = outcome(**RULES)
     start, end = records[5]
     assert start == 1.0, "the first moment of an interval at which it can"
@@ -47,7 +47,7 @@ def test_with_it_one_moves_and_goes_on_with_what_it_saved() -> None:
     assert (figures.moves, figures.preemptions, figures.gpu_hours_lost) == (1, 1, 0.0)
 
 
-def test_what_was_done_twice_is_counted() -> None:
+def test_repeated_work_after_a_move_is_counted() -> None:
     config = {**RULES, "without_checkpoint": True}
     plain = [
         TraceJob(w.number, w.submit_s, JobSpec(("true",), gpus=w.spec.gpus, nodes=1), w.runtime_s)

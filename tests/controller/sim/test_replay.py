@@ -81,7 +81,7 @@ def starts(journal: Sequence[Event]) -> list[JobPlaced]:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-sjbf", "aggressive", "conservative", "greedy"])
-def test_under_the_same_policy_everything_happens_again(policy: str) -> None:
+def test_replay_under_the_same_policy_gives_the_same_events(policy: str) -> None:
     journal = lived(policy)
     assert relived(journal, policy) == journal
 
@@ -99,7 +99,9 @@ backfill = "{right}"
 
 
 @pytest.mark.parametrize(("left", "right"), [("easy", "easy-sjbf"), ("none", "easy"), ("greedy", "easy")])
-def test_with_profiles_on_the_same_nodes_as_well(tmp_path: Path, left: str, right: str) -> None:
+def test_replay_with_profiles_on_shared_nodes_gives_the_same_events(
+    tmp_path: Path, left: str, right: str
+) -> None:
     rows = generate(Wish(CLUSTER, 1, 8, 150, None, 1.3)).rows
     users = sorted({row.user for row in rows})[::2]
     path = tmp_path / "profiles.toml"
@@ -112,25 +114,25 @@ def test_with_profiles_on_the_same_nodes_as_well(tmp_path: Path, left: str, righ
 
 @pytest.mark.parametrize("was", ["fcfs", "greedy"])
 @pytest.mark.parametrize("now", ["fcfs", "sjf", "easy", "easy-sjbf", "greedy"])
-def test_under_another_policy_it_is_as_if_that_had_been_in_force(was: str, now: str) -> None:
-    """As far as the record goes: it knows the jobs' own times, whichever policy it was made under."""
+def test_replay_under_another_policy_equals_a_run_under_it(was: str, now: str) -> None:
+    """As far as the journal goes: it has the run time of each job under any policy."""
     journal = lived(was)
-    there, until = lived(now), journal[-1].at
-    assert starts(relived(journal, now)) == [event for event in starts(there) if event.at <= until]
+    replayed, until = lived(now), journal[-1].at
+    assert starts(relived(journal, now)) == [event for event in starts(replayed) if event.at <= until]
 
 
-def test_the_policies_differ_on_these_jobs() -> None:
-    """Else the tests above would say nothing."""
+def test_policies_differ_on_the_replayed_jobs() -> None:
+    """Otherwise the tests above would prove nothing."""
     journals = [lived(policy) for policy in ("fcfs", "sjf", "easy", "greedy")]
     assert len({tuple(starts(journal)) for journal in journals}) == 4
     assert all({JobRequeued, GateOpened} <= {*map(type, journal)} for journal in journals)
 
 
-# --- what people and nodes do ---
+# --- operators and nodes ---
 
 
 class Story(EngineHarness):
-    """A harness whose clock goes on with every input."""
+    """A harness whose clock advances with every input."""
 
     def tell(self, given: Input) -> inputs.Decision:
         self.now += 10
@@ -145,7 +147,7 @@ class Story(EngineHarness):
         self.tell(inputs.AgentReported(node, status))
 
 
-def test_all_that_nodes_and_operators_do_happens_again() -> None:
+def test_replay_repeats_node_and_operator_inputs() -> None:
     story = Story(default_pipeline())
     story.tell(inputs.AddNode("a", {"rack": "1"}))
     story.tell(inputs.AddNode("c", by="root"))
@@ -155,8 +157,8 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
     story.tell(inputs.UnsetQuota("user", "eve", "root"))
     story.join("a")
     story.join("b")
-    lost, cancelled, never_heard_of, ended = (story.submit(spec(4)) for _ in range(4))
-    assert [story.nodes_of(job) for job in (lost, cancelled, never_heard_of, ended)] == [
+    lost, cancelled, never_joined, ended = (story.submit(spec(4)) for _ in range(4))
+    assert [story.nodes_of(job) for job in (lost, cancelled, never_joined, ended)] == [
         ["a"],
         ["a"],
         ["b"],
@@ -178,11 +180,11 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
     story.tell(inputs.Cancel(cancelled, "eve"))
     story.report("a", cancelled, ended_at=story.now, signal=15, why="cancelled")
     told = {
-        job: (story.job(job).state, story.job(job).reason) for job in (lost, never_heard_of, ended, waiting)
+        job: (story.job(job).state, story.job(job).reason) for job in (lost, never_joined, ended, waiting)
     }
     assert told == {
         lost: (JobState.FAILED, Reason.NODE_LOST),
-        never_heard_of: (JobState.FAILED, Reason.NODE_LOST),
+        never_joined: (JobState.FAILED, Reason.NODE_LOST),
         ended: (JobState.COMPLETED, Reason.NONE),
         waiting: (JobState.CANCELLED, Reason.USER),
     }
@@ -191,7 +193,7 @@ def test_all_that_nodes_and_operators_do_happens_again() -> None:
     assert again == story.events
 
 
-def test_what_becomes_of_a_silent_node_happens_again() -> None:
+def test_replay_repeats_node_loss() -> None:
     losses = NodeLossPolicy(OnNodeLost.REQUEUE, lease_s=300.0, margin_s=30.0, down_after_s=60.0)
     story = Story(replace(default_pipeline(), losses=losses))
     story.join("a")
@@ -215,7 +217,7 @@ def test_what_becomes_of_a_silent_node_happens_again() -> None:
     assert again == story.events
 
 
-def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
+def test_replay_repeats_preemptions_and_operator_preemptions() -> None:
     guards = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
     story = Story(replace(default_pipeline(), strategies=(PriorityStrategy(),), guards=guards))
     story.join("a")
@@ -232,21 +234,21 @@ def test_preemptions_happen_again_those_that_people_asked_for_too() -> None:
     for job in (low, asked):
         story.report("a", job, ended_at=story.now, signal=15, why="preempted")
     assert story.job(high).state is JobState.SCHEDULED
-    patient = story.submit(spec(8, priority=80))  # nobody is ended for those of its own kind
+    patient = story.submit(spec(8, priority=80))  # no job is preempted for jobs of its own priority
     story.tell(inputs.Hold(patient, "ada"))
     kinds = {*map(type, story.events)}
     assert {events.ShareSet, events.PreemptionPlanned, events.JobPreempted} <= kinds
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
-    # Without preemption nobody else is ended, and those who were go on.
+    # Without preemption no other job is stopped, and the victims keep running.
     fewer: list[Event] = []
     Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
     stopped = {event.job for event in fewer if isinstance(event, events.JobPreempted)}
     assert stopped == {asked, held}
 
 
-def test_moves_happen_again_those_that_came_to_nothing_too() -> None:
+def test_replay_repeats_moves_and_failed_moves() -> None:
     rules = RebalanceRules(mode="propose", restart_s=0.0)
     guards = PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0)
     spread = (WeightedScorer(SpreadScorer(), 1),)
@@ -279,14 +281,14 @@ def test_moves_happen_again_those_that_came_to_nothing_too() -> None:
     again: list[Event] = []
     Replay(history_of(story.events), story.pipeline, observe=again.append).run()
     assert again == story.events
-    # Where nothing is moved, those who were go on.
+    # Without moves, the moved jobs keep running.
     fewer: list[Event] = []
     Replay(history_of(story.events), default_pipeline(), observe=fewer.append).run()
     assert not any(isinstance(event, events.JobPreempted) for event in fewer)
 
 
-def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() -> None:
-    """Under `shortest` it would have started at once, and held its GPUs until somebody cancelled it."""
+def test_replay_cancels_a_job_at_its_recorded_time_wherever_it_starts() -> None:
+    """Under `shortest` the job would have started at once, and held its GPUs until it was cancelled."""
     story = Story(default_pipeline())
     story.join("a")
     first = story.submit(spec(8, time_limit_s=7_200))
@@ -309,7 +311,7 @@ def test_who_was_cancelled_while_running_runs_until_then_wherever_it_starts() ->
     assert gains[behind] < 0
 
 
-def test_a_quiet_record_still_had_its_cycles() -> None:
+def test_replay_of_a_quiet_journal_runs_its_cycles() -> None:
     """Nothing started, so the record shows no cycle; under another configuration one would have."""
     story = Story(default_pipeline())
     story.join("a")
@@ -318,7 +320,7 @@ def test_a_quiet_record_still_had_its_cycles() -> None:
     assert [step.what for step in steps][-1] is Mark.CYCLE
 
 
-def test_figures_of_the_same_past_are_the_same() -> None:
+def test_replay_gives_the_same_figures_every_time() -> None:
     journal = lived("easy")
     history = history_of(journal)
     outcome = replay_policy(ReplayTask(policy_of("easy", Config()), history))

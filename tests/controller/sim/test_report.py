@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, inert whatever people are called, and alive in a real browser."""
+"""The report page: complete, self-contained, safe for any name, and working in a real browser."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ HOSTILE = "</script><img src=x onerror=\"window.hacked='yes'\">"
 
 
 class Parsed(HTMLParser):
-    """What a page is made of."""
+    """The tags, texts and data of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, str] = defaultdict(str)
-        """By the tag they stand in."""
+        """Texts by the tag around them."""
         self.scripts: list[str] = []
         self._open: list[str] = []
         self.feed(page)
@@ -72,7 +72,7 @@ class Parsed(HTMLParser):
                 self.scripts[-1] += data
 
     def data(self, name: str) -> Any:
-        """What a script of data holds."""
+        """The content of a data script."""
         ids = [attributes.get("id") for tag, attributes in self.tags if tag == "script"]
         return json.loads(self.scripts[ids.index(name)])
 
@@ -106,7 +106,7 @@ def simulated() -> ReportRun:
 
 
 def unpacked(packed: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Jobs by number, with the GPUs (or parts of them) that are drawn for each: what the script sees."""
+    """Jobs by number, with the GPUs (or parts of them) that the script draws for each."""
     columns = packed["jobs"]
     numbers, starts = [*accumulate(columns["job"])], [*accumulate(columns["start"])]
     tracks = [(node, name) for node, parts in packed["nodes"] for name, _ in parts]
@@ -132,7 +132,7 @@ def unpacked(packed: dict[str, Any]) -> dict[int, dict[str, Any]]:
 # --- the page ---
 
 
-def test_the_page_asks_for_nothing_from_anywhere() -> None:
+def test_report_page_loads_nothing_from_elsewhere() -> None:
     for page in (render([simulated()]), render([simulated(), replace(simulated(), label="again")])):
         parsed = Parsed(page)
         names = {name for _, attributes in parsed.tags for name in attributes}
@@ -145,7 +145,7 @@ def test_the_page_asks_for_nothing_from_anywhere() -> None:
         assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|import\(|WebSocket|sendBeacon", page)
 
 
-def test_no_script_but_ours_may_run() -> None:
+def test_report_page_allows_only_its_own_script() -> None:
     parsed = Parsed(render([simulated()]))
     policy = next(a["content"] for t, a in parsed.tags if t == "meta" and a.get("http-equiv"))
     assert policy is not None
@@ -154,7 +154,7 @@ def test_no_script_but_ours_may_run() -> None:
     assert f"script-src 'sha256-{digest}';" in policy
 
 
-def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
+def test_report_page_is_reproducible(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_report([simulated()], path)
     first = path.read_bytes()
@@ -163,7 +163,7 @@ def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
     assert first.decode().startswith('<!doctype html>\n<html lang="en">')
 
 
-def test_every_drawing_says_what_it_shows() -> None:
+def test_every_chart_has_a_description() -> None:
     parsed = Parsed(render([simulated()]))
     drawings = [attributes for tag, attributes in parsed.tags if tag == "svg"]
     assert len(drawings) == 6
@@ -172,7 +172,7 @@ def test_every_drawing_says_what_it_shows() -> None:
     assert sum(tag == "h1" for tag, _ in parsed.tags) == 1
 
 
-def test_every_job_is_there_with_what_it_held() -> None:
+def test_every_job_is_in_the_chart_with_its_gpus() -> None:
     run = simulated()
     drawn = unpacked(Parsed(render([run])).data("gantt-data")[0])
     names = {
@@ -193,7 +193,7 @@ def test_every_job_is_there_with_what_it_held() -> None:
         assert job["state"].split(":")[0] == each.state.value.lower()
 
 
-def test_the_curves_are_the_figures() -> None:
+def test_curves_match_the_figures() -> None:
     run = simulated()
     charts = Parsed(render([run])).data("time-data")["charts"]
     values = charts["busy"][0]["values"]
@@ -202,7 +202,7 @@ def test_the_curves_are_the_figures() -> None:
     assert np.mean(charts["queue"][0]["values"]) == pytest.approx(waiting, abs=0.1)
 
 
-def test_figures_and_sentences_tell_one_story() -> None:
+def test_sentences_match_the_figures() -> None:
     run = simulated()
     text = Parsed(render([run])).texts
     assert f"{len(run.records):,} jobs of {len({each.user for each in run.records})} users" in text["p"]
@@ -215,7 +215,7 @@ def test_figures_and_sentences_tell_one_story() -> None:
         assert figure_text(key, value) in text["td"]
 
 
-def test_several_runs_are_compared() -> None:
+def test_report_compares_several_runs() -> None:
     cluster = cluster_of()
     quick, slow = crowd(400, cluster), crowd(400, cluster, mean_s=900)
     page = render([run_of(slow, cluster, "fcfs"), run_of(quick, cluster, "easy")])
@@ -227,7 +227,7 @@ def test_several_runs_are_compared() -> None:
     assert text["li"].count("fcfs") == text["li"].count("easy") == 6, "a legend at every chart"
 
 
-def test_any_figure_is_shown() -> None:
+def test_report_shows_any_figure() -> None:
     cluster = cluster_of()
     run = ReportRun("mine", cluster, crowd(20, cluster), {"of_my_own": 1234.5, "mean_wait_s": 90.0})
     text = Parsed(render([run])).texts
@@ -236,7 +236,7 @@ def test_any_figure_is_shown() -> None:
     assert "1m30s" in text["td"]
 
 
-def test_a_hostile_name_is_text_and_nothing_else() -> None:
+def test_hostile_name_is_escaped_text() -> None:
     cluster = cluster_of()
     records = crowd(60, cluster, [HOSTILE, "ada\x1b[31m\u202e", "'\"&<b>"])
     for each in records:
@@ -251,7 +251,7 @@ def test_a_hostile_name_is_text_and_nothing_else() -> None:
     assert "\u202e" not in page
 
 
-def test_thirty_thousand_jobs_stay_below_five_megabytes() -> None:
+def test_report_of_thirty_thousand_jobs_is_below_five_megabytes() -> None:
     cluster = cluster_of(100, 8)
     run = run_of(crowd(30_000, cluster, [f"user{n}" for n in range(50)], mean_s=18_000), cluster)
     page = render([run])
@@ -260,7 +260,7 @@ def test_thirty_thousand_jobs_stay_below_five_megabytes() -> None:
     assert "smallest of" not in page
 
 
-def test_what_is_thinned_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_bars_are_counted_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of()
     records = crowd(500, cluster)
     monkeypatch.setattr("controller.sim.report.page.MOST", 100)
@@ -275,7 +275,7 @@ def test_what_is_thinned_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held / whole == pytest.approx(1 - int(found[3]) / 100, abs=0.01)
 
 
-def test_nothing_at_all_is_a_page_too() -> None:
+def test_report_without_started_jobs() -> None:
     cluster = cluster_of()
     assert "0 jobs" in render([ReportRun("empty", cluster, [], {})])
     waiting = [
@@ -286,7 +286,7 @@ def test_nothing_at_all_is_a_page_too() -> None:
     render([ReportRun("empty", cluster, [], {}), ReportRun("stuck", cluster, waiting, {})])
 
 
-def test_lost_attempts_are_told() -> None:
+def test_lost_attempts_are_counted_on_the_page() -> None:
     cluster = cluster_of()
     each = record(1, 0.0, 100.0, 200.0, holding(cluster, [0]))
     each.requeues, each.attempts, each.lost_gpu_s = 2, 3, 7_200.0
@@ -297,7 +297,7 @@ def test_lost_attempts_are_told() -> None:
     assert Parsed(page).data("gantt-data")[0]["jobs"]["attempts"] == [3]
 
 
-# --- what it is made of ---
+# --- parts of the page ---
 
 
 PARTS = st.lists(
@@ -330,7 +330,7 @@ SHARES = st.lists(
 @settings(max_examples=50, deadline=None)
 @given(SHARES)
 def test_bars_never_overlap(asked: list[tuple[int, int, int]]) -> None:
-    """Whatever shares a GPU: taken are only those that fit, so that there is room for every one."""
+    """Jobs that share a GPU; jobs that do not fit are left out, so that every job has room."""
     cluster = cluster_of(1, 1)
     records: list[SimulatedJob] = []
     for job, (start, length, milli) in enumerate(sorted(asked), 1):
@@ -352,7 +352,7 @@ def test_neighbouring_gpus_are_one_bar_but_never_across_nodes() -> None:
     assert [(bar.first, bar.count) for bar in bars] == [(0, 2), (3, 1), (4, 2)]
 
 
-def test_where_no_job_asks_for_a_gpu_processors_are_what_counts() -> None:
+def test_report_measures_processors_when_no_job_asks_for_gpus() -> None:
     cluster = nodes_of(1, 8, 16, 65_536, "H100")
     work = [TraceJob(1, 0.0, cluster.spec(4, 100.0), 100.0, "ada")]
     _, records = simulate(RunTask(policy_of("easy", Config()), cluster, work))
@@ -363,7 +363,7 @@ def test_where_no_job_asks_for_a_gpu_processors_are_what_counts() -> None:
     render([run])
 
 
-def test_a_pool_is_filled_processor_by_processor() -> None:
+def test_pool_chart_is_filled_processor_by_processor() -> None:
     pool = pool_of(64)
     work = [TraceJob(number, 0.0, pool.spec(16, 100.0), 100.0, "ada") for number in range(1, 7)]
     _, records = simulate(RunTask(policy_of("easy", Config()), pool, work))
@@ -383,7 +383,7 @@ def test_a_pool_is_filled_processor_by_processor() -> None:
     render([run])
 
 
-def test_groups_by_size_end_at_powers_of_two() -> None:
+def test_size_groups_end_at_powers_of_two() -> None:
     cluster = cluster_of(4, 8)
     sizes = [1, 1, 2, 3, 4, 5, 8, 9, 16]
     records = [record(job, 0.0, 1.0, 2.0, holding(cluster, range(size))) for job, size in enumerate(sizes, 1)]
@@ -395,7 +395,7 @@ def test_groups_by_size_end_at_powers_of_two() -> None:
     ]
 
 
-def test_whoever_comes_after_the_first_is_one_of_the_others() -> None:
+def test_groups_beyond_the_limit_are_merged_as_others() -> None:
     cluster = cluster_of()
     groups = by_user(run_of(crowd(300, cluster, [f"u{n}" for n in range(9)]), cluster))
     assert [group.used_s for group in groups] == sorted((group.used_s for group in groups), reverse=True)
@@ -412,7 +412,7 @@ def test_spread_is_by_nearest_rank() -> None:
 
 
 @given(st.floats(1, 1e9))
-def test_there_is_always_something_beside_an_axis(length: float) -> None:
+def test_every_axis_has_labels(length: float) -> None:
     ticks = time_ticks(TimeSpan(100.0, 100.0 + length))
     assert 2 <= len(ticks) <= 11 or length > 1e8 or length < 5
     assert len({label for _, label in ticks}) == len(ticks)
@@ -421,7 +421,7 @@ def test_there_is_always_something_beside_an_axis(length: float) -> None:
     assert decades(length)[-1][0] >= length * 0.999
 
 
-def test_words() -> None:
+def test_numbers_and_durations_in_words() -> None:
     assert [since(each) for each in (0, 65, 3_600, 86_400, 90_000)] == [
         "00:00",
         "00:01:05",
@@ -444,7 +444,7 @@ def test_words() -> None:
 # --- in a browser ---
 
 
-async def test_a_real_browser_shows_it_without_complaint(tmp_path: Path) -> None:
+async def test_browser_shows_the_report_without_errors(tmp_path: Path) -> None:
     cluster = cluster_of(2, 4)
     records = [
         record(7, 0.0, 100.0, 900.0, holding(cluster, range(8)), user=HOSTILE),

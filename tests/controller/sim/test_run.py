@@ -49,7 +49,7 @@ def starts(
     return {row.job: row.start for row in run(task).rows}
 
 
-# (number, submit, run, processors, estimate), then what starts when under which policy.
+# (number, submit, run, processors, estimate), then the starts under each policy.
 CASES: dict[str, tuple[int, list[Given], dict[str, list[float]]]] = {
     "what ends exactly when the first can start may pass it": (
         4,
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[int, list[Given], dict[str, list[float]]]] = {
 
 @pytest.mark.parametrize("shape", ["pool", "nodes"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_case_worked_out_by_hand(case: str, shape: str) -> None:
+def test_schedule_worked_out_by_hand(case: str, shape: str) -> None:
     processors, jobs, expected = CASES[case]
     cluster = pool_of(processors) if shape == "pool" else nodes_of(processors, **CORE_NODE)
     for policy, wanted in expected.items():
@@ -159,7 +159,7 @@ SAME_SECOND: dict[str, tuple[int, list[Given], str, list[float], list[float]]] =
 
 @pytest.mark.parametrize("shape", ["pool", "nodes"])
 @pytest.mark.parametrize("case", SAME_SECOND)
-def test_what_happens_within_one_second(case: str, shape: str) -> None:
+def test_order_of_events_within_one_second(case: str, shape: str) -> None:
     processors, jobs, policy, house, sc15 = SAME_SECOND[case]
     cluster = pool_of(processors) if shape == "pool" else nodes_of(processors, **CORE_NODE)
     for same_second, wanted in ((SameSecond.HOUSE, house), (SameSecond.SC15, sc15)):
@@ -199,18 +199,18 @@ def plain_starts(
 @pytest.mark.parametrize("policy", POLICIES)
 @given(log=logs(), clairvoyant=st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_every_start_on_a_pool_is_that_of_a_plain_simulator(
+def test_starts_on_a_pool_equal_those_of_a_plain_simulator(
     policy: str, log: tuple[int, list[Given]], clairvoyant: bool
 ) -> None:
     found = starts(log[1], pool_of(log[0]), policy, clairvoyant=clairvoyant)
     assert found == plain_starts(log, policy, SameSecond.HOUSE, clairvoyant)
 
 
-# Under conservative backfill promises name their nodes, so that there a job may have to wait for its own.
+# Conservative reservations name their nodes, so a job may have to wait for its own node.
 @pytest.mark.parametrize("policy", POLICIES[:-1])
 @given(log=logs(), same_second=st.sampled_from(SameSecond), clairvoyant=st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_every_start_on_nodes_of_one_processor_too(
+def test_starts_on_one_processor_nodes_equal_those_of_a_plain_simulator(
     policy: str, log: tuple[int, list[Given]], same_second: SameSecond, clairvoyant: bool
 ) -> None:
     cluster = nodes_of(log[0], **CORE_NODE)
@@ -218,22 +218,22 @@ def test_every_start_on_nodes_of_one_processor_too(
     assert found == plain_starts(log, policy, same_second, clairvoyant)
 
 
-def test_one_wider_than_a_node_is_spread_over_the_fewest_evenly() -> None:
+def test_job_wider_than_a_node_is_spread_evenly_over_the_fewest_nodes() -> None:
     cluster = nodes_of(3, 0, 4, 64, "")
     spec = cluster.spec(5, 60)
     assert (spec.nodes, spec.cpu_milli) == (2, 3_000)
-    # 3 of 4 CPUs of two nodes are taken: 3 more fit on the third, then 1 and 1 beside the first job.
+    # 3 of 4 CPUs of two nodes are in use: 3 more fit on the third node, then 1 and 1 beside the first job.
     jobs: list[Given] = [(1, 0, 60, 5, 60), (2, 0, 60, 3, 60), (3, 0, 60, 1, 60), (4, 0, 60, 2, 60)]
     assert starts(jobs, cluster, "easy") == {1: 0, 2: 0, 3: 0, 4: 60}
 
 
-def test_a_pool_wider_than_any_node_may_be_still_counts_every_processor() -> None:
+def test_pool_wider_than_the_largest_node_counts_every_processor() -> None:
     cluster = pool_of(93_312)
     jobs: list[Given] = [(1, 0, 60, 93_311, 60), (2, 0, 60, 1, 60), (3, 0, 60, 1, 60)]
     assert starts(jobs, cluster, "fcfs") == {1: 0, 2: 0, 3: 60}
 
 
-def test_how_a_job_ends_does_not_hang_on_the_last_digit_of_a_fraction() -> None:
+def test_end_state_does_not_depend_on_rounding() -> None:
     work = [TraceJob(n, n / 10, JobSpec(("true",), time_limit_s=n / 3), n / 3) for n in range(1, 200)]
     work.append(TraceJob(200, 0.1, JobSpec(("true",), time_limit_s=0.3), 0.3000001))
     _, records = simulate(RunTask(policy_of("easy", CONFIG), pool_of(4), work))
@@ -241,7 +241,7 @@ def test_how_a_job_ends_does_not_hang_on_the_last_digit_of_a_fraction() -> None:
     assert [record.reason for record in records.ran() if record.number == 200] == [Reason.TIME_LIMIT]
 
 
-def test_what_the_engine_refuses_is_told_with_its_reason() -> None:
+def test_job_refused_by_the_engine_is_counted_with_its_reason() -> None:
     work = [TraceJob(1, 0.0, JobSpec(("true",), gpus=8), 10.0), TraceJob(2, 0.0, JobSpec(("true",)), 10.0)]
     outcome = run(RunTask(policy_of("easy", Config()), pool_of(4), work))
     assert [row.job for row in outcome.rows] == [2]
@@ -249,7 +249,7 @@ def test_what_the_engine_refuses_is_told_with_its_reason() -> None:
     assert "8 GPUs" in next(iter(outcome.refused))
 
 
-def test_foresight_never_lengthens_a_run() -> None:
+def test_exact_estimates_never_lengthen_a_run() -> None:
     work = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 100.0)
     assert with_exact_estimate(work).runtime_s == with_exact_estimate(work).spec.time_limit_s == 60.0
     boundless = TraceJob(1, 0.0, JobSpec(("true",)), 100.0)
@@ -257,7 +257,7 @@ def test_foresight_never_lengthens_a_run() -> None:
     short = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.25)
     assert with_exact_estimate(short).spec.time_limit_s == 0.25
     at_once = TraceJob(1, 0.0, JobSpec(("true",), time_limit_s=60.0), 0.0)
-    assert with_exact_estimate(at_once).spec.time_limit_s == 1.0  # a limit of 0 there is not
+    assert with_exact_estimate(at_once).spec.time_limit_s == 1.0  # a limit of 0 is not valid
 
 
 def test_policies_have_names() -> None:

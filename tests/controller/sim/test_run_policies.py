@@ -1,4 +1,4 @@
-"""Runs in processes of their own: the same results, in order, and a clear word when one dies."""
+"""Runs in separate processes: the same results, in order, and a clear message when one dies."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def task(policy: str, count: int = 300) -> RunTask:
     return RunTask(policy_of(policy, Config()), POOL, work)
 
 
-def test_outcomes_are_those_of_single_runs_in_the_order_asked_for() -> None:
-    told: list[int] = []
-    together = run_policies([task(name) for name in NAMES], told.append, cores=2)
+def test_outcomes_of_parallel_runs_equal_single_runs_in_order() -> None:
+    progress: list[int] = []
+    together = run_policies([task(name) for name in NAMES], progress.append, cores=2)
     alone = [run(task(name)) for name in NAMES]
     assert [replace(each, cpu_s=0.0) for each in together] == [replace(each, cpu_s=0.0) for each in alone]
     assert len({each.figures.avebsld for each in together}) == 2
-    assert told
-    assert max(told) <= 600
+    assert progress
+    assert max(progress) <= 600
     assert active_children() == []
 
 
@@ -45,7 +45,7 @@ def _die() -> None:
 
 
 class Deadly(list[TraceJob]):
-    """Ends the process that unpacks it at once, as a kernel short of memory does."""
+    """Kills the process that unpickles it, as the kernel does without memory."""
 
     def __reduce__(self) -> Any:
         return _die, ()
@@ -58,7 +58,7 @@ def test_a_process_that_is_killed_is_named_with_its_signal() -> None:
     assert active_children() == []
 
 
-def test_an_error_in_a_process_is_told_in_its_words() -> None:
+def test_error_in_a_run_is_reported_with_its_message() -> None:
     wrong = replace(task("easy"), policy=Policy("mine", with_order_and_backfill(Config(), "", "nonsense")))
     with pytest.raises(
         RunFailed,
@@ -68,7 +68,7 @@ def test_an_error_in_a_process_is_told_in_its_words() -> None:
     assert active_children() == []
 
 
-def test_whoever_stops_waiting_leaves_no_process_behind() -> None:
+def test_interrupt_leaves_no_process() -> None:
     def interrupt(_done: int) -> None:
         raise KeyboardInterrupt
 

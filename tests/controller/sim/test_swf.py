@@ -1,4 +1,4 @@
-"""The Standard Workload Format: what its 18 fields come to, and lines that are none."""
+"""The Standard Workload Format: the meaning of its 18 fields, and invalid lines."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def only(log: JobLog, reading: SwfOptions | None = None) -> SwfJob:
     return job
 
 
-# --- what a line means ---
+# --- the meaning of a line ---
 
 
-def test_run_is_cut_at_the_estimate_and_size_is_what_was_asked_for(write: Write) -> None:
+def test_run_time_is_cut_at_the_estimate_and_size_is_the_requested_one(write: Write) -> None:
     log = read_log(write(line(7, submit=5, run=100, allocated=2, requested=4, estimate=60, user=3)))
     assert only(log) == SwfJob(number=7, submit_s=5, run_s=60, size=4, estimate_s=60, user=3)
 
@@ -66,7 +66,7 @@ def test_run_is_cut_at_the_estimate_and_size_is_what_was_asked_for(write: Write)
         (line(1, run=50, estimate="60.0"), 50, 1, 60),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_unknown_is_taken_from_its_neighbour(
+def test_unknown_swf_fields_are_taken_from_their_counterparts(
     write: Write, given_line: str, run: float, size: int, estimate: float
 ) -> None:
     job = only(read_log(write(given_line)))
@@ -85,7 +85,7 @@ def test_what_is_unknown_is_taken_from_its_neighbour(
         (line(1, allocated=1, requested=9), "wider than the machine"),
     ],
 )
-def test_what_cannot_be_run_is_dropped_and_counted(write: Write, given_line: str, why: str) -> None:
+def test_unusable_swf_jobs_are_dropped_and_counted(write: Write, given_line: str, why: str) -> None:
     jobs, dropped = chosen(read_log(write(given_line, line(2), given_line)))
     assert [job.number for job in jobs] == [2]
     assert dropped == {why: 2}
@@ -94,14 +94,14 @@ def test_what_cannot_be_run_is_dropped_and_counted(write: Write, given_line: str
 @pytest.mark.parametrize(
     ("how", "run", "estimate"), [(ZeroRuns.KEEP, 0, 60), (ZeroRuns.SECOND, 1, 1), (ZeroRuns.DROP, None, None)]
 )
-def test_jobs_without_a_run_time_are_as_one_likes(
+def test_zero_run_times_are_read_as_configured(
     write: Write, how: ZeroRuns, run: float | None, estimate: float | None
 ) -> None:
     jobs, _ = chosen(read_log(write(line(1, run=0, estimate=60))), reading=SwfOptions(zero_runs=how))
     assert [(job.run_s, job.estimate_s) for job in jobs] == ([] if run is None else [(run, estimate)])
 
 
-def test_an_estimate_for_ever_is_as_long_as_a_limit_can_be(write: Write) -> None:
+def test_unlimited_estimate_becomes_the_longest_limit(write: Write) -> None:
     log = read_log(write(line(1, run=50, estimate=10**10)))
     (work,), _ = log.work(pool_of(8), SwfOptions())
     assert work.spec.time_limit_s == LONGEST_S
@@ -109,12 +109,12 @@ def test_an_estimate_for_ever_is_as_long_as_a_limit_can_be(write: Write) -> None
     assert spec_problems(replace(work.spec, time_limit_s=LONGEST_S + 1))
 
 
-def test_a_kept_job_without_run_time_and_estimate_has_an_estimate_all_the_same(write: Write) -> None:
+def test_kept_job_without_run_time_and_estimate_gets_an_estimate(write: Write) -> None:
     job = only(read_log(write(line(1, run=0, estimate=-1))), SwfOptions(zero_runs=ZeroRuns.KEEP))
     assert (job.run_s, job.estimate_s) == (0, 1)
 
 
-def test_the_filter_of_sc15(write: Write) -> None:
+def test_sc15_filter(write: Write) -> None:
     log = read_log(
         write(
             line(1, submit=0),
@@ -132,13 +132,13 @@ def test_the_filter_of_sc15(write: Write) -> None:
     assert sum(dropped.values()) == 6
 
 
-def test_jobs_come_in_the_order_of_submit_times_then_of_lines(write: Write) -> None:
+def test_jobs_are_ordered_by_submit_time_and_then_by_line(write: Write) -> None:
     log = read_log(write(line(1, submit=9), line(2, submit=3), line(3, submit=9), line(4, submit=3)))
     work, _ = log.work(pool_of(8), SwfOptions())
     assert [each.number for each in work] == [2, 4, 1, 3]
 
 
-def test_wider_than_the_machine_depends_on_the_machine(write: Write) -> None:
+def test_job_wider_than_the_machine_is_dropped(write: Write) -> None:
     log = read_log(write(line(1, allocated=5), line(2, allocated=7), line(3, allocated=9)))
     for cluster, fit in (
         (pool_of(8), [1, 2]),
@@ -154,13 +154,13 @@ def test_wider_than_the_machine_depends_on_the_machine(write: Write) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "  \t \n", "\n\n"])
-def test_line_ends_of_all_kinds(write: Write, end: str) -> None:
+def test_swf_line_endings(write: Write, end: str) -> None:
     log = read_log(write(line(1), line(2), end=end))
     assert [each.number for each in log.lines] == [1, 2]
     assert log.processors == 8
 
 
-def test_gzip_is_told_by_content_not_by_name(write: Write, tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content(write: Write, tmp_path: Path) -> None:
     packed = tmp_path / "packed.swf"
     packed.write_bytes(gzip.compress(write(line(1), line(2)).read_bytes()))
     plain = tmp_path / "plain.gz"
@@ -169,7 +169,7 @@ def test_gzip_is_told_by_content_not_by_name(write: Write, tmp_path: Path) -> No
     assert len(read_log(packed).lines) == 2
 
 
-def test_a_damaged_archive_is_a_sentence(write: Write, tmp_path: Path) -> None:
+def test_damaged_archive_is_refused_with_a_sentence(write: Write, tmp_path: Path) -> None:
     whole = gzip.compress(write(*[line(number) for number in range(2_000)]).read_bytes())
     for damaged in (whole[: len(whole) // 2], whole[:200] + b"\0" * 50 + whole[250:], whole[:3]):
         packed = tmp_path / "cut.swf.gz"
@@ -178,7 +178,7 @@ def test_a_damaged_archive_is_a_sentence(write: Write, tmp_path: Path) -> None:
             read_log(packed)
 
 
-def test_the_header_says_how_wide_the_machine_was(write: Write) -> None:
+def test_machine_size_is_read_from_the_header(write: Write) -> None:
     def processors(*header: str) -> int | None:
         return read_log(write(line(1), header=header)).processors
 
@@ -188,7 +188,7 @@ def test_the_header_says_how_wide_the_machine_was(write: Write) -> None:
     assert processors() is None
 
 
-def test_comments_may_hold_anything_and_stand_anywhere(write: Write) -> None:
+def test_swf_comments_are_ignored(write: Write) -> None:
     log = read_log(
         write(line(1), ";", "; Ünïcode", "   ; MaxQueues: 3", line(2), header=["\ufeff; Version: 2.2"])
     )
@@ -213,7 +213,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("broken", "why"), BROKEN)
-def test_a_broken_line_is_named_with_its_number(write: Write, broken: str, why: str) -> None:
+def test_invalid_line_is_named_by_number(write: Write, broken: str, why: str) -> None:
     path = write(line(1), "", broken, line(2))
     with pytest.raises(LogRefused) as refused:
         read_log(path)
@@ -222,7 +222,7 @@ def test_a_broken_line_is_named_with_its_number(write: Write, broken: str, why: 
     assert "--skip-bad" in refused.value.hint
 
 
-def test_broken_lines_can_be_passed_over_and_are_counted(write: Write) -> None:
+def test_invalid_lines_can_be_skipped_and_are_counted(write: Write) -> None:
     log = read_log(write(line(1), "1 2 3", line(2), "x"), skip_bad=True)
     assert [each.number for each in log.lines] == [1, 2]
     assert [number for number, _ in log.bad] == [3, 5]
@@ -236,7 +236,7 @@ def test_a_log_without_jobs_is_refused(write: Write, tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_whatever_a_file_holds_it_is_read_or_refused(
+def test_any_file_is_read_or_refused_without_a_crash(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any"

@@ -58,7 +58,7 @@ FULL = {
 
 
 @pytest.mark.parametrize("form", [LogFormat.CSV, LogFormat.JSON])
-def test_every_column_arrives(put: Put, form: LogFormat) -> None:
+def test_every_column_of_a_table_is_read(put: Put, form: LogFormat) -> None:
     text = (
         f"{','.join(FULL)}\n{','.join(FULL.values())}\n" if form is LogFormat.CSV else json.dumps(FULL) + "\n"
     )
@@ -94,14 +94,14 @@ def test_every_column_arrives(put: Put, form: LogFormat) -> None:
         '{"submit": 0, "duration": 10}\n\n{"submit": 5.0, "duration": 20, "user": null, "gpus": ""}\n',
     ],
 )
-def test_what_may_be_missing_may_also_be_empty(put: Put, text: str) -> None:
+def test_optional_columns_may_be_empty(put: Put, text: str) -> None:
     log = read_log(put(text))
     assert [(work.number, work.submit_s, work.runtime_s) for work in log.table] == [(1, 0, 10), (2, 5, 20)]
     assert specs(log) == [JobSpec(("true",), grace_s=0.0, **FIXED_SIZES)] * 2
     assert {work.user for work in log.table} == {"nobody"}
 
 
-def test_numbers_and_lists_in_json_are_what_they_are(put: Put) -> None:
+def test_json_numbers_and_lists_are_read(put: Put) -> None:
     row = {"submit": 1, "duration": 2e3, "gpus": 0.25, "memory": 2048, "cpu": 4, "model": ["H100", "A100"]}
     log = read_log(put(json.dumps(row)))
     assert specs(log) == [
@@ -118,24 +118,26 @@ def test_quotation_marks_and_unknown_columns(put: Put) -> None:
     assert log.unread == ["colour"]
 
 
-def test_unknown_keys_of_json_are_named_too(put: Put) -> None:
+def test_unknown_keys_of_json_are_named(put: Put) -> None:
     assert read_log(put('{"submit":0,"duration":1,"colour":{"deep":1}}')).unread == ["colour"]
 
 
 @pytest.mark.parametrize(
-    ("heading", "said"),
+    ("heading", "messages"),
     [
         ("submit,duration,gpu", ["gpu (is gpus meant?)"]),
         ("submit,duration,gpu,gpus", ["gpu"]),
         ("submit,duration,memory_mib,colour", ["colour", "memory_mib (is memory meant?)"]),
     ],
 )
-def test_an_unknown_column_may_be_a_known_one_misspelt(put: Put, heading: str, said: list[str]) -> None:
+def test_unknown_column_is_reported_with_the_nearest_name(
+    put: Put, heading: str, messages: list[str]
+) -> None:
     cells = ",".join("1" for _ in heading.split(","))
-    assert read_log(put(f"{heading}\n{cells}\n")).unread == said
+    assert read_log(put(f"{heading}\n{cells}\n")).unread == messages
 
 
-def test_on_a_pool_cores_count_and_memory_does_not(put: Put) -> None:
+def test_pool_counts_cores_and_ignores_memory(put: Put) -> None:
     log = read_log(put("submit,duration,cpu,memory\n0,10,4,64G\n0,10,0.5,\n"))
     work, _ = log.work(pool_of(4), SwfOptions())
     outcome = run(RunTask(policy_of("fcfs", Config()), pool_of(4), work))
@@ -192,10 +194,8 @@ def test_a_broken_row_is_named_with_its_line(put: Put, row: str, why: str) -> No
         ("job", "1.5", "job: '1.5' is not a whole number"),
     ],
 )
-def test_a_job_that_cannot_be_asked_for_is_refused_by_its_column(
-    put: Put, column: str, value: str, why: str
-) -> None:
-    # Twice the same: what was found wrong once is not taken the second time.
+def test_invalid_job_in_a_table_is_refused_by_column(put: Put, column: str, value: str, why: str) -> None:
+    # The same row twice: an error is found both times.
     path = put(f"submit,duration,{column}\n0,10,{value}\n0,10,{value}\n")
     with pytest.raises(LogRefused, match=f"line 2: {why}"):
         read_log(path)
@@ -237,18 +237,18 @@ def test_the_heading_must_name_the_columns(put: Put, heading: str, why: str) -> 
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_what_separates_columns_is_said_where_it_is_something_else(put: Put, mark: str) -> None:
+def test_wrong_separator_is_refused_with_a_hint(put: Put, mark: str) -> None:
     with pytest.raises(LogRefused, match="there is no column 'submit'") as refused:
         read_log(put(f"submit{mark}duration\n0{mark}1\n"))
     assert refused.value.hint.startswith("Columns are separated by commas.")
 
 
-def test_a_file_that_is_one_list_is_refused_as_json(put: Put) -> None:
+def test_json_array_file_is_refused(put: Put) -> None:
     with pytest.raises(LogRefused, match=r"line 1: is not a JSON object .*one object a line"):
         read_log(put('[{"submit": 0, "duration": 1}]'))
 
 
-def test_what_other_tools_and_people_write(put: Put) -> None:
+def test_tables_with_decimal_points_and_priority_names_are_read(put: Put) -> None:
     log = read_log(put("submit,duration,gpus,nodes,memory,priority\n0.0,1.0,2.0,1.0,16384.0,High\n"))
     assert specs(log) == [
         JobSpec(("true",), grace_s=0.0, gpus=2, nodes=1, priority=75, cpu_milli=1_000, memory_mib=16_384)

@@ -1,4 +1,4 @@
-"""Batches as a controller might commit them, and what a store must hold after them."""
+"""Batches as a controller might commit them, and the expected content of a store after them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def batch(*rows: JournalEntry | JobRow | NodeRow | NoteRow) -> Batch:
 
 @dataclass
 class Model:
-    """What was committed, kept in memory."""
+    """All committed batches, in memory."""
 
     entries: list[JournalEntry] = field(default_factory=list)
     jobs: dict[int, JobRow] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Model:
     notes: dict[tuple[str, str], NoteRow] = field(default_factory=dict)
 
     def apply(self, batch: Batch) -> None:
-        """Commit to memory what a store commits to disk."""
+        """Add a batch to the expected content."""
         self.entries += batch.entries
         for row in batch.jobs:
             spec = row.spec if row.spec is not None else self.jobs[row.id].spec
@@ -66,7 +66,7 @@ class Model:
                 self.notes[note.kind, note.name] = note
 
     def check(self, store: Store) -> None:
-        """The store holds this and nothing else."""
+        """The store holds exactly this."""
         loaded = store.load()
         assert loaded.last_seq == len(self.entries)
         live = [row for row in self.jobs.values() if row.ended_at is None]

@@ -1,4 +1,4 @@
-"""Where stores live whose durability is not what a test is about."""
+"""Directories for stores in tests that do not concern durability."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEMORY = "/dev/shm"
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory in memory where there is one: an fsync costs nothing there."""
+    """A directory in memory if possible, because fsync costs nothing there."""
     parent = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="corral-", dir=parent) as directory:
         yield Path(directory)

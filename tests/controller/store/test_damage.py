@@ -22,7 +22,9 @@ IN_FILE, IN_LOG = 120, 30
 
 @pytest.fixture(scope="module")
 def crashed() -> Iterator[Path]:
-    """What a killed controller leaves: most of the history in the file, the end of it in the log."""
+    """The files of a killed controller: most of the history in the database, its end in the write-ahead
+    log.
+    """
     with scratch() as directory:
         at_work, left = directory / "at-work", directory / "left"
         left.mkdir()
@@ -74,7 +76,7 @@ def beside(database: Path, suffix: str) -> Path:
     return Path(f"{database}{suffix}")
 
 
-def test_undamaged_it_is_whole(database: Path, whole: Model) -> None:
+def test_undamaged_store_verifies(database: Path, whole: Model) -> None:
     with closing(Store.open(url(database), keep=100_000)) as store:
         whole.check(store)
         assert store.verify().good
@@ -171,7 +173,7 @@ def test_a_restart_loop_does_not_fill_the_disk_with_copies(database: Path) -> No
     assert len(list(database.parent.glob("*.damaged-*Z"))) == 1
 
 
-def test_damage_without_room_for_a_copy_says_so(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_without_room_for_a_copy_is_reported(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     garbage(database)
     monkeypatch.setattr("controller.store.backends.sqlite.shutil.copyfileobj", no_space)
     with pytest.raises(StoreRefused) as refused:
@@ -184,10 +186,8 @@ def no_space(*_files: object) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(
-    database: Path, whole: Model, seed: int
-) -> None:
-    """Old history may open, but then it is named by verify()."""
+def test_flipped_bit_is_refused_or_harmless(database: Path, whole: Model, seed: int) -> None:
+    """Damage in old history may open, but verify() then names it."""
     chance = random.Random(seed)
     suffix = chance.choice(("", "", "-wal"))
     path = beside(database, suffix)
@@ -216,7 +216,7 @@ def check_refusal(failure: StoreFailure) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "emptied"])
-def test_a_file_that_is_gone_is_not_taken_for_a_new_one(database: Path, how: str) -> None:
+def test_missing_database_is_not_replaced_by_a_new_one(database: Path, how: str) -> None:
     database.unlink()
     if how == "emptied":
         database.touch()
@@ -228,7 +228,7 @@ def test_a_file_that_is_gone_is_not_taken_for_a_new_one(database: Path, how: str
         assert store.load().last_seq == 0
 
 
-def test_an_older_copy_in_its_place_is_refused_until_meant(database: Path, whole: Model) -> None:
+def test_older_copy_of_a_database_is_refused_until_confirmed(database: Path, whole: Model) -> None:
     backup = database.with_name("backup.db")
     with closing(Store.open(url(database))) as store:
         store.backup(backup)
@@ -249,7 +249,7 @@ def test_an_older_copy_in_its_place_is_refused_until_meant(database: Path, whole
         assert store.verify().good
 
 
-def test_a_note_that_makes_no_sense_is_no_note(database: Path, whole: Model) -> None:
+def test_invalid_head_file_is_ignored(database: Path, whole: Model) -> None:
     beside(database, ".head").write_bytes(bytes(86))
     with closing(Store.open(url(database), keep=100_000)) as store:
         whole.check(store)

@@ -1,4 +1,4 @@
-"""A store written by each version there ever was must always load. The files are never made anew."""
+"""A store written by any released version must load. The files are never regenerated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_version_has_its_file() -> None:
 
 
 @pytest.mark.parametrize("version", sorted(path.name for path in FROZEN.glob("*.db.gz")))
-def test_a_store_of_any_version_loads_and_goes_on(tmp_path: Path, version: str) -> None:
+def test_store_of_every_old_version_loads_and_can_be_written(tmp_path: Path, version: str) -> None:
     database = tmp_path / "corral.db"
     database.write_bytes(gzip.decompress((FROZEN / version).read_bytes()))
     for seq in (5, 6):
@@ -60,7 +60,7 @@ def test_a_store_of_any_version_loads_and_goes_on(tmp_path: Path, version: str) 
             store.commit(Batch((JournalEntry(seq, 2e9, "NodeCame", None, "gpu01", ""),), (), ()))
 
 
-def test_usage_of_jobs_from_before_there_were_records_is_read_from_their_rows(tmp_path: Path) -> None:
+def test_usage_of_jobs_older_than_usage_records_is_read_from_their_rows(tmp_path: Path) -> None:
     database = tmp_path / "corral.db"
     database.write_bytes(gzip.decompress((FROZEN / "0002.db.gz").read_bytes()))
     use = {"mean": 50.0, "p95": 80, "peak_mib": 5, "wh": 7.0}

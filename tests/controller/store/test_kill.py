@@ -1,4 +1,4 @@
-"""kill -9 at any moment: every acknowledged commit is there, whole, and nothing after the next one."""
+"""kill -9 at any moment: every acknowledged commit is complete, and nothing follows the commit under way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ strace = pytest.mark.skipif(
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """In memory: what was written survives a process, and that it was synced is another test's matter."""
+    """A directory in memory: written data survives a killed process. Another test checks the fsync."""
     with scratch() as directory:
         yield f"sqlite:///{directory}/corral.db"
 
@@ -39,14 +39,14 @@ def test_nothing_acknowledged_is_lost(url: str, seed: int) -> None:
 @strace
 @pytest.mark.parametrize("write", [3, 40, 76, 77, 78, 500, 2_200, 2_400])
 def test_nothing_acknowledged_is_lost_at_the_nth_write(url: str, write: int) -> None:
-    """The first ones make the tables, the last ones move the write-ahead log into the file."""
+    """The first writes make the tables, the last ones move the write-ahead log into the file."""
     kill = f"inject=pwrite64:signal=SIGKILL:when={write}"
-    said, _ = start(url, 5, *STRACE, "-e", kill).communicate()
-    check(url, 5, said.splitlines())
+    output, _ = start(url, 5, *STRACE, "-e", kill).communicate()
+    check(url, 5, output.splitlines())
 
 
 @strace
-def test_every_acknowledgement_comes_after_an_fsync_of_its_own(url: str, tmp_path: Path) -> None:
+def test_every_acknowledgement_follows_its_own_fsync(url: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     tracer = ("strace", "-f", "-o", str(trace), "-e", "trace=fdatasync,write")
     start(url, 7, *tracer, commits=30).communicate()
@@ -57,11 +57,11 @@ def test_every_acknowledgement_comes_after_an_fsync_of_its_own(url: str, tmp_pat
 
 
 @strace
-def test_nothing_is_acknowledged_after_an_fsync_that_failed(url: str) -> None:
-    """What the disk holds then is unknown, so even an fsync that works again proves nothing."""
+def test_nothing_is_acknowledged_after_a_failed_fsync(url: str) -> None:
+    """The content of the disk is unknown then, so a later fsync that works proves nothing."""
     fail = "inject=fdatasync:error=EIO:when=30"
-    said, _ = start(url, 6, *STRACE, "-e", fail).communicate()
-    *good, first, second, third = said.splitlines()
+    output, _ = start(url, 6, *STRACE, "-e", fail).communicate()
+    *good, first, second, third = output.splitlines()
     assert len(good) > 10
     assert first.startswith(f"StoreBroken: {url.removeprefix('sqlite:///')} failed: disk I/O error")
     assert first == second == third

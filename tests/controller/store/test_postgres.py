@@ -1,4 +1,4 @@
-"""What only a server can do to a store: end its session."""
+"""A store on PostgreSQL when its session ends or its server goes away."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def server() -> Iterator[PostgresUnderTest]:
         pytest.skip(str(missing))
 
 
-def test_who_lost_the_session_writes_no_more(server: PostgresUnderTest) -> None:
+def test_store_that_lost_its_session_writes_nothing(server: PostgresUnderTest) -> None:
     url = server.new_database()
     with closing(Store.open(url)) as stale:
         stale.commit(batch(entry(1)))
@@ -44,7 +44,7 @@ def test_who_lost_the_session_writes_no_more(server: PostgresUnderTest) -> None:
             assert store.verify().good
 
 
-def test_a_reader_finds_its_way_back_after_a_lost_session(server: PostgresUnderTest) -> None:
+def test_reader_reconnects_after_a_lost_session(server: PostgresUnderTest) -> None:
     with closing(Store.open(server.new_database())) as store:
         store.commit(batch(entry(1)))
         assert store.journal(0, 10) == [entry(1)]
@@ -54,7 +54,7 @@ def test_a_reader_finds_its_way_back_after_a_lost_session(server: PostgresUnderT
         assert store.journal(0, 10) == [entry(1)]
 
 
-def test_a_store_that_was_away_is_taken_again(server: PostgresUnderTest) -> None:
+def test_store_reconnects_after_an_outage(server: PostgresUnderTest) -> None:
     with closing(Store.open(server.new_database())) as store:
         store.commit(batch(entry(1)))
         server.stop()
@@ -72,8 +72,8 @@ def test_a_store_that_was_away_is_taken_again(server: PostgresUnderTest) -> None
         assert store.verify().good
 
 
-def test_a_commit_of_which_nobody_heard_is_found_again(server: PostgresUnderTest) -> None:
-    """The session ends between the commit and its answer: the next entry follows what is there."""
+def test_commit_without_an_answer_is_found_after_reconnecting(server: PostgresUnderTest) -> None:
+    """The session ends between the commit and its answer. The next entry follows the committed one."""
     url = server.new_database()
     with closing(Store.open(url)) as store:
         store.commit(batch(entry(1)))
@@ -88,7 +88,7 @@ def test_a_commit_of_which_nobody_heard_is_found_again(server: PostgresUnderTest
         assert store.verify().good
 
 
-def test_a_server_that_came_back_without_what_was_acknowledged_is_refused(server: PostgresUnderTest) -> None:
+def test_server_that_lost_acknowledged_entries_is_refused(server: PostgresUnderTest) -> None:
     """As a standby that was behind does."""
     url = server.new_database()
     with closing(Store.open(url)) as store:
@@ -110,7 +110,7 @@ def test_nothing_acknowledged_is_lost_to_kill_9(server: PostgresUnderTest, seed:
     check(url, seed, kill_after(start(url, seed), 20))
 
 
-def test_backups_are_the_server_s(server: PostgresUnderTest, tmp_path: Path) -> None:
+def test_backup_is_left_to_the_postgres_server(server: PostgresUnderTest, tmp_path: Path) -> None:
     with closing(Store.open(server.new_database())) as store, pytest.raises(StoreRefused) as refused:
         store.backup(tmp_path / "backup")
     assert "pg_dump" in refused.value.hint

@@ -1,4 +1,4 @@
-"""What can happen to a store in a file: places that cannot be used, a full disk, other programs, backups."""
+"""A store in a file: unusable paths, full disks, other programs, backups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def url(database: Path) -> str:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory that everybody may look into, unlike those of pytest."""
+    """A directory that every user may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory(prefix="corral-", dir="/tmp") as made:
         if os.geteuid() == 0:
             os.chown(made, NOBODY, NOBODY)
@@ -37,7 +37,7 @@ def directory() -> Iterator[Path]:
 
 @contextmanager
 def unprivileged() -> Iterator[None]:
-    """Be nobody for a while: modes of files mean nothing to root."""
+    """Run as user nobody for a while, because file modes do not restrict root."""
     if os.geteuid() != 0:
         yield
         return
@@ -114,9 +114,7 @@ def a_file_of_another_user(directory: Path) -> Path:
         (a_file_of_another_user, "Permission denied"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_named(
-    directory: Path, prepare: Callable[[Path], Path], why: str
-) -> None:
+def test_unusable_path_is_named(directory: Path, prepare: Callable[[Path], Path], why: str) -> None:
     database = prepare(directory)
     with (
         unprivileged(),
@@ -129,13 +127,13 @@ def test_a_place_that_cannot_be_used_is_named(
 @pytest.mark.parametrize(
     "wrong", ["sqlite://", "sqlite:///:memory:", "sqlite:////x.db?mode=ro", "mysql://h/d", "x"]
 )
-def test_a_url_of_no_store_is_refused(wrong: str) -> None:
+def test_url_of_an_unknown_store_is_refused(wrong: str) -> None:
     with pytest.raises(StoreRefused) as refused:
         Store.open(wrong)
     assert "sqlite:////absolute/path" in refused.value.hint
 
 
-def test_a_password_in_a_url_is_not_shown() -> None:
+def test_password_in_a_url_is_hidden() -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(StoreRefused) as refused:
         Store.open("postgresql://ada:secret@127.0.0.1:1/corral")
@@ -150,7 +148,7 @@ class SmallDisk:
         self.path = path
 
     def fill(self, leave: int = 0) -> Path:
-        """Leave so many bytes free."""
+        """Fill the disk except for `leave` bytes."""
         ballast = self.path / "ballast"
         with ballast.open("ab", buffering=0) as file:
             try:
@@ -178,9 +176,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.parametrize("room", [0, 4_096, 8_192, 20_480, 65_536])
-def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(
-    small_disk: SmallDisk, room: int
-) -> None:
+def test_full_disk_loses_nothing_and_commits_work_again_with_room(small_disk: SmallDisk, room: int) -> None:
     database = small_disk.path / "corral.db"
     model, turns = Model(), history(4)
     with closing(Store.open(url(database), keep=10_000)) as store:
@@ -204,7 +200,7 @@ def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(
 
 
 def commit_until_full(store: Store, model: Model, turns: Iterator[Batch]) -> Batch:
-    """The first commit that there was no room for."""
+    """The first commit that did not fit on the disk."""
     while True:
         turn = next(turns)
         try:
@@ -237,7 +233,7 @@ def test_a_disk_that_turned_read_only_is_named(small_disk: SmallDisk) -> None:
     Store.open(url(database)).close()
 
 
-def test_another_program_that_keeps_the_database_locked_is_told_from_damage(
+def test_locked_database_is_distinguished_from_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.store.backends.sqlite.BUSY_S", 0)
@@ -254,7 +250,7 @@ def test_another_program_that_keeps_the_database_locked_is_told_from_damage(
 
 
 @pytest.mark.parametrize("how", ["moved", "replaced"])
-def test_a_file_changed_under_its_feet_is_not_written_to_in_vain(tmp_path: Path, how: str) -> None:
+def test_replaced_database_file_is_not_written(tmp_path: Path, how: str) -> None:
     database, aside, backup = (tmp_path / name for name in ("corral.db", "aside.db", "backup.db"))
     with closing(Store.open(url(database))) as store:
         store.commit(batch(entry(1)))
@@ -272,8 +268,8 @@ def test_a_file_changed_under_its_feet_is_not_written_to_in_vain(tmp_path: Path,
         assert store.verify().good
 
 
-def test_a_log_that_somebody_removes_takes_nothing_along(tmp_path: Path) -> None:
-    """It is noticed at the next commit, while all that was in it can still be brought into the file."""
+def test_removed_write_ahead_log_loses_nothing(tmp_path: Path) -> None:
+    """The removal is found at the next commit, when the content can still be written to the file."""
     database = tmp_path / "corral.db"
     with closing(Store.open(url(database))) as store:
         for number in range(1, 4):
@@ -286,13 +282,13 @@ def test_a_log_that_somebody_removes_takes_nothing_along(tmp_path: Path) -> None
         assert store.verify().good
 
 
-def test_one_file_under_two_names_has_one_owner(tmp_path: Path) -> None:
+def test_database_under_two_names_has_one_owner(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "corral.db")
     with closing(Store.open(url(tmp_path / "corral.db"))), pytest.raises(StoreRefused, match="owns"):
         Store.open(url(tmp_path / "link.db"))
 
 
-def test_a_backup_taken_at_work_is_a_whole_store(tmp_path: Path) -> None:
+def test_backup_during_work_is_a_complete_store(tmp_path: Path) -> None:
     model, turns = Model(), history(7)
     backup = tmp_path / "backups.db"
     with closing(Store.open(url(tmp_path / "corral.db"))) as store:
@@ -311,7 +307,7 @@ def test_a_backup_taken_at_work_is_a_whole_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 40_960])
-def test_a_backup_without_room_leaves_nothing(small_disk: SmallDisk, tmp_path_factory, room: int) -> None:
+def test_backup_without_room_leaves_no_file(small_disk: SmallDisk, tmp_path_factory, room: int) -> None:
     source = tmp_path_factory.mktemp("source")
     small_disk.fill(leave=room)
     with closing(Store.open(url(source / "corral.db"))) as store:

@@ -18,27 +18,27 @@ ENOUGH = 1_000
 
 
 def start(url: str, seed: int, *under: str, commits: int = ENOUGH) -> subprocess.Popen[str]:
-    """A process that commits; it ends by itself when nobody listens any more."""
-    words = [*under, sys.executable, "-m", "tests.controller.store.writer", url, str(seed), str(commits)]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    """Start a process that commits. It ends when its output is closed."""
+    command = [*under, sys.executable, "-m", "tests.controller.store.writer", url, str(seed), str(commits)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def kill_after(process: subprocess.Popen[str], commits: int) -> list[str]:
-    """Kill it as soon as so many commits were acknowledged; all that it said."""
+    """Kill the process after this number of acknowledged commits. Returns all its output lines."""
     assert process.stdout is not None
     assert process.stderr is not None
     with process:
-        said = [process.stdout.readline() for _ in range(1 + commits)]
+        lines = [process.stdout.readline() for _ in range(1 + commits)]
         process.send_signal(signal.SIGKILL)
-        # communicate() would read past what readline() has buffered.
-        said += process.stdout.readlines()
+        # communicate() would lose what readline() has buffered.
+        lines += process.stdout.readlines()
         assert process.stderr.read() == ""
-    return [line.strip() for line in said]
+    return [line.strip() for line in lines]
 
 
-def check(url: str, seed: int, said: list[str]) -> None:
-    """The store holds the acknowledged commits, and perhaps the one that was under way."""
-    acknowledged = sum(line.isdigit() for line in said)
+def check(url: str, seed: int, lines: list[str]) -> None:
+    """The store holds the acknowledged commits, and perhaps the commit under way."""
+    acknowledged = sum(line.isdigit() for line in lines)
     with closing(Store.open(url, keep=100_000)) as store:
         model, turns = Model(), history(seed)
         for turn in itertools.islice(turns, acknowledged):
@@ -50,7 +50,7 @@ def check(url: str, seed: int, said: list[str]) -> None:
 
 
 def main(url: str, seed: int, commits: int) -> None:
-    """Say `open`, then the number of each commit once it is durable; what fails is tried three times."""
+    """Print `open`, then the number of each durable commit. A failed commit is tried three times."""
     store = Store.open(url)
     print("open", flush=True)
     for number, batch in enumerate(itertools.islice(history(seed), commits), 1):

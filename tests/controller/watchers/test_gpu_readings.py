@@ -1,4 +1,4 @@
-"""Readings become troubles by the rules of the site, and by nothing else."""
+"""Which GPU readings count as trouble, by the configured rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cluster:
         self.watch.read("n", samples or (WELL, OTHER), self.now)
 
     def after(self, seconds: float, **changed: object) -> list[tuple[str, TroubleKind]]:
-        """The troubles that are found when a reading of GPU a comes after so many seconds."""
+        """The troubles found in a reading of GPU a after these seconds."""
         self.now += seconds
         if changed:
             self.watch.read("n", (replace(WELL, **changed),), self.now)  # type: ignore[arg-type]
@@ -44,11 +44,11 @@ class Cluster:
         return self.watch.lasting("n", "a", self.now)
 
 
-def test_errors_from_before_the_controller_started_are_no_news() -> None:
+def test_errors_from_before_the_start_are_not_reported() -> None:
     assert Cluster().after(10) == []
 
 
-def test_each_growth_of_uncorrected_errors_is_told_once() -> None:
+def test_each_increase_of_uncorrected_errors_is_reported_once() -> None:
     cluster = Cluster()
     assert cluster.after(10, ecc_uncorrected=4) == [("a", TroubleKind.ECC_UNCORRECTED)]
     assert cluster.after(10, ecc_uncorrected=4) == []
@@ -73,7 +73,7 @@ def test_corrected_errors_count_when_many_come_within_an_hour() -> None:
         ({"links_up": 17}, TroubleKind.NVLINK),
     ],
 )
-def test_a_condition_is_told_once_and_fails_every_look_while_it_lasts(
+def test_condition_is_reported_once_and_fails_every_check_while_it_lasts(
     changed: dict[str, object], kind: TroubleKind
 ) -> None:
     cluster = Cluster()
@@ -85,14 +85,14 @@ def test_a_condition_is_told_once_and_fails_every_look_while_it_lasts(
     assert cluster.after(10, **changed) == [("a", kind)]
 
 
-def test_links_that_were_down_before_are_seen_beside_another_gpu() -> None:
+def test_links_down_since_the_start_are_found_by_comparison_with_another_gpu() -> None:
     cluster = Cluster(GpuHealthPolicy(), replace(WELL, links_up=0), OTHER)
     assert cluster.after(10) == [("a", TroubleKind.NVLINK)]
     bridgeless = Cluster(GpuHealthPolicy(), replace(WELL, links_up=0), replace(OTHER, links_up=0))
     assert bridgeless.after(10) == []
 
 
-def test_a_slowdown_counts_when_it_lasts() -> None:
+def test_slowdown_is_reported_when_it_lasts() -> None:
     cluster = Cluster()
     hot = ("power cap", "too hot (hardware)")
     assert cluster.after(10, throttle=hot) == []
@@ -117,7 +117,7 @@ def test_memory_without_a_process_counts_on_a_free_gpu() -> None:
     assert cluster.after(2) == [("a", TroubleKind.MEMORY)]
 
 
-def test_a_rule_may_say_that_a_reading_is_ignored() -> None:
+def test_configuration_can_ignore_a_reading() -> None:
     cluster = Cluster(GpuHealthPolicy(rules={TroubleKind.NVLINK: HealthAction.IGNORE}))
     assert cluster.after(10, links_up=0) == []
     assert cluster.lasting() == ""

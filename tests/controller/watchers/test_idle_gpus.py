@@ -1,4 +1,4 @@
-"""Who lets GPUs idle is found by readings: all GPUs of a job, long enough, and only while it runs."""
+"""Idle jobs are found by GPU readings: all GPUs of a running job, for long enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.engine_harness import EngineHarness, spec
 from wire.agent.frames import GpuSample
 
 
-def told(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[inputs.Input]:
+def reported(harness: EngineHarness, watch: IdleGpuWatch, now: float) -> list[inputs.Input]:
     harness.now = now
     found = list(watch.found(now))
     for each in found:
@@ -29,7 +29,7 @@ def watched(after_s: float) -> tuple[EngineHarness, IdleGpuWatch, int]:
     return harness, IdleGpuWatch(after_s, lambda: [harness.job(job)], lambda _: None), job
 
 
-def test_a_job_idles_when_all_its_gpus_do_for_long_enough() -> None:
+def test_job_is_idle_when_all_its_gpus_are_idle_long_enough() -> None:
     harness = EngineHarness()
     harness.join("a")
     job = harness.submit(spec(2))
@@ -37,19 +37,19 @@ def test_a_job_idles_when_all_its_gpus_do_for_long_enough() -> None:
     harness.start(job)
     first, second = (f"GPU-a-{index}" for index in harness.gpus_of(job))
     watch = IdleGpuWatch(600.0, lambda: [harness.job(job)], lambda _: None)
-    assert told(harness, watch, 1_700.0) == []  # nobody has read them yet
+    assert reported(harness, watch, 1_700.0) == []  # no reading has arrived yet
     watch.read("a", [GpuSample(first, 0), GpuSample(second, 80)], 1_100.0)
-    assert told(harness, watch, 1_800.0) == []
+    assert reported(harness, watch, 1_800.0) == []
     watch.read("a", [GpuSample(second, 4)], 1_800.0)
-    assert told(harness, watch, 2_399.0) == []
-    assert told(harness, watch, 2_400.0) == [inputs.GpusIdle(job, 1, 1_800.0)]
+    assert reported(harness, watch, 2_399.0) == []
+    assert reported(harness, watch, 2_400.0) == [inputs.GpusIdle(job, 1, 1_800.0)]
     watch.forget("a")
-    assert told(harness, watch, 2_500.0) == []  # not heard of is not at work
+    assert reported(harness, watch, 2_500.0) == []  # a GPU without a reading is not busy
     watch.read("a", [GpuSample(first, 30), GpuSample(second, 0)], 2_600.0)
-    assert told(harness, watch, 2_600.0) == [inputs.GpusBusy(job, 1)]
+    assert reported(harness, watch, 2_600.0) == [inputs.GpusBusy(job, 1)]
 
 
-def test_a_job_is_not_blamed_for_the_time_before_it() -> None:
+def test_idle_time_before_a_job_does_not_count() -> None:
     harness = EngineHarness()
     harness.join("a")
     watch = IdleGpuWatch(600.0, lambda: [harness.job(1)], lambda _: None)
@@ -57,8 +57,8 @@ def test_a_job_is_not_blamed_for_the_time_before_it() -> None:
     job = harness.submit(spec(1))
     harness.tick()
     harness.start(job)
-    assert told(harness, watch, 1_599.0) == []
-    assert told(harness, watch, 1_600.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+    assert reported(harness, watch, 1_599.0) == []
+    assert reported(harness, watch, 1_600.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
 
 
 def bursts(watch: IdleGpuWatch, percent: int, busy_s: float, every_s: float, until: float) -> None:
@@ -77,23 +77,23 @@ def bursts(watch: IdleGpuWatch, percent: int, busy_s: float, every_s: float, unt
 def test_the_mean_over_the_window_decides(percent: int, busy_s: float, every_s: float, idle: bool) -> None:
     harness, watch, _ = watched(1_800.0)
     bursts(watch, percent, busy_s, every_s, 8_000.0)
-    found = told(harness, watch, 8_000.0)
+    found = reported(harness, watch, 8_000.0)
     assert [type(each) for each in found] == ([inputs.GpusIdle] if idle else [])
     since = watch.since("a", 8_000.0)
     assert (since["GPU-a-0"] <= 8_000.0 - 1_800.0) if idle else not since
 
 
-def test_a_job_that_goes_to_work_again_keeps_no_flag() -> None:
+def test_job_that_works_again_loses_its_idle_flag() -> None:
     harness, watch, job = watched(1_800.0)
     watch.read("a", [GpuSample("GPU-a-0", 0)], 1_000.0)
-    assert told(harness, watch, 9_000.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
+    assert reported(harness, watch, 9_000.0) == [inputs.GpusIdle(job, 1, 1_000.0)]
     watch.read("a", [GpuSample("GPU-a-0", 100)], 9_000.0)
-    assert inputs.GpusBusy(job, 1) not in told(harness, watch, 9_010.0), "a burst of 10 s is no work"
-    assert told(harness, watch, 9_060.0) == [inputs.GpusBusy(job, 1)]
+    assert inputs.GpusBusy(job, 1) not in reported(harness, watch, 9_010.0), "a burst of 10 s is no work"
+    assert reported(harness, watch, 9_060.0) == [inputs.GpusBusy(job, 1)]
     watch.read("a", [GpuSample("GPU-a-0", 0)], 12_000.0)
     assert watch.since("a", 13_000.0) == {"GPU-a-0": 12_000.0}, "the work before does not count"
-    assert told(harness, watch, 13_799.0) == []
-    assert told(harness, watch, 13_800.0) == [inputs.GpusIdle(job, 1, 12_000.0)]
+    assert reported(harness, watch, 13_799.0) == []
+    assert reported(harness, watch, 13_800.0) == [inputs.GpusIdle(job, 1, 12_000.0)]
 
 
 def test_a_gpu_with_many_readings_takes_little_memory() -> None:
@@ -112,4 +112,4 @@ def test_a_job_without_gpus_never_idles() -> None:
     harness.tick()
     harness.start(job)
     watch = IdleGpuWatch(1.0, lambda: [harness.job(job)], lambda _: None)
-    assert told(harness, watch, 9_000.0) == []
+    assert reported(harness, watch, 9_000.0) == []

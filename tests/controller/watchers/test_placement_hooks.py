@@ -1,4 +1,4 @@
-"""Hooks hear of placements once they are on disk, and hold nobody up."""
+"""Hooks are called after placements are on disk, and delay nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine_harness import EngineHarness, spec
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "placement_log.py"
 
 
-async def test_a_running_controller_tells_them(tmp_path: Path) -> None:
+async def test_running_controller_calls_placement_hooks(tmp_path: Path) -> None:
     log = tmp_path / "placements.jsonl"
     plugins = {"files": [str(EXAMPLE)], "hooks": [{"name": "placement_log", "path": str(log)}]}
     async with start_controller(plugins=plugins) as api:
@@ -34,16 +34,16 @@ class Stuck:
     name = "stuck"
 
     def __init__(self) -> None:
-        self.told: list[int] = []
+        self.calls: list[int] = []
         self.in_it, self.let_go = threading.Event(), threading.Event()
 
     def on_placed(self, placed: Placed) -> None:
-        self.told.append(placed.job)
+        self.calls.append(placed.job)
         self.in_it.set()
         self.let_go.wait()
 
 
-def test_one_that_is_stuck_misses_what_comes_beyond_and_holds_up_nobody(
+def test_stuck_hook_misses_placements_and_delays_no_other_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(placement_hooks, "MOST_WAITING", 3)
@@ -52,15 +52,15 @@ def test_one_that_is_stuck_misses_what_comes_beyond_and_holds_up_nobody(
     harness.join("gpu01")
     first, *others = [harness.submit(spec(1)) for _ in range(8)]
     harness.tick()
-    told = PlacementHooks([stuck])
+    calls = PlacementHooks([stuck])
     placed = [event for event in harness.events if getattr(event, "job", 0) == first]
-    told.tell(placed, harness.state)
+    calls.tell(placed, harness.state)
     stuck.in_it.wait()
-    told.tell([event for event in harness.events if getattr(event, "job", 0) in others], harness.state)
-    told.close()
+    calls.tell([event for event in harness.events if getattr(event, "job", 0) in others], harness.state)
+    calls.close()
     stuck.let_go.set()
-    assert told.thread is not None
-    told.thread.join()
-    assert stuck.told[0] == first
-    assert set(stuck.told[1:]) < set(others)
-    assert len(stuck.told) <= 4
+    assert calls.thread is not None
+    calls.thread.join()
+    assert stuck.calls[0] == first
+    assert set(stuck.calls[1:]) < set(others)
+    assert len(stuck.calls) <= 4

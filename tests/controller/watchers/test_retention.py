@@ -33,7 +33,7 @@ async def lives(api: RunningController, count: int) -> list[int]:
     return jobs
 
 
-async def test_the_store_stops_growing_and_the_next_start_goes_on(tmp_path: Path) -> None:
+async def test_store_stops_growing_and_loads_at_the_next_start(tmp_path: Path) -> None:
     sizes = []
     async with start_controller(tmp_path, controller={"keep_ended": 5}) as api:
         waiting = await api.submit(hold=True)
@@ -60,7 +60,7 @@ async def test_the_store_stops_growing_and_the_next_start_goes_on(tmp_path: Path
         assert api.daemon.state.jobs[waiting].held
 
 
-async def test_submits_go_on_while_old_jobs_are_deleted(tmp_path: Path) -> None:
+async def test_submits_are_accepted_while_old_jobs_are_deleted(tmp_path: Path) -> None:
     async with start_controller(tmp_path) as api:
         await lives(api, 100)
         before = api.daemon.store.begins

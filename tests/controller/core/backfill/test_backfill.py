@@ -62,7 +62,7 @@ def test_easy_starts_jobs_that_do_not_delay_the_first(behind: JobSpec, starts: b
     assert (reserved.job, reserved.starts_at) == (first, harness.now + 2 * HOUR)
 
 
-def test_spare_resources_are_given_only_once() -> None:
+def test_nodes_spared_by_the_reservation_are_given_to_one_job_only() -> None:
     harness = harness_of(Easy(), "m", cpus=8, gpus=0)
     harness.submit(cpus(5, 2))
     harness.tick()
@@ -85,7 +85,9 @@ def test_a_job_submitted_later_does_not_break_the_reservation() -> None:
 
 
 def test_only_the_reserved_node_is_barred_for_long_jobs() -> None:
-    """a: 8 GPUs busy for 1 h; b: 6 busy for 9 h. The first waits for a's eight; b's two are anybody's."""
+    """Node a: 8 GPUs busy for 1 h. Node b: 6 GPUs busy for 9 h. The first job waits for all of a; the two
+    free GPUs of b are not reserved.
+    """
     harness = harness_of(Easy(), "a", "b")
     for gpus, hours, node in ((8, 1, "a"), (6, 9, "b")):
         harness.submit(spec(gpus, time_limit_s=hours * HOUR, selector={"node": node}))
@@ -99,7 +101,7 @@ def test_only_the_reserved_node_is_barred_for_long_jobs() -> None:
 
 
 def test_a_long_job_avoids_a_free_node_that_the_first_job_will_need() -> None:
-    """The gang of two needs a and b in an hour; a long job goes to c although a scores as well."""
+    """The gang of two needs a and b in an hour. A long job starts on c although a has the same score."""
     harness = harness_of(Easy(), "a", "b", "c", gpus=1)
     harness.submit(spec(1, time_limit_s=HOUR, selector={"node": "b"}))
     harness.submit(spec(0.5, time_limit_s=9 * HOUR, selector={"node": "c"}))
@@ -150,7 +152,7 @@ def test_explain_names_the_reservation_that_a_job_would_delay() -> None:
     )
 
 
-def test_the_reason_tells_jobs_without_room_from_jobs_behind_a_reservation() -> None:
+def test_waiting_reason_is_resources_without_room_and_priority_behind_a_reservation() -> None:
     harness = harness_of(Easy(), "a", "b")
     harness.submit(spec(8, time_limit_s=HOUR))
     harness.submit(spec(4, time_limit_s=2 * HOUR))
@@ -188,7 +190,7 @@ def test_a_job_refused_at_its_reserved_start_holds_no_room_and_is_not_retried_in
     filters = (*PIPELINE.filters, Alone())
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative(), filters=filters))
     harness.join("a")
-    there = harness.submit(spec(1, time_limit_s=1000))
+    running = harness.submit(spec(1, time_limit_s=1000))
     harness.tick()
     choosy = harness.submit(spec(1, time_limit_s=100, datasets=("d",)))
     behind = harness.submit(spec(7, time_limit_s=100))
@@ -203,7 +205,7 @@ def test_a_job_refused_at_its_reserved_start_holds_no_room_and_is_not_retried_in
     harness.tick_at(harness.now + 1)
     assert looked == []
     harness.exit(behind)
-    harness.exit(there)
+    harness.exit(running)
     harness.tick()
     assert (harness.nodes_of(choosy), harness.nodes_of(late)) == (["a"], [])
     assert looked
@@ -231,7 +233,7 @@ def test_nodes_that_an_elastic_job_grew_to_are_not_reserved() -> None:
 
 
 def exit_late(harness: EngineHarness, job: int, node: str, late_s: float) -> list[int]:
-    """A member returns so long after its limit; what starts then."""
+    """A member returns `late_s` seconds after its time limit. Returns the jobs that start then."""
     harness.now = (harness.job(job).placed_at or 0.0) + harness.job(job).limit + late_s
     harness.exit(job, node=node)
     return [start.job for start in harness.tick()]
@@ -304,8 +306,8 @@ def test_easy_counts_on_overdue_jobs_also_where_nodes_are_reserved() -> None:
     assert (harness.tick(), harness.nodes_of(later)) == ([], [])
 
 
-# Five nodes, one of which is busy for long. First in the queue: a gang of five that accepts two, 6 s after it
-# came. Behind it a job for so many nodes and seconds: does it start at once?
+# Five nodes, one of which is busy for long. First in the queue: a gang of five that accepts two nodes from 6
+# s after its submit. Behind it a job with these nodes and seconds: does it start at once?
 NARROW = [
     ("it would take the nodes that make the fewest", 3, 600, False),
     ("it leaves two", 2, 600, True),

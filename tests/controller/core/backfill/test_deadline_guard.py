@@ -34,7 +34,9 @@ def harness_of(deadlines: DeadlinePolicy, backfill: Backfill = Easy(), nodes: in
 def cpus(
     harness: EngineHarness, count: int, hours: float | None, due_h: float | None = None, nodes: int = 1
 ) -> JobSpec:
-    """So many on each of so many nodes, for so long, to be over so long from now."""
+    """A job with `count` CPUs on each of `nodes` nodes, for `hours`, with a deadline `due_h` hours from
+    now.
+    """
     limit = None if hours is None else hours * HOUR
     due = None if due_h is None else harness.now + due_h * HOUR
     return spec(0, cpu_milli=count * 1000, time_limit_s=limit, deadline_at=due, nodes=nodes)
@@ -51,7 +53,7 @@ def why(harness: EngineHarness, job: int) -> tuple[Reason, str]:
 
 
 # 6 of 8 CPUs run for 2 h. All 8 are wanted for 1 h next, then 4 by a job that has to start within 5 h.
-# Behind them comes one of these:
+# Behind them, one of these jobs is submitted:
 PASSING = [
     ("2 CPUs for 2 h: gone before the first starts", 2, 2, (True, True)),
     ("2 CPUs for 9 h: would delay the first", 2, 9, (False, False)),
@@ -95,7 +97,7 @@ def test_no_job_is_backfilled_into_the_room_that_a_deadline_needs(backfill: Back
             )
 
 
-def test_the_first_job_takes_that_room_unless_deadlines_are_lifted() -> None:
+def test_first_job_takes_the_room_of_a_deadline_unless_deadlines_move_jobs_ahead() -> None:
     """A whole machine: the first wants it for 10 h, the second for 1 h and has to start within 4 h."""
     for deadlines in DeadlinePolicy:
         harness = harness_of(deadlines)
@@ -108,8 +110,8 @@ def test_the_first_job_takes_that_room_unless_deadlines_are_lifted() -> None:
             assert started(harness) == [first]
 
 
-def test_a_job_is_lifted_only_if_its_deadline_needs_it() -> None:
-    """There is time for both, one after the other."""
+def test_a_job_is_moved_ahead_only_if_its_deadline_requires_it() -> None:
+    """Both jobs can run one after the other within the deadline."""
     harness = harness_of(LIFT)
     first = harness.submit(cpus(harness, 8, 3))
     harness.submit(cpus(harness, 8, 1, due_h=5))
@@ -117,7 +119,7 @@ def test_a_job_is_lifted_only_if_its_deadline_needs_it() -> None:
 
 
 def test_a_job_at_its_latest_start_starts_before_all_others() -> None:
-    """The first waits for all CPUs; the second has room, but would delay the first by all of its own 4 h."""
+    """The first job waits for all CPUs. The second fits now, but would delay the first by its own 4 h."""
     for deadlines in (GUARD, LIFT):
         harness = harness_of(deadlines)
         harness.submit(cpus(harness, 4, 3))
@@ -171,7 +173,7 @@ JOBS = st.lists(
     min_size=1,
     max_size=10,
 )
-"""CPUs on each of so many nodes, hours, and how many hours after the one before it comes."""
+"""CPUs per node, nodes, hours, and the hours between the submit before and this one."""
 
 
 @given(
@@ -191,7 +193,7 @@ def test_a_deadline_that_can_be_met_is_met(
 ) -> None:
     """A job that had room at its latest start when it was submitted starts by then, whatever other jobs wait.
 
-    All run as long as they may. There is one such job: for several of them there may not be room enough.
+    All jobs run to their limits. Only one job has a deadline: for several there might not be enough room.
     """
     harness = harness_of(LIFT, backfill, nodes=2)
     arrivals = []

@@ -1,4 +1,4 @@
-"""The worth of free GPUs: kept in step row by row, and what a placement takes is missing afterwards."""
+"""The value of free GPUs: updated row by row, and reduced by each placement."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_a_change_log_that_is_too_short_gives_the_same_result(monkeypatch: pytes
     assert story() == expected
 
 
-def test_a_node_with_less_than_what_runs_there_is_worth_nothing() -> None:
+def test_node_whose_running_jobs_exceed_its_size_has_value_zero() -> None:
     harness = mixed_world()
     for _ in range(3):
         harness.submit(spec(1, cpu_milli=4_000, hold=True))
     nodes = harness.state.nodes
     row = nodes.by_name["lean"].row
-    nodes.columns.cpu_free[row] = -32_000  # it came back with fewer CPUs
+    nodes.columns.cpu_free[row] = -32_000  # the host rejoined with fewer CPUs
     worth = GpuValue(nodes.columns, nodes.demand)
     assert worth._value[row] == 0
     assert sum(worth._value > 0) == 2

@@ -58,7 +58,7 @@ TABLE: list[tuple[str, list[JobSpec], str]] = [
         "ace-",
     ),
     (
-        "who is refused stays away although it has nothing against anybody",
+        "a job without anti-affinity keeps away from a job that excludes it",
         [job(apart="app=noisy on rack"), job("app=noisy")],
         "ac",
     ),
@@ -80,7 +80,7 @@ def harness_of(pipeline: Pipeline) -> EngineHarness:
 
 @pytest.mark.parametrize("pipeline", [PIPELINE, default_pipeline()], ids=["fit", "default"])
 @pytest.mark.parametrize(("jobs", "nodes"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_table(jobs: list[JobSpec], nodes: str, pipeline: Pipeline) -> None:
+def test_nodes_chosen_under_job_affinity(jobs: list[JobSpec], nodes: str, pipeline: Pipeline) -> None:
     harness = harness_of(pipeline)
     ids = [harness.submit(each) for each in jobs]
     for _ in ids:
@@ -105,7 +105,7 @@ def test_a_job_with_affinity_starts_when_the_other_job_runs_and_not_after_it_end
     assert harness.engine.explain(harness.job(late), harness.now).reason is Reason.RESOURCES
 
 
-def test_a_job_with_anti_affinity_starts_when_the_others_have_ended() -> None:
+def test_a_job_with_anti_affinity_starts_when_the_conflicting_job_has_ended() -> None:
     harness = harness_of(PIPELINE)
     first = [harness.submit(job("app=db", apart="app=db on rack")) for _ in range(3)]
     last = harness.submit(job("app=db", apart="app=db on rack"))
@@ -128,18 +128,18 @@ def test_explain_names_the_missing_affinity() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "app", "app=ps", "app=ps on", "app on rack"])
-def test_what_is_no_term_is_refused(text: str) -> None:
+def test_invalid_job_affinity_term_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write 'app=ps on rack'"):
         parse_job_term(text, 1)
 
 
-def test_what_makes_no_sense_is_said() -> None:
+def test_invalid_labels_are_reported() -> None:
     assert [where for where, _ in spec_problems(spec(1, labels={"a b": "x"}))] == ["labels.a b"]
 
 
-# EASY promises the first waiting job a start in its company. Nodes a and b lie in rack r1, c in r2; each has
-# two GPUs. What runs: (node, GPUs, ends after, its label). Then who waits first, who would pass it for ever,
-# when the first can start, and where the other does.
+# EASY reserves a start for the first waiting job that respects its job affinity. Nodes a and b are in rack
+# r1, c in r2; each has two GPUs. Running jobs: (node, GPUs, seconds left, label). Then the first waiting job,
+# a job that might pass it, the start of the first job, and the node of the other job.
 FOREVER, LATE, SOON = 10_000, 1_000, 100
 WHOLE = 2
 PROMISES: list[tuple[str, list[tuple[str, float, float, str]], JobSpec, JobSpec, float, str]] = [
@@ -176,7 +176,7 @@ PROMISES: list[tuple[str, list[tuple[str, float, float, str]], JobSpec, JobSpec,
         "a",
     ),
     (
-        "who refuses it does not come to where it will be",
+        "a job that excludes the first keeps off its reserved node",
         [("a", 2, SOON, ""), ("b", 2, FOREVER, ""), ("c", 1, FOREVER, "")],
         job("app=h", gpus=WHOLE),
         job(apart="app=h on rack", gpus=0),
@@ -239,7 +239,7 @@ def test_backfill_respects_job_affinity(
 
 
 def test_freed_resources_are_kept_from_jobs_that_break_affinity() -> None:
-    """Who comes while others are leaving must not stand in the way of whom they leave for."""
+    """A job submitted while victims leave must not break the affinity of the preemptor."""
     guards = PreemptionGuards(min_runtime_s=0.0)
     harness = EngineHarness(replace(PIPELINE, strategies=(PriorityStrategy(gap=10),), guards=guards))
     harness.join("a", gpus=2)
@@ -259,10 +259,10 @@ def test_freed_resources_are_kept_from_jobs_that_break_affinity() -> None:
     assert (harness.nodes_of(high), harness.nodes_of(other)) == (["a"], [])
 
 
-# Conservative backfill, two nodes of two GPUs. What runs, who comes, and the nodes they get in one cycle.
+# Conservative backfill, two nodes of two GPUs. Running jobs, submitted jobs, and their nodes after one cycle.
 AT_ONCE: list[tuple[str, list[JobSpec], list[JobSpec], str]] = [
     (
-        "who may be nowhere leaves the room to those behind",
+        "a job excluded from all nodes leaves the room to later jobs",
         [at("a", "app=x"), at("b", "app=x")],
         [job(apart="app=x on node"), job(), job()],
         "-ab",
@@ -273,7 +273,7 @@ AT_ONCE: list[tuple[str, list[JobSpec], list[JobSpec], str]] = [
         [job("app=w", apart="app=w on node") for _ in range(3)],
         "ab-",
     ),
-    ("near: who comes with it starts with it", [], [job("app=ps"), job(near="app=ps on node")], "aa"),
+    ("near: both jobs start in the same cycle", [], [job("app=ps"), job(near="app=ps on node")], "aa"),
     (
         "near: when the other comes behind it, too",
         [],
@@ -281,7 +281,7 @@ AT_ONCE: list[tuple[str, list[JobSpec], list[JobSpec], str]] = [
         "aa",
     ),
     (
-        "nobody is promised a place beside one who refuses him",
+        "no job has a reservation beside a job that excludes it",
         [],
         [job(apart="app=x on node", gpus=1), job("app=x"), job("app=x"), job("app=x")],
         "abb-",
@@ -292,7 +292,7 @@ AT_ONCE: list[tuple[str, list[JobSpec], list[JobSpec], str]] = [
 @pytest.mark.parametrize(
     ("running", "coming", "nodes"), [row[1:] for row in AT_ONCE], ids=[row[0] for row in AT_ONCE]
 )
-def test_what_starts_at_once_under_conservative_backfill(
+def test_jobs_that_start_at_once_under_conservative_backfill(
     running: list[JobSpec], coming: list[JobSpec], nodes: str
 ) -> None:
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
@@ -301,6 +301,8 @@ def test_what_starts_at_once_under_conservative_backfill(
     for each in running:
         harness.submit(each)
     harness.tick()
-    came = [harness.submit(replace(each, time_limit_s=100.0)) for each in coming]
+    submitted = [harness.submit(replace(each, time_limit_s=100.0)) for each in coming]
     harness.tick()
-    assert "".join(harness.nodes_of(each)[0] if harness.nodes_of(each) else "-" for each in came) == nodes
+    assert (
+        "".join(harness.nodes_of(each)[0] if harness.nodes_of(each) else "-" for each in submitted) == nodes
+    )

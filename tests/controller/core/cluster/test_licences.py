@@ -1,4 +1,4 @@
-"""Licences as stories: who holds them, who waits for whom, and that nothing delays who is promised some."""
+"""Licences: which jobs hold them, which jobs wait, and that no job delays a reserved licence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wire.names import Reason
 BACKFILLS = [Easy(), EasySjbf(), Conservative()]
 
 
-def harness(backfill: Backfill = Easy(), nodes: int = 2, **more: Any) -> EngineHarness:
+def harness_of(backfill: Backfill = Easy(), nodes: int = 2, **more: Any) -> EngineHarness:
     """Nodes with eight GPUs, five matlabs and one ansys."""
     rules = QuotaConfig(licences={"matlab": 5, "ansys": 1})
     made = EngineHarness(replace(PIPELINE, backfill=backfill, rules=rules, **more))
@@ -42,30 +42,30 @@ def wants(matlab: int = 0, ansys: int = 0, minutes: float | None = None, **more:
     return spec(more.pop("gpus", 0), licences=licences, time_limit_s=limit, grace_s=0.0, **more)
 
 
-def started(there: EngineHarness) -> list[int]:
-    return [start.job for start in there.tick() if start.rank == 0]
+def started(harness: EngineHarness) -> list[int]:
+    return [start.job for start in harness.tick() if start.rank == 0]
 
 
-def waits(there: EngineHarness, job: int) -> str:
-    """What is said of a job that waits for licences; the table says the same."""
-    why = there.why(job)
-    assert (why.reason, reason_of(there.state, there.job(job))) == (Reason.LICENCE, Reason.LICENCE)
+def waits(harness: EngineHarness, job: int) -> str:
+    """The waiting reason of a job that waits for licences; the job table gives the same reason."""
+    why = harness.why(job)
+    assert (why.reason, reason_of(harness.state, harness.job(job))) == (Reason.LICENCE, Reason.LICENCE)
     return why.sentence
 
 
-# (story, jobs in submit order: (licences and minutes), which of them start at once)
+# (case, jobs in submit order with licences and minutes, indices of the jobs that start at once)
 TABLE: list[tuple[str, list[dict[str, Any]], list[int]]] = [
     ("as many as there are", [{"matlab": 2}, {"matlab": 2}, {"matlab": 2}], [0, 1]),
     ("of each kind", [{"matlab": 5}, {"ansys": 1}, {"ansys": 1}], [0, 1]),
     ("all or none", [{"matlab": 5, "minutes": 9}, {"matlab": 1, "ansys": 1}, {"ansys": 1}], [0]),
-    ("who asks for none passes", [{"matlab": 5}, {"matlab": 1}, {}], [0, 2]),
+    ("a job without licences passes", [{"matlab": 5}, {"matlab": 1}, {}], [0, 2]),
     (
-        "who is over before the first gets its own passes",
+        "a job that ends before the first can start passes",
         [{"matlab": 4, "minutes": 60}, {"matlab": 3}, {"matlab": 1, "minutes": 60}],
         [0, 2],
     ),
     (
-        "who would keep the first waiting does not",
+        "a job that would delay the first does not pass",
         [{"matlab": 4, "minutes": 60}, {"matlab": 5}, {"matlab": 1, "minutes": 61}],
         [0],
     ),
@@ -80,12 +80,12 @@ TABLE: list[tuple[str, list[dict[str, Any]], list[int]]] = [
         [0, 2],
     ),
     (
-        "nor does it give up its nodes to who stays longer",
+        "the first keeps its nodes from a longer job",
         [{"matlab": 5, "minutes": 60}, {"matlab": 1, "gpus": 16, "nodes": 2}, {"gpus": 1, "minutes": 61}],
         [0],
     ),
     (
-        "but to who does not",
+        "the first lends its nodes to a shorter job",
         [{"matlab": 5, "minutes": 60}, {"matlab": 1, "gpus": 16, "nodes": 2}, {"gpus": 1, "minutes": 60}],
         [0, 2],
     ),
@@ -95,59 +95,61 @@ TABLE: list[tuple[str, list[dict[str, Any]], list[int]]] = [
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize(("story", "jobs", "first"), TABLE, ids=[story for story, _, _ in TABLE])
-def test_table(backfill: Backfill, story: str, jobs: list[dict[str, Any]], first: list[int]) -> None:
-    there = harness(backfill)
-    ids = [there.submit(wants(**job)) for job in jobs]
-    begun = [job for _ in range(2) for job in started(there)]
+def test_jobs_that_start_with_their_licences(
+    backfill: Backfill, story: str, jobs: list[dict[str, Any]], first: list[int]
+) -> None:
+    harness = harness_of(backfill)
+    ids = [harness.submit(wants(**job)) for job in jobs]
+    begun = [job for _ in range(2) for job in started(harness)]
     assert sorted(begun) == [ids[at] for at in first], story
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_a_waiting_job_names_the_licence_and_its_holders(backfill: Backfill) -> None:
-    there = harness(backfill)
-    first, second = there.submit(wants(3, minutes=30)), there.submit(wants(1, minutes=60))
-    third = there.submit(wants(2, minutes=10))
-    assert started(there) == [first, second]
-    assert waits(there, third) == f"waits for 2 of licence matlab; 4 of 5 in use by jobs {first}, {second}"
-    assert forecast(fork(there.engine), there.now).starts[third].at == there.now + 1800
+    harness = harness_of(backfill)
+    first, second = harness.submit(wants(3, minutes=30)), harness.submit(wants(1, minutes=60))
+    third = harness.submit(wants(2, minutes=10))
+    assert started(harness) == [first, second]
+    assert waits(harness, third) == f"waits for 2 of licence matlab; 4 of 5 in use by jobs {first}, {second}"
+    assert forecast(fork(harness.engine), harness.now).starts[third].at == harness.now + 1800
     for job in (first, second):
-        there.start(job)
-    there.exit(second)  # sooner than it might have
-    assert started(there) == [third]
-    assert there.state.licences.used == {"matlab": 5}
+        harness.start(job)
+    harness.exit(second)  # sooner than it might have
+    assert started(harness) == [third]
+    assert harness.state.licences.used == {"matlab": 5}
 
 
 def test_a_gang_holds_its_licences_until_its_last_member_is_gone() -> None:
-    there = harness()
-    gang = there.submit(wants(ansys=1, nodes=2))
-    there.tick()
-    there.start(gang)
-    next_one = there.submit(wants(ansys=1))
-    there.exit(gang, node="n0")
-    assert started(there) == []
-    assert "1 of 1 in use by job" in waits(there, next_one)
-    there.exit(gang, node="n1")
-    assert started(there) == [next_one]
+    harness = harness_of()
+    gang = harness.submit(wants(ansys=1, nodes=2))
+    harness.tick()
+    harness.start(gang)
+    next_one = harness.submit(wants(ansys=1))
+    harness.exit(gang, node="n0")
+    assert started(harness) == []
+    assert "1 of 1 in use by job" in waits(harness, next_one)
+    harness.exit(gang, node="n1")
+    assert started(harness) == [next_one]
 
 
 def test_room_and_licences_are_both_named_where_both_are_missing() -> None:
-    there = harness()
-    full = there.submit(wants(5, gpus=16, nodes=2))
-    there.tick()
-    more = there.submit(wants(1, gpus=8))
-    there.tick()
-    why = there.why(more)
-    assert (why.reason, reason_of(there.state, there.job(more))) == (Reason.RESOURCES, Reason.RESOURCES)
+    harness = harness_of()
+    full = harness.submit(wants(5, gpus=16, nodes=2))
+    harness.tick()
+    more = harness.submit(wants(1, gpus=8))
+    harness.tick()
+    why = harness.why(more)
+    assert (why.reason, reason_of(harness.state, harness.job(more))) == (Reason.RESOURCES, Reason.RESOURCES)
     assert why.sentence.endswith(f"besides, it waits for 1 of licence matlab; 5 of 5 in use by job {full}")
 
 
-def test_what_is_held_survives_a_restart_and_fewer_there_are_may_be() -> None:
-    there = harness()
-    first = there.submit(wants(4))
-    there.tick()
-    there.start(first)
-    fewer = there.restarted(replace(PIPELINE, rules=QuotaConfig(licences={"matlab": 3})))
-    fewer.join(there.nodes_of(first)[0], (AttemptStatus(first, 1, pid=100, started_at=there.now),))
+def test_held_licences_survive_a_restart_with_fewer_licences_configured() -> None:
+    harness = harness_of()
+    first = harness.submit(wants(4))
+    harness.tick()
+    harness.start(first)
+    fewer = harness.restarted(replace(PIPELINE, rules=QuotaConfig(licences={"matlab": 3})))
+    fewer.join(harness.nodes_of(first)[0], (AttemptStatus(first, 1, pid=100, started_at=harness.now),))
     assert fewer.state.licences.used == {"matlab": 4}
     assert fewer.state.licences.free("matlab") == -1
     second = fewer.submit(wants(1))
@@ -156,7 +158,7 @@ def test_what_is_held_survives_a_restart_and_fewer_there_are_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "told", "hint"),
+    ("asked", "code", "expected", "hint"),
     [
         ({"matlba": 1}, "invalid", "there is no licence 'matlba'", "Did you mean 'matlab'?"),
         ({"MATLAB": 1}, "invalid", "there is no licence 'MATLAB'", "Did you mean 'matlab'?"),
@@ -164,75 +166,79 @@ def test_what_is_held_survives_a_restart_and_fewer_there_are_may_be() -> None:
         ({"matlab": 6}, "never_fits", "asks for 6 of licence matlab, and there are 5", "corral licences"),
     ],
 )
-def test_what_can_never_be_had_is_refused(asked: dict[str, int], code: str, told: str, hint: str) -> None:
-    there = harness()
-    refused = there.refuse(inputs.Submit(spec(licences=asked), "ada"))
-    assert (refused.code, refused.message, refused.where) == (code, told, f"licences.{next(iter(asked))}")
+def test_licence_request_that_can_never_be_met_is_refused(
+    asked: dict[str, int], code: str, expected: str, hint: str
+) -> None:
+    harness = harness_of()
+    refused = harness.refuse(inputs.Submit(spec(licences=asked), "ada"))
+    assert (refused.code, refused.message, refused.where) == (code, expected, f"licences.{next(iter(asked))}")
     assert hint in refused.hint
-    job = there.submit(wants(1, hold=True))
-    assert there.refuse(inputs.Edit(job, "ada", {"licences": asked})).message == told
+    job = harness.submit(wants(1, hold=True))
+    assert harness.refuse(inputs.Edit(job, "ada", {"licences": asked})).message == expected
 
 
-def test_a_cluster_without_licences_says_where_they_would_stand() -> None:
+def test_licence_refusal_without_configured_licences_names_the_table() -> None:
     refused = EngineHarness().refuse(inputs.Submit(wants(1), "ada"))
     assert "[licences] of scheduler.toml" in refused.hint
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 def test_no_job_is_preempted_for_a_job_without_licences(backfill: Backfill) -> None:
-    there = harness(backfill, strategies=(PriorityStrategy(),), guards=PreemptionGuards(min_runtime_s=0.0))
-    keeps = there.submit(wants(5, priority=90))
-    low = there.submit(wants(gpus=16, nodes=2, priority=10))
-    assert started(there) == [keeps, low]
+    harness = harness_of(
+        backfill, strategies=(PriorityStrategy(),), guards=PreemptionGuards(min_runtime_s=0.0)
+    )
+    keeps = harness.submit(wants(5, priority=90))
+    low = harness.submit(wants(gpus=16, nodes=2, priority=10))
+    assert started(harness) == [keeps, low]
     for job in (keeps, low):
-        there.start(job)
-    high = there.submit(wants(1, gpus=16, nodes=2, priority=90))
-    there.tick()
-    assert there.stops() == []
-    assert there.engine.preemption_plan(there.job(high), there.now) == (None, False)
-    there.exit(keeps)
-    there.tick()
-    assert {job for _, job in there.stops()} == {low}
-    other = there.submit(wants(5, priority=100))  # what is kept for the claimant is not given away
-    assert started(there) == []
-    assert f"1 of 5 in use by job {high}" in there.why(other).sentence
-    there.exit(low, code=None, signal=15, why="preempted")
-    assert started(there) == [high]
-    assert there.state.licences.used == {"matlab": 1}
+        harness.start(job)
+    high = harness.submit(wants(1, gpus=16, nodes=2, priority=90))
+    harness.tick()
+    assert harness.stops() == []
+    assert harness.engine.preemption_plan(harness.job(high), harness.now) == (None, False)
+    harness.exit(keeps)
+    harness.tick()
+    assert {job for _, job in harness.stops()} == {low}
+    other = harness.submit(wants(5, priority=100))  # licences kept for the nominated job stay reserved
+    assert started(harness) == []
+    assert f"1 of 5 in use by job {high}" in harness.why(other).sentence
+    harness.exit(low, code=None, signal=15, why="preempted")
+    assert started(harness) == [high]
+    assert harness.state.licences.used == {"matlab": 1}
 
 
 def test_a_job_whose_licences_change_waits_for_the_new_ones() -> None:
-    there = harness()
-    first, second = there.submit(wants(4)), there.submit(wants(2))
-    assert started(there) == [first]
-    [eased] = [each for each in suggestions(fork(there.engine), second, there.now) if each.changes]
+    harness = harness_of()
+    first, second = harness.submit(wants(4)), harness.submit(wants(2))
+    assert started(harness) == [first]
+    [eased] = [each for each in suggestions(fork(harness.engine), second, harness.now) if each.changes]
     assert eased.sentence == "with 1 of licence matlab instead of 2"
-    there.tell(inputs.Edit(second, "ada", eased.changes))
-    assert started(there) == [second]
-    assert there.refuse(inputs.Edit(second, "ada", {"licences": {}})).code == "conflict"
+    harness.tell(inputs.Edit(second, "ada", eased.changes))
+    assert started(harness) == [second]
+    assert harness.refuse(inputs.Edit(second, "ada", {"licences": {}})).code == "conflict"
 
 
-def test_conservative_promises_are_kept_by_those_that_come_later() -> None:
-    """Three wait in turn for a licence; who comes later starts where it fits between them, or after."""
-    there = harness(Conservative())
-    jobs = [there.submit(wants(*each)) for each in ((3, 0, 30), (4, 0, 30), (2, 0, 20))]
-    late = there.submit(wants(1, minutes=120))
-    assert started(there) == [
+def test_conservative_licence_reservations_are_kept_by_later_jobs() -> None:
+    """Three jobs wait in turn for a licence. A later job starts where it fits between them, or after them."""
+    harness = harness_of(Conservative())
+    jobs = [harness.submit(wants(*each)) for each in ((3, 0, 30), (4, 0, 30), (2, 0, 20))]
+    late = harness.submit(wants(1, minutes=120))
+    assert started(harness) == [
         jobs[0],
         jobs[2],
     ]
-    told = forecast(fork(there.engine), there.now).starts
-    assert told[jobs[1]].at == there.now + 1800
-    assert told[late].at == there.now + 1200  # beside the second, whom it may not delay
+    expected = forecast(fork(harness.engine), harness.now).starts
+    assert expected[jobs[1]].at == harness.now + 1800
+    assert expected[late].at == harness.now + 1200  # beside the second job, which it may not delay
 
 
 @pytest.mark.parametrize("text", ["", ":2", "a:0", "a:-1", "a:x", "a b", "a:1:2", "a:9999999999"])
-def test_words_that_are_no_licence(text: str) -> None:
+def test_invalid_licence_requests_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write matlab:2"):
         parse_licence(text)
 
 
-def test_words_that_are() -> None:
+def test_valid_licence_requests_are_parsed() -> None:
     assert (parse_licence("matlab"), parse_licence("a.b@host:12")) == (("matlab", 1), ("a.b@host", 12))
     assert spec_problems(spec(licences={"a b": 1})) != []
     assert [where for where, _ in spec_problems(spec(licences={"a": 0}))] == ["licences.a"]
@@ -244,10 +250,9 @@ def test_words_that_are() -> None:
     st.integers(1, 20),
     st.integers(0, 60),
 )
-def test_the_first_moment_is_the_first(
+def test_earliest_licence_start_equals_a_search_second_by_second(
     held: list[tuple[int, int, int]], count: int, duration: int, since: int
 ) -> None:
-    """Against counting second by second."""
     stock = LicenceTimeline(0.0, 4)
     for start, length, taken in held:
         stock.give(start, start + length, -taken)
@@ -284,26 +289,26 @@ ASKED = st.builds(
 def test_no_job_starts_after_its_reservation(
     backfill: Backfill, jobs: list[tuple[JobSpec, float, int]]
 ) -> None:
-    """Some end before their limits, some come later; who is first keeps the moment it was told."""
-    there = harness(backfill, nodes=1)
-    begin, ends, promised = there.now, [], dict[int, float]()
+    """Some jobs end before their limits and some arrive later; the first job keeps its reserved start."""
+    harness = harness_of(backfill, nodes=1)
+    begin, ends, promised = harness.now, [], dict[int, float]()
     coming = sorted(jobs, key=lambda each: each[2])
-    while coming or ends or len(there.state.queue):
+    while coming or ends or len(harness.state.queue):
         due = [end for end, _ in ends] + [begin + at for _, _, at in coming]
-        for end, job in [each for each in ends if each[0] <= there.now]:
+        for end, job in [each for each in ends if each[0] <= harness.now]:
             ends.remove((end, job))
-            there.exit(job)
-        while coming and begin + coming[0][2] <= there.now:
+            harness.exit(job)
+        while coming and begin + coming[0][2] <= harness.now:
             asked, part, _ = coming.pop(0)
-            there.submit(replace(asked, name=str(part)))
-        for job in started(there):
-            assert there.now <= promised.get(job, there.now), (job, promised)
-            there.start(job)
-            asked = there.job(job).spec
-            ends.append((there.now + (asked.time_limit_s or 0) * float(asked.name), job))
-        promise = there.engine.cycle.first_reservation(there.now)
-        if promise is not None and promise.job in there.state.queue:
+            harness.submit(replace(asked, name=str(part)))
+        for job in started(harness):
+            assert harness.now <= promised.get(job, harness.now), (job, promised)
+            harness.start(job)
+            asked = harness.job(job).spec
+            ends.append((harness.now + (asked.time_limit_s or 0) * float(asked.name), job))
+        promise = harness.engine.cycle.first_reservation(harness.now)
+        if promise is not None and promise.job in harness.state.queue:
             promised[promise.job] = min(promise.starts_at, promised.get(promise.job, promise.starts_at))
-        later = [at for at in due + [end for end, _ in ends] if at > there.now]
-        assert later or not len(there.state.queue)
-        there.now = min(later, default=there.now)
+        later = [at for at in due + [end for end, _ in ends] if at > harness.now]
+        assert later or not len(harness.state.queue)
+        harness.now = min(later, default=harness.now)

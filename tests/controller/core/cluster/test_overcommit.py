@@ -1,4 +1,4 @@
-"""Overcommit and classes of service: more is given out than there is, and starts say what may be used."""
+"""Overcommit and classes of service: a node gives out more than it has, and starts state the limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.spec import qos_class, spec_problems
 
 
-def harness(cpu: float = 1.0, memory: float = 1.0) -> EngineHarness:
+def harness_of(cpu: float = 1.0, memory: float = 1.0) -> EngineHarness:
     """A node with four CPUs and four GiB."""
-    there = EngineHarness(replace(PIPELINE, overcommit=Overcommit(cpu, memory)))
-    there.join("a", gpus=0, cpus=4, memory_gib=4)
-    return there
+    harness = EngineHarness(replace(PIPELINE, overcommit=Overcommit(cpu, memory)))
+    harness.join("a", gpus=0, cpus=4, memory_gib=4)
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -31,29 +31,31 @@ def harness(cpu: float = 1.0, memory: float = 1.0) -> EngineHarness:
         (0.5, 1.0, {"cpu_milli": 1000}, 2),
     ],
 )
-def test_so_many_times_over(cpu: float, memory: float, asked: dict[str, Any], start: int) -> None:
-    there = harness(cpu, memory)
+def test_overcommit_multiplies_cpus_and_memory_of_a_node(
+    cpu: float, memory: float, asked: dict[str, Any], start: int
+) -> None:
+    harness = harness_of(cpu, memory)
     for _ in range(10):
-        there.submit(spec(**asked))
-    assert len(there.tick()) == start
+        harness.submit(spec(**asked))
+    assert len(harness.tick()) == start
 
 
-def test_what_fits_only_because_of_it_is_taken_and_what_never_fits_is_not() -> None:
-    there = harness(cpu=2.0)
-    there.submit(spec(cpu_milli=8000))
-    assert len(there.tick()) == 1
-    refused = there.tell(Submit(spec(cpu_milli=8001), "ada")).reply
+def test_job_larger_than_a_node_is_accepted_only_within_its_overcommit() -> None:
+    harness = harness_of(cpu=2.0)
+    harness.submit(spec(cpu_milli=8000))
+    assert len(harness.tick()) == 1
+    refused = harness.tell(Submit(spec(cpu_milli=8001), "ada")).reply
     assert isinstance(refused, Refusal)
     assert refused.code == "never_fits"
 
 
-def test_it_is_part_of_the_node_until_the_node_joins_under_another() -> None:
-    there = harness(cpu=2.0)
-    again = there.restarted()
+def test_overcommit_of_a_node_changes_only_when_it_joins_again() -> None:
+    harness = harness_of(cpu=2.0)
+    again = harness.restarted()
     assert again.state.nodes.columns.cpu_total.tolist() == [8000]
-    there.engine = Engine(replace(there.pipeline, overcommit=Overcommit()), there.state)
-    there.join("a", gpus=0, cpus=4, memory_gib=4)
-    assert there.state.nodes.columns.cpu_total.tolist() == [4000]
+    harness.engine = Engine(replace(harness.pipeline, overcommit=Overcommit()), harness.state)
+    harness.join("a", gpus=0, cpus=4, memory_gib=4)
+    assert harness.state.nodes.columns.cpu_total.tolist() == [4000]
 
 
 @pytest.mark.parametrize(
@@ -66,14 +68,16 @@ def test_it_is_part_of_the_node_until_the_node_joins_under_another() -> None:
         ({"best_effort": True}, "best-effort", (None, None)),
     ],
 )
-def test_what_a_start_allows(asked: dict[str, Any], qos: str, most: tuple[int | None, int | None]) -> None:
-    there = harness()
-    there.submit(spec(**asked))
-    (start,) = there.tick()
+def test_start_order_carries_the_limits_of_an_overcommitted_node(
+    asked: dict[str, Any], qos: str, most: tuple[int | None, int | None]
+) -> None:
+    harness = harness_of()
+    harness.submit(spec(**asked))
+    (start,) = harness.tick()
     assert (start.most_cpu_milli, start.most_memory_mib) == most
     least = (100, 64) if qos == "best-effort" else (1000, 1024)
     assert (start.cpu_milli, start.memory_mib) == least
-    assert qos_class(there.state.jobs[1].spec) == qos
+    assert qos_class(harness.state.jobs[1].spec) == qos
 
 
 @pytest.mark.parametrize(
@@ -84,5 +88,5 @@ def test_what_a_start_allows(asked: dict[str, Any], qos: str, most: tuple[int | 
         ({"best_effort": True, "memory_limit_mib": 2048}, "memory_limit_mib"),
     ],
 )
-def test_limits_that_mean_nothing(asked: dict[str, Any], where: str) -> None:
+def test_invalid_limits_are_reported(asked: dict[str, Any], where: str) -> None:
     assert [place for place, _ in spec_problems(spec(**asked))] == [where]

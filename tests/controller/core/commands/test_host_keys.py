@@ -1,4 +1,4 @@
-"""Which key a node's host has is a fact like any other: it survives a restart, and goes with the node."""
+"""The SSH key of a node's host survives a restart and is removed with the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.engine_harness import PIPELINE, EngineHarness
 ONE, OTHER = "ssh-ed25519 AAAAone", "ssh-ed25519 AAAAother"
 
 
-def test_a_key_is_pinned_once_and_known_after_a_restart() -> None:
+def test_host_key_is_pinned_once_and_survives_a_restart() -> None:
     harness = EngineHarness()
     harness.tell(inputs.AddNode("a"))
     for _ in range(2):
@@ -23,7 +23,7 @@ def test_a_key_is_pinned_once_and_known_after_a_restart() -> None:
     assert harness.restarted().state.host_keys == harness.state.host_keys == {"a": OTHER}
 
 
-def test_it_is_forgotten_with_the_node_also_in_the_rows() -> None:
+def test_host_key_is_removed_with_its_node() -> None:
     harness = EngineHarness()
     harness.tell(inputs.AddNode("a"))
     harness.tell(inputs.PinKey("a", ONE, "ada"))

@@ -1,4 +1,4 @@
-"""What a job asks for can change after its submit, as far as that is not too late."""
+"""Edits of a job after its submit, and which of them come too late."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_a_job_that_asks_for_less_starts(harness: EngineHarness) -> None:
     assert len(harness.gpus_of(job)) == 2
 
 
-def test_the_first_waiting_job_may_ask_for_something_else(harness: EngineHarness) -> None:
-    """It keeps its place, and what was promised to it is promised anew."""
+def test_edit_of_the_first_waiting_job_renews_its_reservation(harness: EngineHarness) -> None:
+    """The job keeps its queue position."""
     harness.submit(spec(6, time_limit_s=100))
     head = harness.submit(spec(8, time_limit_s=50))
     harness.tick()
@@ -64,7 +64,7 @@ def test_the_first_waiting_job_may_ask_for_something_else(harness: EngineHarness
     assert started(harness) == [head]
 
 
-def test_begin_deadline_and_patience_move(harness: EngineHarness) -> None:
+def test_edit_changes_begin_time_deadline_and_start_within(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, begin_at=T0 + 100, deadline_at=T0 + 200))
     edit(harness, job, begin_at=T0 + 300, deadline_at=None)
     assert harness.tick_at(T0 + 299) == []
@@ -77,7 +77,7 @@ def test_a_gate_opens_with_the_change(harness: EngineHarness) -> None:
     assert started(harness) == [job]
 
 
-def test_dependencies_come_and_go(harness: EngineHarness) -> None:
+def test_edit_adds_and_removes_dependencies(harness: EngineHarness) -> None:
     first, second = harness.submit(spec(1, hold=True)), harness.submit(spec(1))
     edit(harness, second, after=in_json(first))
     assert started(harness) == []
@@ -85,8 +85,8 @@ def test_dependencies_come_and_go(harness: EngineHarness) -> None:
     assert started(harness) == [second]
 
 
-def test_what_has_happened_already_stays_so(harness: EngineHarness) -> None:
-    """A change of something else does not ask again, though the other job is forgotten."""
+def test_met_dependencies_stay_met_after_an_edit(harness: EngineHarness) -> None:
+    """An edit of another field does not check a met dependency again, although its job is forgotten."""
     first, held = harness.submit(spec(1)), harness.submit(spec(1, hold=True))
     job = harness.submit(spec(1, after=after(first, held)))
     harness.tick()
@@ -99,7 +99,7 @@ def test_what_has_happened_already_stays_so(harness: EngineHarness) -> None:
     assert started(harness) == [job]
 
 
-def test_jobs_cannot_wait_for_each_other(harness: EngineHarness) -> None:
+def test_edit_that_makes_a_dependency_cycle_is_refused(harness: EngineHarness) -> None:
     first = harness.submit(spec(1, hold=True))
     array = harness.submit(spec(1, array="0-1", after=after(first)))
     last = harness.submit(spec(1, after=after(array)))
@@ -110,7 +110,7 @@ def test_jobs_cannot_wait_for_each_other(harness: EngineHarness) -> None:
     assert itself.message == f"the jobs would wait for each other: {first} → {first}"
 
 
-def test_a_running_job_may_be_called_something_else(harness: EngineHarness) -> None:
+def test_running_job_can_be_renamed(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
     harness.tick()
     harness.start(job)
@@ -121,7 +121,7 @@ def test_a_running_job_may_be_called_something_else(harness: EngineHarness) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "told"),
+    ("changes", "code", "message"),
     [
         ({"gpus": 2}, "conflict", "gpus cannot change any more: job 1 is SCHEDULED"),
         ({"array": "0-3"}, "invalid", "array cannot be changed"),
@@ -132,28 +132,28 @@ def test_a_running_job_may_be_called_something_else(harness: EngineHarness) -> N
         ({"deadline_at": T0 - 5}, "invalid", "has passed 5s ago"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(
-    harness: EngineHarness, changes: dict[str, Any], code: str, told: str
+def test_impossible_edit_is_refused_and_changes_nothing(
+    harness: EngineHarness, changes: dict[str, Any], code: str, message: str
 ) -> None:
     job = harness.submit(spec(1))
     harness.tick()
     refusal = harness.refuse(inputs.Edit(job, "ada", changes))
     assert refusal.code == code
-    assert refusal.message.startswith(told)
+    assert refusal.message.startswith(message)
 
 
-def test_what_no_node_could_ever_hold_is_refused_as_in_a_submit(harness: EngineHarness) -> None:
+def test_edit_to_a_size_that_fits_no_node_is_refused(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
     assert harness.refuse(inputs.Edit(job, "ada", {"gpus": 16})).code == "never_fits"
 
 
-def test_an_ended_job_stays_what_it_was(harness: EngineHarness) -> None:
+def test_edit_of_an_ended_job_is_refused(harness: EngineHarness) -> None:
     job = harness.submit(spec(1))
     harness.tell(inputs.Cancel(job, "ada"))
     assert harness.refuse(inputs.Edit(job, "ada", {"priority": 1})).code == "conflict"
 
 
-def test_the_same_again_is_no_event(harness: EngineHarness) -> None:
+def test_edit_to_the_same_value_makes_no_event(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, begin_at=T0 + 60))
     before = len(harness.events)
     edit(harness, job, priority=50, gpus=1)

@@ -1,4 +1,4 @@
-"""Run time predictions: what is learnt, how backfill uses it, and how it is scored."""
+"""Run time predictions: which runs they learn from, how backfill uses them, and how they are scored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def train(gpus: float = 4, limit_h: float | None = 10, **more: object) -> JobSpe
 def ran(
     harness: EngineHarness, asked: JobSpec, hours: float, user: str = "ada", code: int = 0, why: str = ""
 ) -> int:
-    """A job that ran so long, alone."""
+    """A job that ran alone for these hours."""
     job = harness.submit(asked, user)
     harness.tick()
     harness.start(job)
@@ -70,7 +70,7 @@ def predicted(harness: EngineHarness, asked: JobSpec, user: str = "ada") -> floa
         ("é-9", "é"),
     ],
 )
-def test_a_number_at_its_end_is_not_part_of_a_name(name: str, stem: str) -> None:
+def test_number_at_the_end_of_a_job_name_is_ignored(name: str, stem: str) -> None:
     assert stem_of(name) == stem
 
 
@@ -88,14 +88,14 @@ KNOWN = [
 @pytest.mark.parametrize(
     ("asked", "user", "hours"), [row[1:] for row in KNOWN], ids=[row[0] for row in KNOWN]
 )
-def test_which_runs_are_similar(asked: JobSpec, user: str, hours: float | None) -> None:
+def test_runs_that_count_as_similar(asked: JobSpec, user: str, hours: float | None) -> None:
     harness = harness_of()
     for length in (1, 3, 2):
         ran(harness, train(), length)
     assert predicted(harness, asked, user) == hours
 
 
-def test_three_runs_are_needed_and_the_quantile_says_how_careful_a_prediction_is() -> None:
+def test_prediction_needs_three_runs_and_uses_the_configured_quantile() -> None:
     harness = harness_of(PredictionConfig(True, 0.5, 3))
     ran(harness, train(), 1)
     ran(harness, train(), 2)
@@ -104,8 +104,8 @@ def test_three_runs_are_needed_and_the_quantile_says_how_careful_a_prediction_is
     assert predicted(harness, train()) == 2.0
 
 
-def test_which_ends_are_learnt() -> None:
-    """A job that failed by itself or ran into its limit did what it does; one that was cancelled did not."""
+def test_ends_that_predictions_learn_from() -> None:
+    """A failed or timed-out run shows the job's run time; a cancelled run does not."""
     harness = harness_of(PredictionConfig(True, 0.9, 1))
     job = harness.submit(train())
     harness.tick()
@@ -160,12 +160,12 @@ def test_an_outlived_prediction_is_extended_up_to_the_limit() -> None:
         promise = harness.engine.cycle.first_reservation(harness.now)
         assert promise is not None
         assert (promise.job, promise.starts_at) == (wide, begin + until * HOUR)
-    told = [event.planned_s for event in harness.events if isinstance(event, PredictionOutlived)]
-    assert told == [2 * HOUR, None]
+    planned = [event.planned_s for event in harness.events if isinstance(event, PredictionOutlived)]
+    assert planned == [2 * HOUR, None]
     assert harness.job(job).limit == 5 * HOUR, "what it may is what it may"
 
 
-def test_predictions_are_scored_whether_or_not_plans_count_on_them() -> None:
+def test_predictions_are_scored_whether_or_not_they_are_used_for_planning() -> None:
     for plans in (False, True):
         harness = harness_of(replace(PREDICTED, predicted=plans))
         for _ in range(3):

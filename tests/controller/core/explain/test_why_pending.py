@@ -32,7 +32,7 @@ def cluster(*names: str, pipeline: Pipeline = PIPELINE) -> EngineHarness:
     return harness
 
 
-def unknown(harness: EngineHarness, job: int) -> str:
+def no_start_sentence(harness: EngineHarness, job: int) -> str:
     ahead = with_run_times(fork(harness.engine), predicted=False)
     assert job not in forecast(ahead, harness.now, (), job).starts
     return why_no_start(ahead, job, harness.now)
@@ -41,8 +41,8 @@ def unknown(harness: EngineHarness, job: int) -> str:
 # --- the headline ---
 
 
-def test_the_headline_names_what_is_short_on_the_node_with_the_label() -> None:
-    """99 of 100 nodes lack the label: that is no news, and no typing error."""
+def test_headline_names_the_missing_resource_of_the_node_with_the_label() -> None:
+    """99 of 100 nodes lack the label, so the missing label is neither news nor a typing error."""
     harness = cluster(*(f"n{number:02}" for number in range(99)))
     harness.join("z", labels={"zone": "a"})
     harness.submit(spec(0, cpu_milli=60_000, selector={"zone": "a"}))
@@ -140,18 +140,18 @@ def test_the_job_without_a_time_limit_is_named() -> None:
     harness.submit(spec(8, selector={"node": "n2"}, time_limit_s=HOUR))
     harness.tick()
     waiting = harness.submit(spec(8, selector={"node": "n1"}))
-    assert unknown(harness, waiting).startswith(f"job {endless} has no time limit")
+    assert no_start_sentence(harness, waiting).startswith(f"job {endless} has no time limit")
 
 
-def test_a_checkpoint_that_is_waited_for_is_named() -> None:
+def test_headline_names_the_checkpoint_that_a_job_waits_for() -> None:
     harness = cluster("n1")
     first = harness.submit(spec(4, time_limit_s=HOUR))
     harness.tick()
     harness.start(first)
     waiting = harness.submit(spec(1, after=(Dependency(Until.CHECKPOINT, str(first)),)))
-    told = unknown(harness, waiting)
-    assert "time limit" not in told.split("(")[0]
-    assert "cancelled" in told or "checkpoint" in told
+    sentence = no_start_sentence(harness, waiting)
+    assert "time limit" not in sentence.split("(")[0]
+    assert "cancelled" in sentence or "checkpoint" in sentence
 
 
 def test_a_deadline_that_cannot_be_kept_is_named() -> None:
@@ -159,13 +159,13 @@ def test_a_deadline_that_cannot_be_kept_is_named() -> None:
     harness.submit(spec(8, time_limit_s=40 * 60.0))
     harness.tick()
     waiting = harness.submit(spec(8, time_limit_s=300.0, deadline_at=harness.now + 600.0))
-    assert "can no longer end by its deadline" in unknown(harness, waiting)
+    assert "can no longer end by its deadline" in no_start_sentence(harness, waiting)
 
 
 # --- advice ---
 
 
-def test_a_held_job_is_told_to_be_released() -> None:
+def test_release_is_advised_for_a_held_job() -> None:
     harness = cluster("n1")
     held = harness.submit(spec(4, hold=True))
     (advice,) = suggestions(fork(harness.engine), held, harness.now)
@@ -174,8 +174,8 @@ def test_a_held_job_is_told_to_be_released() -> None:
     assert [start.job for start in harness.tick()] == [held]
 
 
-def test_with_a_quota_in_the_way_the_victim_is_to_be_held() -> None:
-    """Without the hold it takes its old place again, for that is ahead."""
+def test_hold_of_the_victim_is_advised_when_a_quota_blocks() -> None:
+    """Without the hold the victim takes its old queue position again, which is ahead."""
     harness = cluster("n1")
     harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=4)), "root"))
     running = harness.submit(spec(4, time_limit_s=HOUR))
@@ -194,11 +194,11 @@ def test_only_the_job_that_gets_the_place_gets_the_victim_advice() -> None:
     harness.start(running)
     first, second = (harness.submit(spec(8, time_limit_s=HOUR)) for _ in range(2))
     harness.tick()
-    told = {
+    victims = {
         job: [each.preempt for each in suggestions(fork(harness.engine), job, harness.now) if each.preempt]
         for job in (first, second)
     }
-    assert told == {first: [(running,)], second: []}
+    assert victims == {first: [(running,)], second: []}
 
 
 def test_a_cordoned_gpu_and_a_toleration_are_advised() -> None:
@@ -232,7 +232,7 @@ def _guarded(guards: PreemptionGuards) -> tuple[EngineHarness, int]:
     return harness, low
 
 
-def _nobody(harness: EngineHarness) -> str:
+def no_victims_sentence(harness: EngineHarness) -> str:
     waiting = harness.submit(spec(8, priority=75))
     harness.tick()
     assert not harness.job(waiting).claim
@@ -242,7 +242,7 @@ def _nobody(harness: EngineHarness) -> str:
 
 def test_a_minimum_runtime_is_named() -> None:
     harness, _ = _guarded(GUARDED)
-    assert "have run for less than 5m00s (min_runtime_s)" in _nobody(harness)
+    assert "have run for less than 5m00s (min_runtime_s)" in no_victims_sentence(harness)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
     harness.exit(low, None, signal=15, why="preempted")
     harness.tick()
     harness.start(low)
-    assert named in _nobody(harness)
+    assert named in no_victims_sentence(harness)
 
 
 def test_no_job_of_lower_standing_is_named() -> None:
@@ -269,7 +269,7 @@ def test_no_job_of_lower_standing_is_named() -> None:
     peer = harness.submit(spec(8, priority=75))
     harness.tick()
     harness.start(peer)
-    assert "no set of running jobs" in _nobody(harness)
+    assert "no set of running jobs" in no_victims_sentence(harness)
 
 
 def test_nothing_is_refused_for_ever_before_the_nodes_are_back_after_a_restart() -> None:

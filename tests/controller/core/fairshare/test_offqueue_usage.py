@@ -67,7 +67,7 @@ def test_use_outside_the_queue_is_charged_if_a_project_is_configured(charge: boo
     assert shares.accounts["strays",].usage.rate == 0.0
 
 
-def test_uses_end_when_their_node_goes_away() -> None:
+def test_off_queue_use_ends_when_its_node_goes_away() -> None:
     harness = ledger(charge=True)
     harness.tell(inputs.LinkWentDown("n", "cut"))
     assert harness.state.offqueue.open == {}
@@ -75,10 +75,10 @@ def test_uses_end_when_their_node_goes_away() -> None:
     assert stint.until == harness.now
     assert harness.state.shares.accounts["strays", "eve"].usage.rate == 0.0
     harness.tell(OffQueueProcessSeen(*EVE, 99, "python x.py"))
-    assert harness.state.offqueue.open == {}  # a late word from a line that is cut
+    assert harness.state.offqueue.open == {}  # a late report of a cut link
 
 
-def test_it_survives_a_restart() -> None:
+def test_off_queue_use_survives_a_restart() -> None:
     harness = ledger(charge=True)
     harness.tell(OffQueueProcessSeen("n", "GPU-n-2", "bob", 7, "jupyter"))
     harness.tell(OffQueueProcessGone(*EVE))

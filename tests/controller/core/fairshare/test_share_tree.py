@@ -119,7 +119,7 @@ def test_a_fair_share_used_halves_the_factor_at_its_level() -> None:
 
 
 def sharing_world(**how: Any) -> EngineHarness:
-    """A pipeline whose use is counted like this."""
+    """A harness with these fair-share settings."""
     others = {name: how.pop(name) for name in ("backfill", "strategies", "guards") if name in how}
     return EngineHarness(replace(PIPELINE, sharing=FairshareConfig(**how), **others))
 
@@ -139,7 +139,7 @@ PRICES = [
 
 
 @pytest.mark.parametrize(("model", "price"), PRICES)
-def test_a_gpu_costs_what_the_most_specific_key_for_its_model_says(model: str, price: float) -> None:
+def test_gpu_price_is_that_of_the_most_specific_billing_key(model: str, price: float) -> None:
     harness = sharing_world(billing=BILLING, held_hours=0.0)
     harness.join("gpu01", model=model)
     harness.submit(spec(2, project="vision"))
@@ -148,7 +148,7 @@ def test_a_gpu_costs_what_the_most_specific_key_for_its_model_says(model: str, p
     assert harness.state.capacity == pytest.approx(8 * price)
 
 
-def test_models_without_a_price_cost_nothing_where_gpus_have_none() -> None:
+def test_gpu_models_without_a_price_are_free_when_no_general_price_is_set() -> None:
     assert FairshareConfig(billing={"gpu.H100": 2.0}).dearest(0, 0, 1_000, ["NVIDIA A10"]) == 0.0
 
 
@@ -162,9 +162,7 @@ def test_models_without_a_price_cost_nothing_where_gpus_have_none() -> None:
         ({"billing": {"gpu": 1.0, "gpu.A100": 2.5}}, 2.0),
     ],
 )
-def test_a_tenant_pays_for_what_its_jobs_hold_until_they_are_over(
-    how: dict[str, object], rate: float
-) -> None:
+def test_a_tenant_is_charged_for_its_jobs_until_they_end(how: dict[str, object], rate: float) -> None:
     harness = sharing_world(held_hours=0.0, **how)
     harness.join("gpu01")
     job = harness.submit(spec(2, cpu_milli=4000, memory_mib=16 * 1024, project="vision"))
@@ -192,7 +190,7 @@ def test_usage_and_settings_survive_a_restart() -> None:
     assert restored.shares.set_weights == {"vision": 5.0}
 
 
-def test_what_an_elastic_job_uses_on_nodes_that_it_got_later_is_noted() -> None:
+def test_usage_row_is_written_when_an_elastic_job_grows() -> None:
     harness = sharing_world()
     harness.join("gpu01")
     job = harness.submit(spec(16, nodes=2, gang=Gang(1, elastic=True)))
@@ -226,7 +224,7 @@ COUNTED: list[dict[str, Any]] = [{"half_life_s": DAY}, {"window_s": DAY}]
 
 
 def stopped(harness: EngineHarness, job: int) -> str:
-    """What is said of a job whose share is at its hard limit."""
+    """The waiting reason of a job whose share is at its hard limit."""
     why = harness.why(job)
     assert why.reason is Reason.SHARE
     assert reason_of(harness.state, harness.job(job)) is Reason.SHARE
@@ -235,10 +233,10 @@ def stopped(harness: EngineHarness, job: int) -> str:
 
 @pytest.mark.parametrize("backfill", [Easy(), Conservative()])
 @pytest.mark.parametrize("counted", COUNTED)
-def test_at_its_hard_limit_a_share_starts_nothing_until_less_counts(
+def test_a_share_at_its_hard_limit_starts_no_job_until_its_usage_decays(
     counted: dict[str, Any], backfill: Backfill
 ) -> None:
-    """Eight GPU-hours of eight used; others pass, and hold nothing back for it."""
+    """The share has used eight of eight GPU-hours. Jobs of other shares pass and reserve nothing for it."""
     harness = sharing_world(held_hours=0.0, hard={"vision": 7.5}, backfill=backfill, **counted)
     harness.join("gpu01")
     first = harness.submit(spec(8, project="vision"))
@@ -253,21 +251,21 @@ def test_at_its_hard_limit_a_share_starts_nothing_until_less_counts(
     assert stopped(harness, waits).startswith("share 'vision' has used ")
     harness.start(other)
     harness.exit(other)
-    assert harness.tick() == []  # there is room for it, but no use
-    told = harness.state.shares.at_hard_limit(("vision", "bo"), harness.now)
-    assert told is not None
-    assert told.until == pytest.approx(harness.engine.next_at)
+    assert harness.tick() == []  # GPUs are free, but the share is at its limit
+    limit = harness.state.shares.at_hard_limit(("vision", "bo"), harness.now)
+    assert limit is not None
+    assert limit.until == pytest.approx(harness.engine.next_at)
     foreseen = forecast(fork(harness.engine), harness.now).starts[waits].at
-    assert foreseen == told.until
-    assert harness.now + 60 < told.until < harness.now + DAY
-    assert f"for another {duration(told.until - harness.now)} at most" in stopped(harness, waits)
-    assert harness.tick_at(told.until - 60) == []
-    assert [start.job for start in harness.tick_at(told.until)] == [waits]
+    assert foreseen == limit.until
+    assert harness.now + 60 < limit.until < harness.now + DAY
+    assert f"for another {duration(limit.until - harness.now)} at most" in stopped(harness, waits)
+    assert harness.tick_at(limit.until - 60) == []
+    assert [start.job for start in harness.tick_at(limit.until)] == [waits]
 
 
 @pytest.mark.parametrize("counted", COUNTED)
-def test_at_a_hard_limit_running_jobs_go_on(counted: dict[str, Any]) -> None:
-    """What runs counts as well: the end is foretold by the limits of the jobs that run."""
+def test_running_jobs_continue_when_their_share_reaches_its_hard_limit(counted: dict[str, Any]) -> None:
+    """Running jobs count too: the forecast uses their time limits."""
     harness = sharing_world(held_hours=1.0, hard={"vision": 3.0}, **counted)
     harness.join("gpu01")
     first = harness.submit(spec(4, project="vision", time_limit_s=2 * HOUR))
@@ -287,7 +285,7 @@ def test_at_a_hard_limit_running_jobs_go_on(counted: dict[str, Any]) -> None:
     assert harness.engine.next_at < foreseen
 
 
-def test_a_hard_limit_holds_for_all_below_it_and_is_set_and_lifted_live() -> None:
+def test_a_hard_limit_covers_accounts_below_it_and_can_be_set_and_removed_live() -> None:
     harness = sharing_world(organisations={"lab": ("vision", "speech")})
     harness.join("gpu01")
     jobs = [harness.submit(spec(1, project=name), user=user) for name, user in
@@ -312,7 +310,7 @@ def test_a_hard_limit_holds_for_all_below_it_and_is_set_and_lifted_live() -> Non
 
 
 def test_a_share_at_its_limit_preempts_no_job_and_does_not_grow() -> None:
-    """Room that others would have to make is not made for a share that may not start anything."""
+    """A share that may not start jobs makes no other job leave."""
     harness = sharing_world(
         hard={"vision": 1.0}, strategies=(PriorityStrategy(),), guards=PreemptionGuards(min_runtime_s=0.0)
     )

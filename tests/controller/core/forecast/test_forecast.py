@@ -1,4 +1,4 @@
-"""A forecast comes true if jobs run to their limits."""
+"""A forecast equals the later starts if jobs run to their limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def two_nodes() -> EngineHarness:
 
 @settings(max_examples=40, deadline=None)
 @given(JOBS)
-def test_the_forecast_comes_true(jobs: list[JobSpec]) -> None:
+def test_forecast_equals_the_starts_that_follow(jobs: list[JobSpec]) -> None:
     harness = two_nodes()
     ids = [harness.submit(job) for job in jobs]
     foretold = forecast(fork(harness.engine), harness.now)
@@ -51,7 +51,7 @@ def test_the_forecast_comes_true(jobs: list[JobSpec]) -> None:
     assert {job: start.at for job, start in foretold.starts.items()} == started
 
 
-def test_asking_changes_nothing() -> None:
+def test_forecast_changes_no_state() -> None:
     harness = two_nodes()
     for gpus in (8, 8, 4):
         harness.submit(spec(gpus, time_limit_s=HOUR))
@@ -63,7 +63,7 @@ def test_asking_changes_nothing() -> None:
     assert [start.job for start in harness.tick()] == []
 
 
-def test_what_if_another_job_went_first() -> None:
+def test_forecast_of_a_submit_delays_the_waiting_job() -> None:
     harness = two_nodes()
     for gpus in (8, 8):
         harness.submit(spec(gpus, time_limit_s=HOUR))
@@ -76,7 +76,7 @@ def test_what_if_another_job_went_first() -> None:
     assert changed.starts[waiting].at == harness.now + 3 * HOUR
 
 
-def test_what_if_a_running_job_were_cancelled() -> None:
+def test_forecast_of_a_cancel_starts_the_waiting_job_now() -> None:
     harness = two_nodes()
     for gpus in (8, 8):
         harness.submit(spec(gpus, time_limit_s=HOUR))

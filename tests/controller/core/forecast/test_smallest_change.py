@@ -24,23 +24,23 @@ HOUR = 3600.0
 
 
 def harness_of(*nodes: Mapping[str, Any], pipeline: Pipeline | None = None) -> EngineHarness:
-    """Nodes a, b, c, …; each with what is said of it."""
+    """Nodes a, b, c, …, each with these facts."""
     harness = EngineHarness(pipeline or default_pipeline())
     for name, host in zip("abcd", nodes, strict=False):
         harness.join(name, **host)
     return harness
 
 
-def eased(harness: EngineHarness, job: int) -> tuple[Suggestion, ...]:
+def suggestions_for(harness: EngineHarness, job: int) -> tuple[Suggestion, ...]:
     return suggestions(fork(harness.engine), job, harness.now)
 
 
-def told(harness: EngineHarness, job: int) -> list[str]:
+def job_changes(harness: EngineHarness, job: int) -> list[str]:
     """The changes to the job itself."""
-    return [each.sentence for each in eased(harness, job) if each.changes]
+    return [each.sentence for each in suggestions_for(harness, job) if each.changes]
 
 
-# What runs, on which nodes; what is asked for; the smallest change.
+# Case, nodes, running jobs, the submitted job, and the smallest change that starts it.
 ON_A, ON_B = {"node": "a"}, {"node": "b"}
 RACKS = {"rack": "r1"}, {"rack": "r2"}
 TABLE: list[tuple[str, list[dict[str, Any]], list[JobSpec], JobSpec, str]] = [
@@ -136,7 +136,7 @@ TABLE: list[tuple[str, list[dict[str, Any]], list[JobSpec], JobSpec, str]] = [
 @pytest.mark.parametrize(
     ("nodes", "running", "asked", "change"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
-def test_the_smallest_change(
+def test_smallest_change_that_starts_the_job_is_suggested(
     nodes: list[dict[str, Any]], running: list[JobSpec], asked: JobSpec, change: str
 ) -> None:
     harness = harness_of(*nodes)
@@ -145,48 +145,48 @@ def test_the_smallest_change(
     assert len(harness.tick()) == len(running)
     waiting = harness.submit(asked)
     assert harness.tick() == []
-    found = [each for each in eased(harness, waiting) if each.changes]
+    found = [each for each in suggestions_for(harness, waiting) if each.changes]
     assert found[0].sentence == change
     harness.tell(inputs.Edit(waiting, "ada", found[0].changes))
     assert {start.job for start in harness.tick()} == {waiting}
 
 
-def test_a_limit_short_enough_to_be_over_before_the_first_starts() -> None:
+def test_suggested_time_limit_ends_before_the_first_waiting_job_starts() -> None:
     harness = harness_of({})
     harness.submit(spec(6, time_limit_s=2 * HOUR))
     harness.tick()
     harness.submit(spec(8, time_limit_s=HOUR))
     waiting = harness.submit(spec(2, time_limit_s=4 * HOUR))
     assert harness.tick() == []
-    assert told(harness, waiting) == ["with a time limit of 1h59m instead of 4h00m"]
+    assert job_changes(harness, waiting) == ["with a time limit of 1h59m instead of 4h00m"]
 
 
-def test_a_limit_short_enough_for_what_comes() -> None:
+def test_suggested_time_limit_ends_before_a_reservation() -> None:
     harness = harness_of({})
     harness.tell(inputs.Reserve(ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("a",)), "root"))
     waiting = harness.submit(spec(2, grace_s=10.0))
     assert harness.tick() == []
-    assert told(harness, waiting) == ["with a time limit of 59m00s instead of none"]
+    assert job_changes(harness, waiting) == ["with a time limit of 59m00s instead of none"]
 
 
-def test_no_suggestion_for_a_job_that_starts_anyway_or_cannot() -> None:
+def test_no_suggestion_for_a_job_that_starts_anyway_or_can_never_start() -> None:
     harness = harness_of({})
     harness.submit(spec(8))
     starts = harness.submit(spec(1))
     held = harness.submit(spec(1, hold=True))
     later = harness.submit(spec(1, begin_at=harness.now + HOUR))
-    assert told(harness, 1) == []
+    assert job_changes(harness, 1) == []
     harness.tick()
-    assert [told(harness, job) for job in (1, starts, held, later)] == [[], [], [], []]
+    assert [job_changes(harness, job) for job in (1, starts, held, later)] == [[], [], [], []]
 
 
-def test_asking_changes_nothing() -> None:
+def test_suggestion_changes_no_state() -> None:
     harness = harness_of({})
     harness.submit(spec(4))
     harness.submit(spec(8))
     harness.tick()
     before = len(harness.events), harness.job(2).spec
-    assert told(harness, 2)
+    assert job_changes(harness, 2)
     assert (len(harness.events), harness.job(2).spec) == before
     assert harness.tick() == []
 
@@ -204,5 +204,5 @@ def test_the_number_of_copies_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         StartTrial, "starts", lambda trial, *given: tried.append(trial.left) or starts(trial, *given)
     )
-    assert told(harness, waiting) == []
+    assert job_changes(harness, waiting) == []
     assert [left for left in tried if left] == [2, 1]

@@ -1,4 +1,4 @@
-"""Profiles: which one a job has, where it runs then, and what each owes to the others."""
+"""Profiles: which one a job has, where it runs, and how profiles respect each other's reservations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def profile(name: str, *nodes: Any, policy: Pipeline = PIPELINE, **scope: tuple[
 
 
 def cluster(*profiles: Profile, nodes: str = "abc", gpus: int = 8) -> EngineHarness:
-    """These profiles, the usual policy for everybody else, and nodes named by a letter each."""
+    """A cluster with these profiles, the usual policy for all other jobs, and nodes named by one letter
+    each.
+    """
     harness = EngineHarness(replace(PIPELINE, profiles=(*profiles, profile("default"))))
     for name in nodes:
         harness.join(name, gpus=gpus)
@@ -43,7 +45,7 @@ def cluster(*profiles: Profile, nodes: str = "abc", gpus: int = 8) -> EngineHarn
 
 
 def overlapping(left: Pipeline = PIPELINE, right: Pipeline = PIPELINE) -> EngineHarness:
-    """`left` has a and b, `right` has b and c: b is for both."""
+    """`left` has a and b, `right` has b and c: b belongs to both."""
     return cluster(
         profile("left", *LEFT, policy=left, queues=("left",)),
         profile("right", *RIGHT, policy=right, queues=("right",)),
@@ -51,7 +53,7 @@ def overlapping(left: Pipeline = PIPELINE, right: Pipeline = PIPELINE) -> Engine
 
 
 def fill(harness: EngineHarness, hours: float | None = 1.0, **queues: str) -> dict[str, int]:
-    """A job that takes a whole node, by node; a=..., b=... names the queue that it comes from."""
+    """One job per node that takes all of it; a=..., b=... names the queue of the job."""
     limit = None if hours is None else hours * HOUR
     jobs = {
         node: harness.submit(spec(8, queue=queue, priority=10, time_limit_s=limit, selector={"node": node}))
@@ -79,11 +81,11 @@ SCOPED = (
         ({"queue": "online", "project": "vision"}, "ada", "serving"),  # the first
         ({"queue": "other", "project": "vision"}, "eve", "vision"),
         ({}, "eve", "default"),
-        ({"queue": "online", "profile": "night"}, "ada", "night"),  # what it asks for
+        ({"queue": "online", "profile": "night"}, "ada", "night"),  # requested profiles
         ({"queue": "night", "profile": "default"}, "ada", "default"),
     ],
 )
-def test_a_job_has_the_profile_it_asks_for_else_the_first_that_is_for_it(
+def test_profile_is_the_requested_one_or_the_first_that_matches(
     asked: dict[str, Any], user: str, found: str
 ) -> None:
     harness = cluster(*SCOPED)
@@ -95,7 +97,7 @@ def test_a_job_has_the_profile_it_asks_for_else_the_first_that_is_for_it(
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "told", "hint"),
+    ("asked", "code", "message", "hint"),
     [
         ({"profile": "servin"}, "invalid", "there is no profile 'servin'", "Did you mean 'serving'?"),
         ({"profile": "zzz"}, "invalid", "there is no profile 'zzz'", "There are: default, night"),
@@ -113,15 +115,13 @@ def test_a_job_has_the_profile_it_asks_for_else_the_first_that_is_for_it(
         ),
     ],
 )
-def test_a_profile_that_cannot_be_had_is_refused(
-    asked: dict[str, Any], code: str, told: str, hint: str
-) -> None:
+def test_unavailable_profile_is_refused(asked: dict[str, Any], code: str, message: str, hint: str) -> None:
     refusal = cluster(*SCOPED).refuse(inputs.Submit(spec(1, **asked), "eve"))
-    assert (refusal.code, refusal.where, refusal.message) == (code, "profile", told)
+    assert (refusal.code, refusal.where, refusal.message) == (code, "profile", message)
     assert hint in refusal.hint
 
 
-def test_without_profiles_nobody_has_one() -> None:
+def test_jobs_have_no_profile_when_none_is_configured() -> None:
     harness = EngineHarness()
     harness.join("a")
     assert harness.job(harness.submit(spec(1, profile="default"))).profile == ""
@@ -131,7 +131,7 @@ def test_without_profiles_nobody_has_one() -> None:
     assert harness.events[-1].profile == ""  # type: ignore[union-attr]
 
 
-def test_an_edit_brings_a_job_to_another_profile_and_is_checked_like_a_submit() -> None:
+def test_edit_moves_a_job_to_another_profile_and_is_checked_like_a_submit() -> None:
     harness = cluster(*SCOPED)
     job = harness.submit(spec(1, queue="online", profile="night"))
     refusal = harness.refuse(inputs.Edit(job, "ada", {"queue": "other"}))
@@ -144,7 +144,7 @@ def test_an_edit_brings_a_job_to_another_profile_and_is_checked_like_a_submit() 
     assert harness.refuse(inputs.Edit(job, "ada", {"profile": "vision"})).code == "conflict"
 
 
-def test_after_a_restart_jobs_are_where_the_configuration_puts_them_and_the_past_stays() -> None:
+def test_restart_assigns_waiting_jobs_to_the_configured_profiles_and_keeps_old_events() -> None:
     harness = cluster(*SCOPED, nodes="a")
     ran = harness.submit(spec(8, queue="online"))
     waits = harness.submit(spec(8, queue="online"))
@@ -164,7 +164,7 @@ def test_after_a_restart_jobs_are_where_the_configuration_puts_them_and_the_past
     ]
 
 
-def test_the_journal_alone_gives_the_rows() -> None:
+def test_rows_can_be_rebuilt_from_the_journal_with_profiles() -> None:
     harness = cluster(*SCOPED, nodes="a")
     jobs = [harness.submit(spec(5, queue="online")), harness.submit(spec(5, queue="night"))]
     harness.tick()
@@ -175,10 +175,10 @@ def test_the_journal_alone_gives_the_rows() -> None:
         assert job_row(folded.jobs[job], with_spec=True) == job_row(harness.job(job), with_spec=True)
 
 
-# --- each in its own way ---
+# --- settings of each profile ---
 
 
-def test_each_has_an_order_a_backfill_and_nodes_of_its_own() -> None:
+def test_each_profile_has_its_own_order_backfill_and_nodes() -> None:
     strict = replace(PIPELINE, order=FifoOrder(), backfill=NoBackfill())
     harness = cluster(
         profile("strict", parse_term("node in a"), policy=strict, queues=("strict",)),
@@ -195,7 +195,7 @@ def test_each_has_an_order_a_backfill_and_nodes_of_its_own() -> None:
     harness.tick()
     placed = {name: harness.nodes_of(job) for name, job in jobs.items()}
     assert placed["strict", "first"] == ["a"]
-    assert placed["strict", "small"] == []  # nobody passes
+    assert placed["strict", "small"] == []  # no job passes
     assert placed["easy", "small"] == ["b"]  # over before the big one could start
     assert harness.why(jobs["strict", "small"]).position == 2
     assert harness.why(jobs["easy", "big"]).position == 1
@@ -216,7 +216,7 @@ def test_explain_names_the_profile_and_the_nodes_lost_by_its_scope() -> None:
     assert harness.submit(spec(16))
 
 
-def test_a_node_whose_labels_change_goes_to_another_profile() -> None:
+def test_node_changes_profile_with_its_labels() -> None:
     harness = cluster(
         profile("gold", parse_term("pool in gold"), queues=("gold",)),
         profile("rest", parse_term("pool not in gold")),
@@ -234,20 +234,20 @@ def test_a_node_whose_labels_change_goes_to_another_profile() -> None:
 # --- nodes that are shared ---
 
 
-def promised(harness: EngineHarness, name: str) -> tuple[int, float]:
-    """To whom a profile has promised what, in seconds from now."""
+def reserved(harness: EngineHarness, name: str) -> tuple[int, float]:
+    """The first reservation of a profile: the job, and its start in seconds from now."""
     found = harness.engine.profile_cycles.cycles[name].first_reservation(harness.now)
     assert found is not None
     return found.job, found.starts_at - harness.now
 
 
-def test_a_job_of_one_profile_does_not_delay_the_first_of_another() -> None:
+def test_a_job_of_one_profile_does_not_delay_the_first_job_of_another() -> None:
     harness = overlapping()
-    there = fill(harness, a="left", b="right", c="right")
+    jobs_by_node = fill(harness, a="left", b="right", c="right")
     wide = harness.submit(spec(16, nodes=2, queue="left", time_limit_s=HOUR))
     harness.tick()
-    assert promised(harness, "left") == (wide, HOUR)
-    harness.exit(there["b"])  # `right` could take it, but only as long as it gives it back in time
+    assert reserved(harness, "left") == (wide, HOUR)
+    harness.exit(jobs_by_node["b"])  # `right` could take it, but only as long as it gives it back in time
     long = harness.submit(spec(8, queue="right", time_limit_s=2 * HOUR))
     short = harness.submit(spec(8, queue="right", time_limit_s=0.5 * HOUR))
     harness.tick()
@@ -261,36 +261,36 @@ def test_a_job_of_one_profile_does_not_delay_the_first_of_another() -> None:
         "of profile left starts there in 1h00m at the latest"
     )
     harness.now += HOUR
-    harness.exit(there["a"])
+    harness.exit(jobs_by_node["a"])
     harness.tick()
     assert harness.nodes_of(wide) == ["a", "b"]
 
 
-def test_the_first_of_each_has_a_promise_that_takes_the_other_into_account() -> None:
+def test_reservations_of_two_profiles_take_each_other_into_account() -> None:
     harness = overlapping()
-    there = fill(harness, a="left", b="right", c="right")
+    jobs_by_node = fill(harness, a="left", b="right", c="right")
     left = harness.submit(spec(8, queue="left", time_limit_s=HOUR, selector={"node": "b"}))
     harness.tick()
     right = harness.submit(spec(8, queue="right", time_limit_s=HOUR, selector={"node": "b"}))
     harness.tick()
-    assert promised(harness, "left") == (left, HOUR)
-    assert promised(harness, "right") == (right, 2 * HOUR)
-    harness.exit(there["b"])
+    assert reserved(harness, "left") == (left, HOUR)
+    assert reserved(harness, "right") == (right, 2 * HOUR)
+    harness.exit(jobs_by_node["b"])
     harness.tick()
     assert harness.nodes_of(left) == ["b"]
-    assert promised(harness, "right") == (right, HOUR)
+    assert reserved(harness, "right") == (right, HOUR)
 
 
-def test_what_is_promised_on_a_node_is_gpus_and_not_the_node() -> None:
+def test_reservation_of_a_profile_covers_gpus_and_not_the_whole_node() -> None:
     harness = overlapping()
     harness.submit(spec(8, queue="left", time_limit_s=HOUR, selector={"node": "a"}))
     harness.submit(spec(6, queue="right", time_limit_s=HOUR, selector={"node": "b"}))
     harness.tick()
     first = harness.submit(spec(4, queue="left", time_limit_s=HOUR, selector={"node": "b"}))
     harness.tick()
-    assert promised(harness, "left") == (first, HOUR)
+    assert reserved(harness, "left") == (first, HOUR)
     beside = [harness.submit(spec(1, queue="right", selector={"node": "b"})) for _ in range(2)]
-    harness.tick()  # for ever, but on GPUs that are promised to nobody
+    harness.tick()  # without a time limit, but on GPUs outside the reservation
     assert [harness.nodes_of(job) for job in beside] == [["b"], ["b"]]
     harness.now += HOUR
     harness.exit(2)
@@ -298,7 +298,7 @@ def test_what_is_promised_on_a_node_is_gpus_and_not_the_node() -> None:
     assert harness.nodes_of(first) == ["b"]
 
 
-def test_a_promise_that_goes_lets_those_start_who_kept_to_it() -> None:
+def test_cancelled_reservation_lets_the_jobs_it_held_back_start() -> None:
     harness = overlapping()
     fill(harness, a="left")
     wide = harness.submit(spec(16, nodes=2, queue="left", time_limit_s=HOUR))
@@ -310,7 +310,7 @@ def test_a_promise_that_goes_lets_those_start_who_kept_to_it() -> None:
     assert harness.nodes_of(other) == ["b"]
 
 
-def test_a_promise_that_moves_within_a_pass_lets_an_earlier_profile_start_in_the_same() -> None:
+def test_reservation_that_moves_within_a_pass_lets_an_earlier_profile_start_in_the_same_pass() -> None:
     harness = overlapping()
     harness.submit(spec(8, queue="right", time_limit_s=HOUR, selector={"node": "c"}))
     harness.tick()
@@ -318,25 +318,25 @@ def test_a_promise_that_moves_within_a_pass_lets_an_earlier_profile_start_in_the
     harness.tick()
     waits = harness.submit(spec(8, queue="left", selector={"node": "b"}))
     harness.tick()
-    assert (promised(harness, "right")[0], harness.nodes_of(waits)) == (wide, [])
+    assert (reserved(harness, "right")[0], harness.nodes_of(waits)) == (wide, [])
     urgent = harness.submit(spec(8, queue="right", priority=100, selector={"node": "c"}, time_limit_s=HOUR))
-    harness.tick()  # `left` has its turn first, but not the last word
-    assert promised(harness, "right")[0] == urgent
+    harness.tick()  # the cycle of `left` comes first, and is repeated
+    assert reserved(harness, "right")[0] == urgent
     assert harness.nodes_of(waits) == ["b"]
 
 
 @pytest.mark.parametrize("mode", [NoBackfill(), EasySjbf(), Aggressive(max_delay_s=0.0)])
-def test_whatever_the_backfill_the_first_is_promised_a_start(mode: Backfill) -> None:
+def test_first_job_of_a_profile_has_a_reservation_under_every_backfill(mode: Backfill) -> None:
     harness = overlapping(left=replace(PIPELINE, backfill=mode))
     fill(harness, a="left")
     wide = harness.submit(spec(16, nodes=2, queue="left", time_limit_s=HOUR))
     other = harness.submit(spec(8, queue="right", selector={"node": "b"}))
     harness.tick()
-    assert promised(harness, "left") == (wide, HOUR)
+    assert reserved(harness, "left") == (wide, HOUR)
     assert harness.nodes_of(other) == []
 
 
-def test_greedy_promises_nothing_but_keeps_to_what_others_promise() -> None:
+def test_greedy_profile_reserves_nothing_but_respects_reservations_of_other_profiles() -> None:
     harness = overlapping(right=replace(PIPELINE, backfill=Greedy()))
     fill(harness, a="left")
     harness.submit(spec(16, nodes=2, queue="left", time_limit_s=HOUR))
@@ -346,7 +346,7 @@ def test_greedy_promises_nothing_but_keeps_to_what_others_promise() -> None:
     assert harness.engine.profile_cycles.cycles["right"].first_reservation(harness.now) is None
 
 
-def test_all_promises_of_a_conservative_profile_hold_for_others() -> None:
+def test_all_reservations_of_a_conservative_profile_bind_other_profiles() -> None:
     harness = overlapping(left=replace(PIPELINE, backfill=Conservative()))
     fill(harness, a="left", b="left")
     second = [harness.submit(spec(8, queue="left", time_limit_s=HOUR)) for _ in range(4)]
@@ -354,7 +354,7 @@ def test_all_promises_of_a_conservative_profile_hold_for_others() -> None:
     harness.submit(spec(8, queue="right", selector={"node": "c"}))
     last = harness.submit(spec(8, queue="right", selector={"node": "b"}))
     harness.tick()
-    assert promised(harness, "right") == (last, 3 * HOUR)
+    assert reserved(harness, "right") == (last, 3 * HOUR)
     for _ in range(3):
         harness.now += HOUR
         for job in [job for job in harness.state.jobs.values() if job.running and job.limit == HOUR]:
@@ -364,7 +364,7 @@ def test_all_promises_of_a_conservative_profile_hold_for_others() -> None:
     assert harness.nodes_of(last) == ["b"]
 
 
-def test_disjoint_profiles_know_nothing_of_each_other() -> None:
+def test_disjoint_profiles_are_independent() -> None:
     apart = [
         profile(name, parse_term(f"node in {node}"), queues=(name,))
         for name, node in (("left", "a"), ("right", "c"))
@@ -387,21 +387,21 @@ UNGUARDED = replace(PIPELINE, guards=PreemptionGuards(min_runtime_s=0.0, cooldow
 PREEMPTING = replace(UNGUARDED, strategies=(ByPriority(),))
 
 
-def test_a_profile_has_others_ended_on_its_nodes_and_nowhere_else() -> None:
+def test_a_profile_preempts_only_on_its_own_nodes() -> None:
     harness = overlapping(PREEMPTING, UNGUARDED)
-    there = fill(harness, a="left", b="right", c="right")
-    for job in there.values():
+    jobs_by_node = fill(harness, a="left", b="right", c="right")
+    for job in jobs_by_node.values():
         harness.start(job)
-    harness.tell(inputs.Edit(there["a"], "ada", {"priority": 100}))
+    harness.tell(inputs.Edit(jobs_by_node["a"], "ada", {"priority": 100}))
     urgent = harness.submit(spec(8, queue="left", priority=100))
     calm = harness.submit(spec(8, queue="right", priority=100))
     harness.tick()
-    assert harness.stops() == [("b", there["b"])]
+    assert harness.stops() == [("b", jobs_by_node["b"])]
     assert harness.why(urgent).reason is Reason.PREEMPTING
-    assert harness.why(calm).reason is Reason.RESOURCES  # its own profile has nobody ended
+    assert harness.why(calm).reason is Reason.RESOURCES  # its own profile does not preempt
 
 
-def test_what_protects_a_running_job_is_what_its_own_profile_says() -> None:
+def test_a_running_job_is_guarded_by_its_own_profile() -> None:
     guarded = replace(PIPELINE, guards=PreemptionGuards(min_runtime_s=HOUR, cooldown_s=0.0, grace_s=120.0))
     harness = overlapping(PREEMPTING, guarded)
     low = fill(harness, None, b="right")["b"]
@@ -417,23 +417,23 @@ def test_what_protects_a_running_job_is_what_its_own_profile_says() -> None:
 
 
 @pytest.mark.parametrize(("hours", "ended"), [(2.0, False), (0.5, True)])
-def test_nobody_is_ended_where_that_would_delay_what_another_profile_has_promised(
+def test_no_job_is_preempted_where_that_delays_a_reservation_of_another_profile(
     hours: float, ended: bool
 ) -> None:
     harness = overlapping(PREEMPTING, UNGUARDED)
-    there = fill(harness, b="right", c="right")
-    harness.start(there["b"])
+    jobs_by_node = fill(harness, b="right", c="right")
+    harness.start(jobs_by_node["b"])
     wide = harness.submit(spec(16, nodes=2, queue="right", time_limit_s=HOUR))
     harness.tick()
-    assert promised(harness, "right") == (wide, HOUR)
+    assert reserved(harness, "right") == (wide, HOUR)
     asked = spec(8, queue="left", priority=100, selector={"node": "b"}, time_limit_s=hours * HOUR)
     urgent = harness.submit(asked)
     harness.tick()
-    assert harness.stops() == ([("b", there["b"])] if ended else [])
+    assert harness.stops() == ([("b", jobs_by_node["b"])] if ended else [])
     assert (harness.why(urgent).reason is Reason.PREEMPTING) == ended
 
 
-def test_an_elastic_job_grows_only_where_nobody_waits_in_any_profile() -> None:
+def test_an_elastic_job_grows_only_where_no_job_of_any_profile_waits() -> None:
     harness = overlapping()
     blocks = harness.submit(spec(8, queue="left", selector={"node": "b"}, time_limit_s=HOUR))
     harness.tick()
@@ -454,7 +454,7 @@ def test_an_elastic_job_grows_only_where_nobody_waits_in_any_profile() -> None:
     assert harness.nodes_of(keeps) == ["a"]
 
 
-def test_a_forecast_and_a_restart_know_the_profiles() -> None:
+def test_forecast_and_restart_keep_profiles() -> None:
     harness = overlapping()
     fill(harness, a="left", b="right", c="right")
     left = harness.submit(spec(8, queue="left", time_limit_s=HOUR))
@@ -463,8 +463,8 @@ def test_a_forecast_and_a_restart_know_the_profiles() -> None:
     assert set(starts[left].nodes) <= {"a", "b"}
 
 
-def test_licences_are_for_all_and_promised_beyond_the_nodes_of_a_profile() -> None:
-    """Where no node is shared, either: who waits for a licence is promised it."""
+def test_licences_are_reserved_across_profiles() -> None:
+    """Also where the profiles share no node."""
     apart = [
         profile(name, parse_term(f"node in {node}"), queues=(name,))
         for name, node in (("left", "a"), ("right", "c"))
@@ -482,7 +482,7 @@ def test_licences_are_for_all_and_promised_beyond_the_nodes_of_a_profile() -> No
     harness.tick()
     both = wants(2, "left", 1.0)
     harness.tick()
-    assert promised(harness, "left") == (both, HOUR)
+    assert reserved(harness, "left") == (both, HOUR)
     long, short = wants(1, "right", 2.0), wants(1, "right", 0.5)
     harness.tick()
     assert (harness.nodes_of(long), harness.nodes_of(short)) == ([], ["c"])

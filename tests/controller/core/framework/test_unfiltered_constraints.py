@@ -1,4 +1,4 @@
-"""A wish that no configured filter looks at is refused: nobody is placed as if it had not been said."""
+"""A constraint without its filter is refused, so that no job is placed as if it had no constraint."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def without(*names: str, more: tuple[Filter, ...] = ()) -> EngineHarness:
     return harness
 
 
-# What a job says, and the filter without which that is nothing.
-WISHES: list[tuple[str, dict[str, Any]]] = [
+# The filter, and a constraint that nothing else checks.
+CONSTRAINTS: list[tuple[str, dict[str, Any]]] = [
     ("selector", {"selector": {"disk": "nvme"}}),
     ("affinity", {"affinity": (parse_term("disk exists"),)}),
     ("company", {"company": (parse_job_term("app=x on node", None),)}),
@@ -35,23 +35,23 @@ WISHES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "asked"), WISHES)
-def test_a_wish_without_its_filter_is_refused(name: str, asked: dict[str, Any]) -> None:
-    there = without(*{"selector", "affinity", "taints", "company"} - {name})
-    there.submit(spec(1, **asked))
-    assert len(there.tick()) == 1
+@pytest.mark.parametrize(("name", "asked"), CONSTRAINTS)
+def test_constraint_without_its_filter_is_refused(name: str, asked: dict[str, Any]) -> None:
+    harness = without(*{"selector", "affinity", "taints", "company"} - {name})
+    harness.submit(spec(1, **asked))
+    assert len(harness.tick()) == 1
     refused = without(name).refuse(inputs.Submit(spec(1, **asked), "ada"))
     assert (refused.code, refused.where) == ("never_fits", name)
     assert f"the filter {name!r} is not configured" in refused.message
     assert "[scheduler]" in refused.hint
 
 
-@pytest.mark.parametrize(("name", "asked"), WISHES)
-def test_nor_can_a_job_come_to_it_by_an_edit(name: str, asked: dict[str, Any]) -> None:
-    there = without(name)
-    job = there.submit(spec(1))
-    told = encode(spec(1, **asked))
-    refused = there.refuse(inputs.Edit(job, "ada", {each: told[each] for each in asked}))
+@pytest.mark.parametrize(("name", "asked"), CONSTRAINTS)
+def test_edit_that_adds_a_constraint_without_its_filter_is_refused(name: str, asked: dict[str, Any]) -> None:
+    harness = without(name)
+    job = harness.submit(spec(1))
+    encoded = encode(spec(1, **asked))
+    refused = harness.refuse(inputs.Edit(job, "ada", {each: encoded[each] for each in asked}))
     assert refused.where == name
 
 
@@ -65,15 +65,15 @@ def test_nor_can_a_job_come_to_it_by_an_edit(name: str, asked: dict[str, Any]) -
         {"company": (parse_job_term("app=x on node:prefer", 1),)},
     ],
 )
-def test_what_is_only_preferred_is_taken(asked: dict[str, Any]) -> None:
-    there = without("selector", "affinity", "taints", "company")
-    there.submit(spec(1, **asked))
-    assert len(there.tick()) == 1
+def test_preference_without_its_filter_is_accepted(asked: dict[str, Any]) -> None:
+    harness = without("selector", "affinity", "taints", "company")
+    harness.submit(spec(1, **asked))
+    assert len(harness.tick()) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """Somebody else's filter, that looks at selectors in its own way."""
+    """The filter of a site that checks selectors itself."""
 
     name: ClassVar[str] = "disks"
 
@@ -87,16 +87,16 @@ class Disks:
         return "no such disk"
 
 
-def test_whichever_filter_concerns_itself_with_it_will_do() -> None:
-    there = without("selector", more=(Disks(),))
-    there.submit(spec(1, selector={"disk": "nvme"}))
-    assert len(there.tick()) == 1
+def test_constraint_is_accepted_when_a_filter_of_a_site_covers_it() -> None:
+    harness = without("selector", more=(Disks(),))
+    harness.submit(spec(1, selector={"disk": "nvme"}))
+    assert len(harness.tick()) == 1
 
 
-def test_who_waits_when_the_filter_is_taken_away_goes_on_waiting_and_says_why() -> None:
-    there = without()
-    job = there.submit(spec(1, selector={"disk": "nvme"}))
-    other = there.restarted(without("selector").engine.pipeline)
+def test_waiting_job_keeps_waiting_when_its_filter_is_removed() -> None:
+    harness = without()
+    job = harness.submit(spec(1, selector={"disk": "nvme"}))
+    other = harness.restarted(without("selector").engine.pipeline)
     other.join("a", labels={"disk": "nvme"})
     assert other.tick() == []
     why = other.why(job)
@@ -113,12 +113,14 @@ def test_who_waits_when_the_filter_is_taken_away_goes_on_waiting_and_says_why() 
         ("old:NoSchedule", None, False),
     ],
 )
-def test_a_taint_that_would_keep_nobody_away_is_refused(taint: str, value: str | None, refused: bool) -> None:
-    there = without("taints")
+def test_taint_without_the_taint_filter_is_refused_if_it_bars_jobs(
+    taint: str, value: str | None, refused: bool
+) -> None:
+    harness = without("taints")
     given = inputs.MarkNode("a", "root", {}, {taint: value})
     if refused:
-        found = there.refuse(given)
+        found = harness.refuse(given)
         assert (found.where, found.code) == (f"taints.{taint}", "invalid")
     else:
-        assert isinstance(there.tell(given).reply, inputs.Accepted)
+        assert isinstance(harness.tell(given).reply, inputs.Accepted)
     assert isinstance(without().tell(given).reply, inputs.Accepted)

@@ -61,7 +61,7 @@ def test_the_newest_checkpoint_of_a_gang_counts() -> None:
 
 
 def saved(harness: EngineHarness, job: int, found: Checkpoint, node: str = "a") -> None:
-    """The agent tells what a job that runs has saved."""
+    """The agent reports a checkpoint of a running job."""
     status = AttemptStatus(job, harness.job(job).attempt, 100 + job, 1_000.0, checkpoint=found)
     harness.tell(inputs.AgentReported(node, status))
 
@@ -97,7 +97,7 @@ def test_the_next_attempt_gets_the_checkpoint_from_before_a_host_loss() -> None:
     assert start.checkpoint == Checkpoint("/shared/1/step-1", 10, 1_540.0)
 
 
-def test_a_checkpoint_is_recorded_once_and_never_in_the_future() -> None:
+def test_a_checkpoint_is_recorded_once_with_a_time_not_after_now() -> None:
     harness = EngineHarness()
     harness.join("a")
     job = harness.submit(spec(1))
@@ -113,7 +113,7 @@ def test_a_checkpoint_is_recorded_once_and_never_in_the_future() -> None:
     assert harness.job(job).checkpoint == Checkpoint("/shared/1/step-2", 10, harness.now)
 
 
-def test_a_job_after_a_checkpoint_starts_while_the_other_still_runs() -> None:
+def test_job_that_depends_on_a_checkpoint_starts_while_the_other_job_runs() -> None:
     harness = EngineHarness()
     harness.join("a")
     first = harness.submit(spec(1))

@@ -1,4 +1,4 @@
-"""Jobs that wait for other jobs: when they start, and what happens if they never can."""
+"""Jobs that depend on other jobs: when they start, and what happens if a dependency can never be met."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def started(harness: EngineHarness) -> list[int]:
 def test_each_kind_of_dependency(
     until: Until, at_start: bool, after_success: bool | None, after_failure: bool | None
 ) -> None:
-    """True: it starts, False: it goes on waiting, None: it never can and is cancelled."""
+    """True: the job starts. False: the job still waits. None: the dependency can never be met, so the job
+    is cancelled.
+    """
     for code, expected in ((0, after_success), (1, after_failure)):
         harness = EngineHarness()
         harness.join("a")
@@ -70,7 +72,7 @@ def test_each_kind_of_dependency(
                 assert (state, reason) == (JobState.CANCELLED, Reason.DEPENDENCY)
 
 
-def test_a_checkpoint_is_enough_though_the_job_then_fails(harness: EngineHarness) -> None:
+def test_checkpoint_dependency_is_met_although_the_job_then_fails(harness: EngineHarness) -> None:
     first = harness.submit(spec(1))
     second = harness.submit(spec(1, after=after(Until.CHECKPOINT, first)))
     harness.tick()
@@ -81,7 +83,7 @@ def test_a_checkpoint_is_enough_though_the_job_then_fails(harness: EngineHarness
     assert started(harness) == [second]
 
 
-def test_all_or_some_of_several(harness: EngineHarness) -> None:
+def test_dependency_on_all_or_on_some_of_several_jobs(harness: EngineHarness) -> None:
     jobs = [harness.submit(spec(1)) for _ in range(3)]
     everything = harness.submit(spec(1, after=after(OK, *jobs)))
     any_two = harness.submit(spec(1, after=after(OK, *jobs), after_count=2))
@@ -92,7 +94,7 @@ def test_all_or_some_of_several(harness: EngineHarness) -> None:
     assert started(harness) == [everything]
 
 
-def test_some_of_several_can_do_without_the_others(harness: EngineHarness) -> None:
+def test_dependency_on_some_jobs_is_met_although_another_fails(harness: EngineHarness) -> None:
     jobs = [harness.submit(spec(1)) for _ in range(3)]
     any_two = harness.submit(spec(1, after=after(OK, *jobs), after_count=2))
     run(harness, jobs[0], code=1)
@@ -102,7 +104,7 @@ def test_some_of_several_can_do_without_the_others(harness: EngineHarness) -> No
     assert started(harness) == [any_two]
 
 
-def test_a_whole_array_by_one_number(harness: EngineHarness) -> None:
+def test_dependency_on_an_array_covers_all_its_elements(harness: EngineHarness) -> None:
     array = harness.submit(spec(1, array="0-2"))
     clean = harness.submit(spec(1, after=after(OK, array)))
     broken = harness.submit(spec(1, after=after(NOT_OK, array)))
@@ -119,7 +121,7 @@ def test_a_whole_array_by_one_number(harness: EngineHarness) -> None:
     )
 
 
-def test_an_element_called_by_its_id_is_that_element(harness: EngineHarness) -> None:
+def test_dependency_on_an_element_can_name_its_job_id(harness: EngineHarness) -> None:
     array = harness.submit(spec(1, array="0-2"))
     job = harness.submit(spec(1, after=after(ENDED, array + 1)))
     assert harness.job(job).spec.after == after(ENDED, f"{array}_1")
@@ -137,7 +139,7 @@ def test_a_dependency_that_is_met_already_does_not_wait(harness: EngineHarness) 
 
 
 @pytest.mark.parametrize(
-    ("until", "told"),
+    ("until", "message"),
     [
         (OK, "the job could never start: job 1 can no longer succeed: job 1 is FAILED (exit code 3)"),
         (
@@ -146,11 +148,11 @@ def test_a_dependency_that_is_met_already_does_not_wait(harness: EngineHarness) 
         ),
     ],
 )
-def test_an_impossible_dependency_is_refused(harness: EngineHarness, until: Until, told: str) -> None:
+def test_an_impossible_dependency_is_refused(harness: EngineHarness, until: Until, message: str) -> None:
     first = harness.submit(spec(1))
     run(harness, first, code=3)
     refusal = harness.refuse(inputs.Submit(spec(1, after=after(until, first)), "ada"))
-    assert (refusal.where, refusal.message) == ("after", told)
+    assert (refusal.where, refusal.message) == ("after", message)
 
 
 def test_an_unknown_job_is_named(harness: EngineHarness) -> None:
@@ -159,7 +161,7 @@ def test_an_unknown_job_is_named(harness: EngineHarness) -> None:
 
 
 def test_old_jobs_of_the_store_count_by_their_end_state(harness: EngineHarness) -> None:
-    """Nobody can wait for itself or for what comes later: only what has an id is there to wait for."""
+    """A job can only depend on jobs with an id, so it can depend neither on itself nor on later jobs."""
     known = {"7": JobState.COMPLETED, "8": JobState.FAILED}
     harness.state.next_job = 10
     reply = harness.tell(inputs.Submit(spec(1, after=after(OK, 7)), "ada", known=known)).reply
@@ -170,7 +172,7 @@ def test_old_jobs_of_the_store_count_by_their_end_state(harness: EngineHarness) 
 
 
 def test_an_impossible_dependency_cancels_the_whole_chain(harness: EngineHarness) -> None:
-    """Two thousand in a row: nothing here is deep."""
+    """The chain has two thousand jobs, so recursion would fail."""
     first = last = harness.submit(spec(1))
     for _ in range(2_000):
         last = harness.submit_unchecked(spec(1, after=after(OK, last)))
@@ -232,7 +234,7 @@ def test_begin_and_dependency_are_both_kept(harness: EngineHarness) -> None:
 
 
 def test_an_event_costs_only_the_dependencies_on_its_job() -> None:
-    """A thousand jobs wait for one; another ends, and nobody is asked."""
+    """A thousand jobs wait for one job. When another job ends, no dependency is checked."""
     harness = EngineHarness()
     harness.join("a")
     busy, other = harness.submit(spec(1)), harness.submit(spec(1))
@@ -264,7 +266,7 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/etc/shadow", "/etc/shadow: jobs may wait for data only below /data"),
         ("/database", "/database: jobs may wait for data only below /data"),
@@ -272,21 +274,21 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
         ("data", "must name an absolute path without '..', and no job"),
     ],
 )
-def test_data_elsewhere_is_refused(path: str, told: str) -> None:
+def test_data_elsewhere_is_refused(path: str, message: str) -> None:
     harness = EngineHarness(replace(PIPELINE, waiting=WaitRules(data_roots=("/data",))))
     refusal = harness.refuse(inputs.Submit(spec(1, after=(Dependency(Until.DATA, path=path),)), "ada"))
-    assert (refusal.where, refusal.message) == ("after[0]", told)
+    assert (refusal.where, refusal.message) == ("after[0]", message)
 
 
-def test_the_journal_has_each_decision(harness: EngineHarness) -> None:
+def test_every_dependency_decision_is_in_the_journal(harness: EngineHarness) -> None:
     first, second = harness.submit(spec(1)), harness.submit(spec(1))
     third = harness.submit(spec(1, after=(*after(OK, first), *after(ENDED, second))))
     run(harness, first)
     run(harness, second, code=2)
-    told = [event for event in harness.events if getattr(event, "job", None) == third][1:]
-    assert told == [
+    decided = [event for event in harness.events if getattr(event, "job", None) == third][1:]
+    assert decided == [
         DependencyDecided(third, T0, 0, True),
         DependencyDecided(third, T0, 1, True),
         GateOpened(third, T0, Reason.DEPENDENCY),
     ]
-    assert not [event for event in told if isinstance(event, JobEnded)]
+    assert not [event for event in decided if isinstance(event, JobEnded)]

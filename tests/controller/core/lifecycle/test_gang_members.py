@@ -1,4 +1,4 @@
-"""Jobs on several nodes: with how few they start, and what a lost member means to the others."""
+"""Gangs: the number of nodes they start on, and what a lost member means for the other members."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def running(harness: EngineHarness, asked: JobSpec) -> int:
 
 BACKFILLS = [Easy(), Conservative()]
 
-# Four nodes, so many of them busy. Three are asked for. How many does it get?
+# Four nodes, of which these are busy. A gang asks for three. How many nodes does it get?
 TABLE = [
     ("all when all are there", 1, gang(3, min_nodes=2), 3),
     ("nothing less than all without a threshold", 2, gang(3), 0),
@@ -57,7 +57,9 @@ TABLE = [
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize(("busy", "asked", "got"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_on_how_many_nodes_it_starts(busy: int, asked: JobSpec, got: int, backfill: Backfill) -> None:
+def test_number_of_nodes_that_a_gang_starts_on(
+    busy: int, asked: JobSpec, got: int, backfill: Backfill
+) -> None:
     harness = harness_of("a", "b", "c", "d", backfill=backfill)
     for _ in range(busy):
         running(harness, spec(8))
@@ -112,13 +114,13 @@ def test_a_gang_has_a_reservation_for_a_start_on_fewer_nodes(
     assert (len(harness.nodes_of(job)), harness.nodes_of(first)) == (got, [])
 
 
-# A gang of three that does with two, and a limit of so many GPUs. How many nodes does it get?
+# A gang of three that accepts two, and a quota of GPUs. How many nodes does it get?
 WITHIN = [("all", 24, 3), ("as many as it may have", 16, 2)]
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize(("most", "got"), [row[1:] for row in WITHIN], ids=[row[0] for row in WITHIN])
-def test_a_quota_on_less_than_all_leaves_the_rest(most: int, got: int, backfill: Backfill) -> None:
+def test_a_gang_starts_on_the_nodes_that_its_quota_allows(most: int, got: int, backfill: Backfill) -> None:
     rules = QuotaConfig(provider=LocalQuotas(users={"*": QuotaTable(gpus=most)}))
     harness = harness_of("a", "b", "c", backfill=backfill, rules=rules)
     job = harness.submit(gang(3, min_nodes=2))
@@ -156,7 +158,7 @@ def test_a_gang_larger_than_the_cluster_starts_on_fewer_nodes() -> None:
     assert harness.job(job).state is JobState.SCHEDULED
 
 
-def test_the_others_go_on_and_enough_of_them_end_well() -> None:
+def test_remaining_members_continue_and_the_job_completes_with_enough_successes() -> None:
     harness = harness_of("a", "b", "c")
     job = running(harness, gang(3, min_nodes=2, on_failure=MemberFailure.CONTINUE))
     harness.exit(job, 5, node="b")
@@ -171,7 +173,7 @@ def test_the_others_go_on_and_enough_of_them_end_well() -> None:
     )
 
 
-def test_when_too_few_are_left_all_are_ended() -> None:
+def test_a_gang_is_stopped_when_too_few_members_are_left() -> None:
     harness = harness_of("a", "b", "c")
     job = running(harness, gang(3, min_nodes=2, on_failure=MemberFailure.CONTINUE))
     harness.exit(job, 5, node="b")
@@ -181,7 +183,7 @@ def test_when_too_few_are_left_all_are_ended() -> None:
     assert (harness.job(job).state, harness.job(job).code) == (JobState.FAILED, 5)
 
 
-def test_the_others_do_without_one_that_never_started() -> None:
+def test_gang_continues_without_a_member_that_never_started() -> None:
     harness = harness_of("a", "b")
     job = harness.submit(gang(2, min_nodes=1, on_failure=MemberFailure.CONTINUE))
     harness.tick()
@@ -196,7 +198,7 @@ def test_the_others_do_without_one_that_never_started() -> None:
     assert harness.job(job).state is JobState.COMPLETED
 
 
-def test_one_that_fails_to_start_after_the_others_are_done() -> None:
+def test_gang_completes_although_a_member_fails_to_start_after_the_rest_ended() -> None:
     harness = harness_of("a", "b")
     job = harness.submit(gang(2, min_nodes=1, on_failure=MemberFailure.CONTINUE))
     harness.tick()
@@ -268,8 +270,8 @@ def shown(harness: EngineHarness, job: int) -> tuple[float, int, list[str]]:
     return view.gpus, view.nodes, [held.node for held in view.held]
 
 
-def test_an_elastic_job_is_shown_with_what_it_holds() -> None:
-    """After it has started in part, after it has grown, and after it has shrunk."""
+def test_a_job_view_of_an_elastic_job_shows_the_resources_it_holds() -> None:
+    """After a partial start, after growing, and after shrinking."""
     harness = pressed("a", "b", "c")
     other = running(harness, spec(8))
     job = running(harness, gang(3, **ELASTIC))
@@ -291,7 +293,7 @@ def test_an_elastic_job_is_shown_with_what_it_holds() -> None:
     assert shown(harness, job) == (16.0, 2, rest)
 
 
-def test_it_is_preempted_whole_when_it_cannot_do_with_less() -> None:
+def test_an_elastic_job_at_its_minimum_is_preempted_whole() -> None:
     harness = pressed("a", "b")
     job = running(harness, gang(2, min_nodes=2, elastic=True))
     harness.submit(spec(8, priority=75))
@@ -299,7 +301,7 @@ def test_it_is_preempted_whole_when_it_cannot_do_with_less() -> None:
     assert sorted(harness.stops()) == [("a", job), ("b", job)]
 
 
-def test_it_keeps_its_first_node_and_as_many_as_it_needs() -> None:
+def test_a_shrinking_job_keeps_its_first_node_and_its_minimum() -> None:
     harness = pressed("a", "b", "c")
     job = running(harness, gang(3, min_nodes=2, elastic=True))
     harness.now += 3_600
@@ -354,7 +356,7 @@ def test_an_elastic_job_does_not_grow_once_it_is_about_to_end() -> None:
     assert harness.job(job).state is JobState.COMPLETED
 
 
-def test_an_elastic_job_that_does_without_failed_members_grows_in_their_place() -> None:
+def test_an_elastic_job_replaces_failed_members_when_it_grows() -> None:
     harness = harness_of("a", "b")
     job = running(harness, gang(2, **ELASTIC, on_failure=MemberFailure.CONTINUE))
     harness.exit(job, 1, node="b")
@@ -387,7 +389,7 @@ def test_an_elastic_job_does_not_return_to_a_node_that_it_left() -> None:
     assert [(start.job, start.env["CORRAL_NODES"]) for start in harness.tick()] == [(job, "a,c")]
 
 
-def test_an_order_to_leave_that_never_arrived_is_sent_again() -> None:
+def test_a_leave_order_that_never_arrived_is_sent_again() -> None:
     harness = pressed("a", "b")
     job = running(harness, gang(2, **ELASTIC))
     harness.now += 3_600
@@ -398,11 +400,11 @@ def test_an_order_to_leave_that_never_arrived_is_sent_again() -> None:
     assert harness.stops() == [("b", job)]
 
 
-def test_a_member_that_is_to_leave_before_its_agent_has_heard_of_it_is_not_started_after_all() -> None:
+def test_a_member_told_to_leave_before_its_start_arrived_is_not_started() -> None:
     harness = pressed("a")
     job = running(harness, gang(2, **ELASTIC))
     harness.join("b")
-    assert [start.job for start in harness.tick()] == [job]  # it grows; neither word to b arrives
+    assert [start.job for start in harness.tick()] == [job]  # the job grows; neither order arrives at b
     harness.now += 3_600
     harness.submit(spec(8, priority=75))
     harness.tick()

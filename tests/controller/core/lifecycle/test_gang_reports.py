@@ -30,7 +30,7 @@ def over(code: int | None = 0, signal: int | None = None, **how: object) -> Atte
 BILLED = over(usage=Usage(3.0, 64, GpuUse(50.0, 90, 1_000, 2.5)))
 SAVED = [over(None, 9, checkpoint=Checkpoint(f"/saved/{at}", 1, at)) for at in (900.0, 950.0, 920.0)]
 
-# What the three say, moment by moment; all that the other two moments leave out stays as it was.
+# The reports of the three members, moment by moment. None: that member reports nothing.
 TABLE: list[tuple[str, JobSpec, list[list[AttemptStatus | None]]]] = [
     ("all run, all are done", GANG, [[RUNS] * 3, [over()] * 3]),
     ("each has its own figures", GANG, [[RUNS] * 3, [over(), BILLED, over(0, usage=Usage(1.0, 2))]]),
@@ -38,13 +38,13 @@ TABLE: list[tuple[str, JobSpec, list[list[AttemptStatus | None]]]] = [
     ("one fails before the others", GANG, [[RUNS] * 3, [over(), over(3), None]]),
     ("one fails and the others go on", GOES_ON, [[RUNS] * 3, [over(3), None, over()], [None, over(), None]]),
     ("all fail, with checkpoints", GANG, [[RUNS] * 3, SAVED]),
-    ("they begin and end in one word", GANG, [[over()] * 3]),
+    ("members start and end in one report", GANG, [[over()] * 3]),
     ("one runs, one is done already", GANG, [[RUNS, over(), RUNS], [over(), None, over()]]),
-    ("two never came to run", GANG, [[RUNS, AttemptStatus(1, 1, ended_at=1_000.0, why="refused"), None]]),
-    ("they meet at the barrier", GANG, [[READY] * 3, [RUNS] * 3, [over()] * 3]),
+    ("two members never start", GANG, [[RUNS, AttemptStatus(1, 1, ended_at=1_000.0, why="refused"), None]]),
+    ("members wait at the barrier", GANG, [[READY] * 3, [RUNS] * 3, [over()] * 3]),
     ("some at the barrier, one beyond it", GANG, [[READY, READY, None], [READY, RUNS, READY], [RUNS] * 3]),
-    ("what is known is said again", GANG, [[RUNS] * 3, [RUNS, over(), RUNS], [over()] * 3]),
-    ("an attempt that nobody knows", GANG, [[AttemptStatus(1, 9, 7, 1_000.0)] * 3]),
+    ("reports are repeated", GANG, [[RUNS] * 3, [RUNS, over(), RUNS], [over()] * 3]),
+    ("an unknown attempt", GANG, [[AttemptStatus(1, 9, 7, 1_000.0)] * 3]),
 ]
 
 
@@ -59,7 +59,7 @@ def world_with(asked: JobSpec) -> EngineHarness:
 
 
 def rows(harness: EngineHarness) -> list[object]:
-    """All there is to know, but for the events that led there."""
+    """All rows of the state, without the events that led to it."""
     assert find_violations(harness.state) == []
     jobs = [job_row(job, with_spec=True) for job in harness.state.jobs.values()]
     return [jobs, [node_row(node) for node in harness.state.nodes], all_notes(harness.state)]
@@ -70,17 +70,18 @@ def settled(harness: EngineHarness) -> set[str]:
 
 
 @pytest.mark.parametrize(("asked", "moments"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_merged_reports_give_the_same_state_as_single_ones(
+def test_merged_reports_give_the_same_state_as_single_reports(
     asked: JobSpec, moments: list[list[AttemptStatus | None]]
 ) -> None:
     one_by_one, at_once = world_with(asked), world_with(asked)
-    for told in moments:
-        said = {node: status for node, status in zip("abc", told, strict=True) if status is not None}
-        for node, status in said.items():
+    for reports in moments:
+        by_node = {node: status for node, status in zip("abc", reports, strict=True) if status is not None}
+        for node, status in by_node.items():
             one_by_one.tell(AgentReported(node, status))
-        at_once.tell(MembersReported(1, next(iter(said.values())).attempt, said))
+        at_once.tell(MembersReported(1, next(iter(by_node.values())).attempt, by_node))
     if at_once.job(1).stopping is not None or one_by_one.job(1).stopping is not None:
-        # One by one, the others may be told to stop before they are heard: they had ended all the same.
+        # One by one, members may be stopped before their own reports arrive, although they had ended by
+        # themselves.
         assert at_once.job(1).state is one_by_one.job(1).state
         assert at_once.job(1).members == one_by_one.job(1).members
     else:
@@ -88,7 +89,7 @@ def test_merged_reports_give_the_same_state_as_single_ones(
     assert settled(at_once) == settled(one_by_one)
 
 
-def test_one_entry_for_all_starts_and_one_for_all_ends() -> None:
+def test_one_event_covers_all_starts_and_one_all_ends() -> None:
     harness = world_with(GANG)
     harness.tell(MembersReported(1, 1, dict.fromkeys("abc", RUNS)))
     [started] = [event for event in harness.events if isinstance(event, MembersStarted)]
@@ -110,7 +111,7 @@ def test_a_failed_member_stops_the_running_members() -> None:
 
 OTHER = AttemptStatus(2, 1, 8, 1_000.0)
 CANCEL = inputs.Cancel(5, "ada")
-HEARD: list[tuple[str, list[Input], list[Input]]] = [
+MERGED: list[tuple[str, list[Input], list[Input]]] = [
     ("one report", [AgentReported("a", RUNS)], [AgentReported("a", RUNS)]),
     (
         "members of one attempt",
@@ -135,14 +136,14 @@ HEARD: list[tuple[str, list[Input], list[Input]]] = [
 ]
 
 
-@pytest.mark.parametrize(("taken", "heard"), [row[1:] for row in HEARD], ids=[row[0] for row in HEARD])
-def test_which_reports_are_merged(taken: list[Input], heard: list[Input]) -> None:
-    assert [given for given, _ in merge_member_reports((each, None) for each in taken)] == heard
+@pytest.mark.parametrize(("given", "expected"), [row[1:] for row in MERGED], ids=[row[0] for row in MERGED])
+def test_reports_that_are_merged(given: list[Input], expected: list[Input]) -> None:
+    assert [given for given, _ in merge_member_reports((each, None) for each in given)] == expected
 
 
 def test_an_input_with_a_caller_is_not_merged() -> None:
     report = AgentReported("a", RUNS)
-    assert [*merge_member_reports([(report, "who asks"), (AgentReported("b", RUNS), None)])] == [
-        (report, "who asks"),
+    assert [*merge_member_reports([(report, "caller"), (AgentReported("b", RUNS), None)])] == [
+        (report, "caller"),
         (AgentReported("b", RUNS), None),
     ]

@@ -12,7 +12,7 @@ from wire.names import JobState, Reason
 
 
 def gang() -> tuple[EngineHarness, int]:
-    """Placed on a, b and c, and ordered there."""
+    """A gang placed on a, b and c, with its start orders sent."""
     harness = EngineHarness()
     for name in "abc":
         harness.join(name)
@@ -27,13 +27,13 @@ def ready(harness: EngineHarness, job: int, node: str) -> None:
 
 
 def sent(harness: EngineHarness, kind: type) -> list[str]:
-    """To whom, since somebody last asked."""
+    """The nodes that got an order of this kind since the last call."""
     found = [each.node for each in harness.sent if isinstance(each.frame, kind)]
     harness.sent.clear()
     return found
 
 
-def test_all_go_when_the_last_is_ready() -> None:
+def test_barrier_opens_when_the_last_member_is_ready() -> None:
     harness, job = gang()
     ready(harness, job, "b")
     ready(harness, job, "a")
@@ -45,7 +45,7 @@ def test_all_go_when_the_last_is_ready() -> None:
     assert harness.job(job).state is JobState.RUNNING
 
 
-def test_none_goes_when_one_cannot() -> None:
+def test_barrier_stays_closed_when_a_member_cannot_start() -> None:
     harness, job = gang()
     ready(harness, job, "a")
     ready(harness, job, "b")
@@ -59,7 +59,7 @@ def test_none_goes_when_one_cannot() -> None:
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.LAUNCH_FAILED)
 
 
-def test_the_others_go_when_they_do_without_one_that_cannot() -> None:
+def test_barrier_opens_without_a_failed_member_if_the_gang_continues_without_it() -> None:
     harness = EngineHarness()
     for name in "abc":
         harness.join(name)
@@ -73,7 +73,7 @@ def test_the_others_go_when_they_do_without_one_that_cannot() -> None:
     assert sent(harness, Go) == ["a", "b"]
 
 
-def test_a_member_that_missed_its_order_gets_it_again() -> None:
+def test_member_that_missed_its_go_order_gets_it_again() -> None:
     harness, job = gang()
     for node in "abc":
         ready(harness, job, node)
@@ -84,7 +84,7 @@ def test_a_member_that_missed_its_order_gets_it_again() -> None:
     assert sent(harness, Go) == ["b", "c"]
 
 
-def test_a_gang_that_is_cancelled_at_the_barrier_does_not_go() -> None:
+def test_barrier_of_a_cancelled_gang_stays_closed() -> None:
     harness, job = gang()
     ready(harness, job, "a")
     ready(harness, job, "b")

@@ -1,4 +1,4 @@
-"""GPU health: which faults take a GPU out, what its jobs are told, and how it returns."""
+"""GPU health: which faults take a GPU out, the reason that its jobs get, and how the GPU returns."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CARE = GpuHealthPolicy(check_s=10, check_most_s=60, checks=3)
 NEVER_AGAIN = Restart(RestartWhen.NEVER)
 
 
-class Ward(EngineHarness):
-    """One node with four GPUs, and what is said of them."""
+class OneNodeHarness(EngineHarness):
+    """One node with four GPUs, and the reports about them."""
 
     def __init__(self) -> None:
         super().__init__(replace(PIPELINE, care=CARE))
@@ -51,16 +51,16 @@ class Ward(EngineHarness):
     def xid(self, gpu: int, code: int) -> None:
         self.tell(inputs.GpuTroubled("n", f"GPU-n-{gpu}", TroubleKind.XID, xid=code))
 
-    def trouble(self, gpu: int, kind: TroubleKind, why: str = "told") -> None:
+    def trouble(self, gpu: int, kind: TroubleKind, why: str = "reported") -> None:
         self.tell(inputs.GpuTroubled("n", f"GPU-n-{gpu}", kind, why))
 
-    def seen(self, gpu: int, ok: bool = True) -> None:
-        """The look that is due is made."""
+    def checked(self, gpu: int, ok: bool = True) -> None:
+        """The agent reports the check that is due."""
         self.now = max(self.now, self.condition(gpu).due)
         self.tell(inputs.GpuChecked("n", f"GPU-n-{gpu}", ok, "" if ok else "still"))
 
-    def seen_occupied(self, gpu: int) -> None:
-        """The look finds the GPU in use past the queue."""
+    def checked_occupied(self, gpu: int) -> None:
+        """The check finds a process outside the queue on the GPU."""
         self.now = max(self.now, self.condition(gpu).due)
         self.tell(inputs.GpuChecked("n", f"GPU-n-{gpu}", False, "GPU 1 is held by pid 8 (eve: sh)", True))
 
@@ -71,8 +71,8 @@ class Ward(EngineHarness):
     def health(self) -> list[GpuHealth]:
         return [self.condition(gpu).health for gpu in range(4)]
 
-    def looks(self) -> list[tuple[str, float]]:
-        """(GPU, seconds) of every look ordered since last asked."""
+    def checks_ordered(self) -> list[tuple[str, float]]:
+        """(GPU, seconds) of every check ordered since the last call."""
         found = [
             (sent.frame.uuid, sent.frame.after_s) for sent in self.sent if isinstance(sent.frame, CheckGpu)
         ]
@@ -110,8 +110,8 @@ class Ward(EngineHarness):
         (12_345, SUSPECT, "", Reason.GPU_FAILED),
     ],
 )
-def test_what_an_xid_leads_to(code: int, health: GpuHealth, needs: str, reason: Reason) -> None:
-    harness = Ward()
+def test_gpu_health_after_each_xid(code: int, health: GpuHealth, needs: str, reason: Reason) -> None:
+    harness = OneNodeHarness()
     hit, other = (harness.submit(spec(gpus=1, restart=NEVER_AGAIN)) for _ in range(2))
     harness.tick()
     for job in (hit, other):
@@ -120,7 +120,7 @@ def test_what_an_xid_leads_to(code: int, health: GpuHealth, needs: str, reason: 
     harness.xid(gpu, code)
     assert (harness.condition(gpu).health, harness.condition(gpu).needs) == (health, needs)
     assert [each for each in harness.health() if each is not OK] == ([health] if health is not OK else [])
-    assert harness.job(hit).state is JobState.RUNNING, "it may know how to go on"
+    assert harness.job(hit).state is JobState.RUNNING, "the job may handle the fault"
     harness.exit(hit, 1)
     harness.exit(other, 1)
     assert (harness.job(hit).reason, harness.job(other).reason) == (reason, Reason.EXIT_NONZERO)
@@ -130,15 +130,13 @@ def test_what_an_xid_leads_to(code: int, health: GpuHealth, needs: str, reason: 
     assert harness.free() == (4 if health is OK else 3)
 
 
-# Xids: what comes of a job with the default restart policy, and of one that never restarts.
+# (Xid, whether a job that it ends is requeued as ended by hardware)
 BY_HARDWARE = [(79, True), (48, True), (64, True), (119, True), (13, False), (31, False), (94, False)]
 
 
 @pytest.mark.parametrize(("code", "hardware"), BY_HARDWARE)
-def test_a_job_that_the_hardware_ended_is_queued_again_and_gets_another_gpu(
-    code: int, hardware: bool
-) -> None:
-    harness = Ward()
+def test_a_job_ended_by_hardware_is_requeued_on_another_gpu(code: int, hardware: bool) -> None:
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1, restart=Restart(delay_s=0.0)))
     harness.tick()
     harness.start(job)
@@ -157,8 +155,8 @@ def test_a_job_that_the_hardware_ended_is_queued_again_and_gets_another_gpu(
     assert harness.job(job).state is JobState.FAILED, "by its own doing this time"
 
 
-def test_a_job_that_the_hardware_ends_again_and_again_fails_at_last() -> None:
-    harness = Ward()
+def test_a_job_ended_by_hardware_repeatedly_fails_after_its_limit() -> None:
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1, restart=Restart(delay_s=0.0, limit=2)))
     for attempt in (1, 2, 3):
         harness.tick()
@@ -169,8 +167,8 @@ def test_a_job_that_the_hardware_ends_again_and_again_fails_at_last() -> None:
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.FAILED, Reason.GPU_FAILED)
 
 
-def test_a_job_that_succeeds_all_the_same_is_a_success() -> None:
-    harness = Ward()
+def test_a_job_that_succeeds_despite_an_xid_completes() -> None:
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1))
     harness.tick()
     harness.start(job)
@@ -180,69 +178,69 @@ def test_a_job_that_succeeds_all_the_same_is_a_success() -> None:
 
 
 def test_a_cordoned_gpu_is_probed_and_returns() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(2, 48)
-    assert harness.looks() == [("GPU-n-2", 10)]
+    assert harness.checks_ordered() == [("GPU-n-2", 10)]
     assert harness.free() == 3
     for health, free in ((PROBING, 3), (PROBING, 3), (OK, 4)):
-        harness.seen(2)
+        harness.checked(2)
         assert (harness.condition(2).health, harness.free()) == (health, free)
     assert harness.health() == [OK] * 4
 
 
 def test_a_suspect_gpu_returns_or_is_cordoned_after_one_check() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.trouble(0, TroubleKind.SILENT)
     harness.trouble(1, TroubleKind.SILENT)
-    harness.seen(0)
-    harness.seen(1, ok=False)
+    harness.checked(0)
+    harness.checked(1, ok=False)
     assert harness.health()[:2] == [OK, CORDONED]
 
 
 def test_repeated_faults_double_the_wait_up_to_a_limit() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 48)
-    waits = [seconds for _, seconds in harness.looks()]
+    waits = [seconds for _, seconds in harness.checks_ordered()]
     for _ in range(4):
-        harness.seen(0, ok=False)
-        waits += [seconds for _, seconds in harness.looks()]
+        harness.checked(0, ok=False)
+        waits += [seconds for _, seconds in harness.checks_ordered()]
     assert waits == [10, 20, 40, 60, 60]
 
 
 def test_a_process_outside_the_queue_is_no_fault_of_the_gpu() -> None:
-    ward = Ward()
+    harness = OneNodeHarness()
     for _ in range(3):
-        ward.trouble(1, TroubleKind.UNCLEAN, "GPU 1 is held by pid 7 (eve: python)")
-        assert ward.condition(1).health is SUSPECT
-        ward.seen_occupied(1)
-        assert (ward.condition(1).health, ward.condition(1).falls) == (SUSPECT, 0)
-        assert ward.condition(1).due - ward.now == CARE.check_s
-        ward.seen(1)
-        assert ward.condition(1).health is OK
+        harness.trouble(1, TroubleKind.UNCLEAN, "GPU 1 is held by pid 7 (eve: python)")
+        assert harness.condition(1).health is SUSPECT
+        harness.checked_occupied(1)
+        assert (harness.condition(1).health, harness.condition(1).falls) == (SUSPECT, 0)
+        assert harness.condition(1).due - harness.now == CARE.check_s
+        harness.checked(1)
+        assert harness.condition(1).health is OK
 
 
 def test_a_gpu_is_checked_when_the_process_outside_the_queue_has_left() -> None:
-    ward = Ward()
-    ward.tell(inputs.OffQueueProcessSeen("n", "GPU-n-1", "eve", 7, "python"))
-    ward.trouble(1, TroubleKind.UNCLEAN, "GPU 1 is held by pid 7 (eve: python)")
-    ward.now += 5_000
-    ward.looks()
-    ward.tell(inputs.OffQueueProcessGone("n", "GPU-n-1", "eve"))
-    assert ward.looks() == [("GPU-n-1", 0.0)]
-    ward.seen(1)
-    assert ward.free() == 4
+    harness = OneNodeHarness()
+    harness.tell(inputs.OffQueueProcessSeen("n", "GPU-n-1", "eve", 7, "python"))
+    harness.trouble(1, TroubleKind.UNCLEAN, "GPU 1 is held by pid 7 (eve: python)")
+    harness.now += 5_000
+    harness.checks_ordered()
+    harness.tell(inputs.OffQueueProcessGone("n", "GPU-n-1", "eve"))
+    assert harness.checks_ordered() == [("GPU-n-1", 0.0)]
+    harness.checked(1)
+    assert harness.free() == 4
 
 
-def test_a_reason_that_lasts_keeps_the_gpu_out_and_the_wait_short() -> None:
-    ward = Ward()
-    ward.trouble(1, TroubleKind.NVLINK, "17 of 18 NVLinks are up")
+def test_a_lasting_fault_keeps_the_gpu_out_with_a_short_wait() -> None:
+    harness = OneNodeHarness()
+    harness.trouble(1, TroubleKind.NVLINK, "17 of 18 NVLinks are up")
     for _ in range(4):
-        ward.seen_occupied(1)
-        assert (ward.condition(1).health, ward.condition(1).falls) == (CORDONED, 1)
-        assert ward.looks()[-1] == ("GPU-n-1", CARE.check_s)
+        harness.checked_occupied(1)
+        assert (harness.condition(1).health, harness.condition(1).falls) == (CORDONED, 1)
+        assert harness.checks_ordered()[-1] == ("GPU-n-1", CARE.check_s)
     for _ in range(CARE.checks):
-        ward.seen(1)
-    assert ward.condition(1).health is OK
+        harness.checked(1)
+    assert harness.condition(1).health is OK
 
 
 @pytest.mark.parametrize(
@@ -256,11 +254,11 @@ def test_a_reason_that_lasts_keeps_the_gpu_out_and_the_wait_short() -> None:
         (TroubleKind.MEMORY, SUSPECT, ""),
     ],
 )
-def test_what_readings_lead_to(kind: TroubleKind, health: GpuHealth, needs: str) -> None:
-    ward = Ward()
-    ward.trouble(2, kind)
-    assert (ward.condition(2).health, ward.condition(2).needs) == (health, needs)
-    assert ward.free() == 3
+def test_gpu_health_after_each_kind_of_trouble(kind: TroubleKind, health: GpuHealth, needs: str) -> None:
+    harness = OneNodeHarness()
+    harness.trouble(2, kind)
+    assert (harness.condition(2).health, harness.condition(2).needs) == (health, needs)
+    assert harness.free() == 3
 
 
 def test_faults_are_forgotten_after_a_healthy_time() -> None:
@@ -270,32 +268,34 @@ def test_faults_are_forgotten_after_a_healthy_time() -> None:
 
 
 def test_probing_ends_with_the_first_failed_check() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 48)
-    harness.seen(0)
-    harness.seen(0, ok=False)
+    harness.checked(0)
+    harness.checked(0, ok=False)
     assert (harness.condition(0).health, harness.condition(0).good) == (CORDONED, 0)
 
 
-def test_what_needs_a_reboot_returns_after_one() -> None:
-    harness = Ward()
+def test_gpu_that_needs_a_reboot_returns_after_one() -> None:
+    harness = OneNodeHarness()
     harness.xid(1, 79)
     harness.xid(2, 119)
-    harness.seen(1)
+    harness.checked(1)
     harness.join("n", gpus=4)
     assert harness.health() == [OK, LOST, CORDONED, OK], "an agent that was restarted is no reboot"
-    assert not [look for look in harness.looks() if look[0] in ("GPU-n-1", "GPU-n-2") and look[1]]
+    assert not [
+        check for check in harness.checks_ordered() if check[0] in ("GPU-n-1", "GPU-n-2") and check[1]
+    ]
     harness.join("n", gpus=4, boot="b2")
     assert harness.health() == [OK, PROBING, PROBING, OK]
-    assert sorted(harness.looks()) == [("GPU-n-1", 0), ("GPU-n-2", 0)]
+    assert sorted(harness.checks_ordered()) == [("GPU-n-1", 0), ("GPU-n-2", 0)]
     for _ in range(3):
-        harness.seen(1)
-        harness.seen(2)
+        harness.checked(1)
+        harness.checked(2)
     assert harness.free() == 4
 
 
 def test_a_missing_gpu_is_lost_and_checked_when_it_is_back() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=4))
     harness.tick()
     harness.start(job)
@@ -306,24 +306,24 @@ def test_a_missing_gpu_is_lost_and_checked_when_it_is_back() -> None:
     assert harness.condition(3).health is LOST
     assert harness.free() == 3
     for _ in range(3):
-        harness.seen(3)
+        harness.checked(3)
     assert harness.free() == 4
 
 
 def test_a_job_on_a_lost_gpu_gets_the_reason() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=4, restart=NEVER_AGAIN))
     harness.tick()
     harness.start(job)
-    told = harness.job(job).members["n"]
+    member = harness.job(job).members["n"]
     harness.trouble(3, TroubleKind.LOST, "GPU is lost")
-    assert told.fault == "GPU 3 of n: GPU is lost"
+    assert member.fault == "GPU 3 of n: GPU is lost"
     harness.exit(job, None, signal=6)
     assert harness.job(job).detail == "GPU 3 of n: GPU is lost (killed by signal 6)"
 
 
 def test_a_lesser_fault_does_not_replace_a_worse_one() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 79)
     before = harness.condition(0)
     for kind in (TroubleKind.SILENT, TroubleKind.LOST, TroubleKind.UNCLEAN):
@@ -337,17 +337,17 @@ def test_a_lesser_fault_does_not_replace_a_worse_one() -> None:
 
 
 def test_an_operator_cordons_and_resumes_one_gpu() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.tell(inputs.CordonGpu("n", 3, "root", "noisy"))
     assert harness.free() == 3
-    harness.seen(3)
+    harness.checked(3)
     harness.join("n", gpus=4, boot="b2")
     assert harness.condition(3).health is CORDONED, "only an operator puts it back"
-    harness.looks()
+    harness.checks_ordered()
     assert harness.refuse(inputs.Resume("n", "root")).hint == "GPU 3 takes no jobs: corral nodes resume n:3"
     harness.tell(inputs.ResumeGpu("n", 3, "root"))
-    assert harness.looks() == [("GPU-n-3", 0)]
-    harness.seen(3)
+    assert harness.checks_ordered() == [("GPU-n-3", 0)]
+    harness.checked(3)
     assert harness.free() == 4
     assert harness.refuse(inputs.ResumeGpu("n", 3, "root")).code == "conflict"
     assert harness.refuse(inputs.CordonGpu("n", 9, "root")).code == "not_found"
@@ -355,7 +355,7 @@ def test_an_operator_cordons_and_resumes_one_gpu() -> None:
 
 
 def test_a_job_whose_gpu_is_held_by_another_process_is_queued_again() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1))
     harness.tick()
     [gpu] = harness.gpus_of(job)
@@ -375,7 +375,7 @@ def test_a_job_whose_gpu_is_held_by_another_process_is_queued_again() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_job_that_its_host_could_not_start_is_queued_again(nodes: int) -> None:
-    """Nothing is placed on that host from this very landing on, until its agent is there again."""
+    """No job is placed on that host from this report on until its agent reports again."""
     harness = EngineHarness()
     for name in ("a", "b", "c"):
         harness.join(name)
@@ -414,7 +414,7 @@ def test_an_agent_that_finds_a_failed_start_of_the_agent_before_keeps_its_node_u
 
 
 def test_a_cancelled_job_is_not_queued_again() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     job = harness.submit(spec(gpus=1))
     harness.tick()
     harness.tell(inputs.Cancel(job, "ada"))
@@ -423,17 +423,17 @@ def test_a_cancelled_job_is_not_queued_again() -> None:
 
 
 def test_check_orders_are_sent_again_after_a_lost_link() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 48)
-    harness.looks()
+    harness.checks_ordered()
     harness.now += 4
     harness.tell(inputs.LinkWentDown("n", "cut"))
     harness.join("n", gpus=4)
-    assert harness.looks() == [("GPU-n-0", 6)]
+    assert harness.checks_ordered() == [("GPU-n-0", 6)]
 
 
 def test_a_restart_keeps_gpu_health() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 79)
     harness.trouble(1, TroubleKind.SILENT)
     fresh = State(PIPELINE.order)
@@ -442,15 +442,15 @@ def test_a_restart_keeps_gpu_health() -> None:
 
 
 def test_checks_are_ordered_at_the_first_hello_after_a_restart() -> None:
-    harness = Ward()
+    harness = OneNodeHarness()
     harness.xid(0, 48)
-    restarted = Ward()
+    restarted = OneNodeHarness()
     state = State(PIPELINE.order)
     restore_state(state, [], [node_row(node) for node in harness.state.nodes])
     restarted.engine = Engine(restarted.pipeline, state)
-    restarted.looks()
+    restarted.checks_ordered()
     restarted.join("n", gpus=4)
-    assert restarted.looks() == [("GPU-n-0", 10)]
+    assert restarted.checks_ordered() == [("GPU-n-0", 10)]
 
 
 def test_health_rows_from_before_checks_still_load() -> None:
@@ -459,7 +459,7 @@ def test_health_rows_from_before_checks_still_load() -> None:
     assert event == GpuHealthRecorded("n", 5.0, "GPU-n-0", SUSPECT, "silent")
 
 
-def test_other_actions_can_be_chosen() -> None:
+def test_configuration_overrides_the_action_for_an_xid() -> None:
     care = GpuHealthPolicy(xids={79: HealthAction.IGNORE})
     assert care.action(79) == (HealthAction.IGNORE, XID_ACTIONS[79][1])
     assert care.action(48)[0] is HealthAction.CORDON
@@ -476,7 +476,7 @@ def test_a_check_never_takes_a_healthy_gpu_out() -> None:
     assert all(each.health is LOST and each.why == "gone" for each in waits)
 
 
-class ResettingWard(Ward):
+class ResettingHarness(OneNodeHarness):
     """The same where agents may reset GPUs."""
 
     def __init__(self) -> None:
@@ -496,80 +496,80 @@ class ResettingWard(Ward):
 
 
 def test_a_free_gpu_is_reset_passes_its_checks_and_returns() -> None:
-    ward = ResettingWard()
-    ward.xid(2, 119)
-    assert ward.resets() == [("GPU-n-2", 10)]
-    ward.was_reset(2)
-    assert ward.condition(2).health is PROBING
+    harness = ResettingHarness()
+    harness.xid(2, 119)
+    assert harness.resets() == [("GPU-n-2", 10)]
+    harness.was_reset(2)
+    assert harness.condition(2).health is PROBING
     for _ in range(3):
-        ward.seen(2)
-    assert ward.health() == [OK] * 4
+        harness.checked(2)
+    assert harness.health() == [OK] * 4
 
 
-def test_a_gpu_with_a_job_on_it_is_reset_when_that_has_ended() -> None:
-    ward = ResettingWard()
-    job = ward.submit(spec(4))
-    ward.tick()
-    ward.start(job)
-    ward.xid(1, 64)
-    assert ward.resets() == []
-    ward.now += 60.0
-    ward.exit(job, 1)
-    assert ward.resets() == [("GPU-n-1", 0.0)]
+def test_a_gpu_in_use_is_reset_when_its_job_has_ended() -> None:
+    harness = ResettingHarness()
+    job = harness.submit(spec(4))
+    harness.tick()
+    harness.start(job)
+    harness.xid(1, 64)
+    assert harness.resets() == []
+    harness.now += 60.0
+    harness.exit(job, 1)
+    assert harness.resets() == [("GPU-n-1", 0.0)]
 
 
 def test_a_shared_gpu_is_reset_after_its_last_job() -> None:
-    ward = ResettingWard()
-    first, second = (ward.submit(spec(0.5)) for _ in range(2))
-    ward.tick()
-    assert ward.gpus_of(first) == ward.gpus_of(second)
-    [gpu] = ward.gpus_of(first)
-    ward.xid(gpu, 120)
+    harness = ResettingHarness()
+    first, second = (harness.submit(spec(0.5)) for _ in range(2))
+    harness.tick()
+    assert harness.gpus_of(first) == harness.gpus_of(second)
+    [gpu] = harness.gpus_of(first)
+    harness.xid(gpu, 120)
     for job in (first, second):
-        ward.start(job)
-        assert ward.resets() == []
-        ward.exit(job, 1)
-    assert [uuid for uuid, _ in ward.resets()] == [f"GPU-n-{gpu}"]
+        harness.start(job)
+        assert harness.resets() == []
+        harness.exit(job, 1)
+    assert [uuid for uuid, _ in harness.resets()] == [f"GPU-n-{gpu}"]
 
 
 def test_a_failed_reset_is_reported_and_tried_again_later() -> None:
-    ward = ResettingWard()
-    ward.xid(0, 119)
-    waits = [wait for _, wait in ward.resets()]
+    harness = ResettingHarness()
+    harness.xid(0, 119)
+    waits = [wait for _, wait in harness.resets()]
     for _ in range(4):
-        ward.was_reset(0, ok=False, why="in use by another client")
-        waits += [wait for _, wait in ward.resets()]
+        harness.was_reset(0, ok=False, why="in use by another client")
+        waits += [wait for _, wait in harness.resets()]
     assert waits == [10, 20, 40, 60, 60]
-    assert ward.condition(0).why == (
+    assert harness.condition(0).why == (
         "Xid 119: its system processor does not answer; the reset failed: in use by another client"
     )
-    node = ward.state.nodes.by_name["n"]
-    assert ward.restarted().state.nodes.by_name["n"].health == node.health
+    node = harness.state.nodes.by_name["n"]
+    assert harness.restarted().state.nodes.by_name["n"].health == node.health
 
 
-def test_a_hello_orders_again_what_may_have_been_lost() -> None:
-    ward = ResettingWard()
-    ward.xid(0, 119)
-    ward.resets()
-    ward.now += 5.0
-    ward.join("n", gpus=4)
-    assert ward.resets() == [("GPU-n-0", 5.0)]
-    ward.join("n", gpus=4, boot="b2")
-    assert ward.resets() == []  # the boot was the reset
-    assert ward.condition(0).health is PROBING
+def test_hello_repeats_reset_orders_that_may_be_lost() -> None:
+    harness = ResettingHarness()
+    harness.xid(0, 119)
+    harness.resets()
+    harness.now += 5.0
+    harness.join("n", gpus=4)
+    assert harness.resets() == [("GPU-n-0", 5.0)]
+    harness.join("n", gpus=4, boot="b2")
+    assert harness.resets() == []  # the boot was the reset
+    assert harness.condition(0).health is PROBING
 
 
 def test_an_unexpected_reset_changes_nothing() -> None:
-    ward = ResettingWard()
-    ward.xid(0, 48)
-    before = ward.condition(0)
-    ward.was_reset(0)
-    ward.was_reset(0, ok=False, why="no")
-    ward.was_reset(1)
-    assert (ward.condition(0), ward.condition(1).health) == (before, OK)
+    harness = ResettingHarness()
+    harness.xid(0, 48)
+    before = harness.condition(0)
+    harness.was_reset(0)
+    harness.was_reset(0, ok=False, why="no")
+    harness.was_reset(1)
+    assert (harness.condition(0), harness.condition(1).health) == (before, OK)
 
 
 def test_no_resets_are_ordered_when_they_are_off() -> None:
-    ward = Ward()
-    ward.xid(0, 119)
-    assert not any(isinstance(sent.frame, ResetGpu) for sent in ward.sent)
+    harness = OneNodeHarness()
+    harness.xid(0, 119)
+    assert not any(isinstance(sent.frame, ResetGpu) for sent in harness.sent)

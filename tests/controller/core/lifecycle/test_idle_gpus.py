@@ -52,27 +52,27 @@ def test_an_idle_job_is_flagged_and_warned_once() -> None:
         (IdleAction.CANCEL, JobState.CANCELLED, Reason.IDLE),
     ],
 )
-@pytest.mark.parametrize("way", ["reboot", "declared lost", "lease"])
+@pytest.mark.parametrize("loss", ["reboot", "declared lost", "lease"])
 def test_an_idle_job_whose_node_is_lost_while_it_stops_ends_as_configured(
-    reclaim: IdleAction, state: JobState, reason: Reason, way: str
+    reclaim: IdleAction, state: JobState, reason: Reason, loss: str
 ) -> None:
-    policy = OnNodeLost.REQUEUE if way == "lease" else None
+    policy = OnNodeLost.REQUEUE if loss == "lease" else None
     harness, job = idle_job(reclaim, on_node_lost=policy)
     harness.now += 600.0
     tell_idle(harness, job)
     assert harness.stops() == [("a", job)]
-    if way == "reboot":
+    if loss == "reboot":
         harness.join("a", boot="b2")
     else:
         harness.tell(inputs.LinkWentDown("a", "cable"))
-        lost = inputs.NodeSilent("a", 1e6) if way == "lease" else inputs.DeclareLost("a", "root")
+        lost = inputs.NodeSilent("a", 1e6) if loss == "lease" else inputs.DeclareLost("a", "root")
         harness.tell(lost)
     assert (harness.job(job).state, harness.job(job).reason) == (state, reason)
     assert harness.job(job).wait.restarts == 0
 
 
 def test_the_idle_time_stops_when_the_node_is_away() -> None:
-    """It begins again, with the whole grace, once readings come in again."""
+    """The idle time starts at zero, with the whole grace, when readings arrive again."""
     harness, job = idle_job(IdleAction.REQUEUE)
     harness.now += 500.0
     harness.tell(inputs.LinkWentDown("a", "cable"))
@@ -92,7 +92,7 @@ def test_a_job_that_works_again_loses_its_flag() -> None:
     assert isinstance(harness.events[-1], IdleEnded)
     assert (harness.job(job).idle_since, harness.job(job).reason) == (None, Reason.NONE)
     harness.now += 600.0
-    tell_idle(harness, job)  # from now on it is a new story, with a grace of its own
+    tell_idle(harness, job)  # a new idle period begins, with a new grace
     assert harness.stops() == []
 
 

@@ -63,7 +63,7 @@ def test_a_job_released_before_its_time_goes_on_waiting(harness: EngineHarness) 
     assert [start.job for start in harness.tick_at(T0 + 60)] == [job]
 
 
-def test_a_forecast_knows_when_it_begins(harness: EngineHarness) -> None:
+def test_forecast_respects_the_begin_time(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, begin_at=T0 + 60))
     ahead = forecast(fork(harness.engine), harness.now)
     assert ahead.starts[job].at == T0 + 60
@@ -72,7 +72,7 @@ def test_a_forecast_knows_when_it_begins(harness: EngineHarness) -> None:
 # --- deadline ---
 
 
-def test_a_job_that_can_no_longer_end_in_time_fails(harness: EngineHarness) -> None:
+def test_a_job_that_can_no_longer_end_before_its_deadline_fails(harness: EngineHarness) -> None:
     harness.submit(spec(8, time_limit_s=500))
     late = harness.submit(spec(8, time_limit_s=100, deadline_at=T0 + 300))
     harness.tick()
@@ -82,7 +82,7 @@ def test_a_job_that_can_no_longer_end_in_time_fails(harness: EngineHarness) -> N
     assert harness.job(late).detail == "can no longer end by its deadline: it may run for 1m40s"
 
 
-def test_the_last_moment_is_early_enough(harness: EngineHarness) -> None:
+def test_a_job_starts_at_the_last_moment_that_meets_its_deadline(harness: EngineHarness) -> None:
     first = harness.submit(spec(8, time_limit_s=200))
     late = harness.submit(spec(8, time_limit_s=100, deadline_at=T0 + 300))
     harness.tick()
@@ -137,7 +137,7 @@ def test_a_deadline_that_cannot_be_met_is_refused(
 # --- start_within_s ---
 
 
-def test_a_job_gives_up_when_it_finds_no_place_in_time(harness: EngineHarness) -> None:
+def test_a_job_that_cannot_start_within_its_limit_fails(harness: EngineHarness) -> None:
     harness.submit(spec(8))
     job = harness.submit(spec(8, start_within_s=100))
     harness.tick_at(T0 + 99)
@@ -208,7 +208,7 @@ def test_explain_names_the_restart_delay(harness: EngineHarness) -> None:
         (Restart(ALWAYS, limit=None), {"code": 1}, True),
     ],
 )
-def test_which_ends_are_followed_by_another_attempt(
+def test_ends_that_lead_to_another_attempt(
     harness: EngineHarness, policy: Restart, how: dict[str, object], again: bool
 ) -> None:
     job = harness.submit(spec(1, restart=policy))
@@ -241,14 +241,14 @@ def test_a_restart_has_the_old_place_in_the_queue(harness: EngineHarness) -> Non
     assert harness.job(second).state is JobState.QUEUED
 
 
-def test_a_restart_that_could_not_meet_the_deadline_is_not_made(harness: EngineHarness) -> None:
+def test_a_job_is_not_restarted_when_it_would_miss_its_deadline(harness: EngineHarness) -> None:
     policy = Restart(ON_FAILURE, delay_s=50)
     job = harness.submit(spec(1, restart=policy, time_limit_s=60, deadline_at=T0 + 100))
     run(harness, job, code=1)
     assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO)
 
 
-def test_a_job_whose_host_rebooted_starts_again_as_often_as_it_may(harness: EngineHarness) -> None:
+def test_restarts_after_reboots_stop_at_the_restart_limit(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, restart=Restart(ON_FAILURE, limit=1, delay_s=0)))
     harness.tick()
     harness.start(job)
@@ -260,7 +260,7 @@ def test_a_job_whose_host_rebooted_starts_again_as_often_as_it_may(harness: Engi
     assert outcome(harness, job) == (JobState.FAILED, Reason.NODE_LOST)
 
 
-def test_a_member_that_failed_takes_the_gang_with_it_and_the_gang_starts_again(
+def test_failed_member_stops_the_gang_and_the_gang_is_requeued(
     harness: EngineHarness,
 ) -> None:
     harness.join("b")
@@ -273,7 +273,7 @@ def test_a_member_that_failed_takes_the_gang_with_it_and_the_gang_starts_again(
     assert len(harness.tick()) == 2
 
 
-def test_an_order_to_an_old_attempt_does_not_touch_the_new_one(harness: EngineHarness) -> None:
+def test_report_of_an_old_attempt_does_not_change_the_new_one(harness: EngineHarness) -> None:
     job = harness.submit(spec(1, restart=Restart(ON_FAILURE, delay_s=0)))
     run(harness, job, code=1)
     harness.tick()

@@ -53,7 +53,7 @@ def state_of(harness: EngineHarness, name: str) -> NodeState:
     return harness.state.nodes.by_name[name].state
 
 
-def test_up_suspect_down_and_up_again() -> None:
+def test_node_goes_up_suspect_down_and_up_again() -> None:
     harness = cluster("a")
     assert state_of(harness, "a") is NodeState.UP
     lose(harness, "a")
@@ -64,7 +64,7 @@ def test_up_suspect_down_and_up_again() -> None:
     assert state_of(harness, "a") is NodeState.DOWN
     harness.join("a")
     assert state_of(harness, "a") is NodeState.UP
-    silent(harness, "a", 1_000)  # counted before it came back
+    silent(harness, "a", 1_000)  # silence measured before the node returned
     assert state_of(harness, "a") is NodeState.UP
 
 
@@ -78,7 +78,9 @@ def test_up_suspect_down_and_up_again() -> None:
         (REQUEUE, SAFE_S, JobState.SCHEDULED),
     ],
 )
-def test_a_silent_node_by_policy_and_time(policy: OnNodeLost | None, for_s: float, becomes: JobState) -> None:
+def test_job_on_a_silent_node_by_policy_and_time(
+    policy: OnNodeLost | None, for_s: float, becomes: JobState
+) -> None:
     harness = cluster("a", "b")
     job = running(harness, on_node_lost=policy)
     lose(harness, "a")
@@ -98,7 +100,7 @@ def test_a_longer_grace_makes_the_wait_longer() -> None:
     assert harness.job(job).attempt == 2
 
 
-def test_the_order_to_start_carries_the_lease() -> None:
+def test_start_order_carries_the_lease() -> None:
     harness = cluster("a", losses=replace(LOSSES, policy=REQUEUE))
     leases = {}
     for policy in (None, WAIT, REQUEUE, MANUAL):
@@ -162,7 +164,7 @@ def test_a_gang_waits_until_its_last_member_is_over() -> None:
     ("policy", "state", "attempt"),
     [(WAIT, JobState.FAILED, 1), (MANUAL, JobState.SCHEDULED, 2), (REQUEUE, JobState.SCHEDULED, 2)],
 )
-def test_an_operator_declares_it_lost(policy: OnNodeLost, state: JobState, attempt: int) -> None:
+def test_operator_declares_a_node_lost(policy: OnNodeLost, state: JobState, attempt: int) -> None:
     harness = cluster("a", "b")
     job = running(harness, on_node_lost=policy)
     refused = harness.tell(inputs.DeclareLost("a", "root")).reply
@@ -200,12 +202,12 @@ def test_a_cancelled_job_on_a_lost_node_is_not_requeued() -> None:
 
 def test_a_reboot_counts_as_a_loss() -> None:
     harness = cluster("a", "b")
-    anew, lost = running(harness, on_node_lost=REQUEUE), harness.submit(spec(gpus=8))
+    requeued, lost = running(harness, on_node_lost=REQUEUE), harness.submit(spec(gpus=8))
     harness.tick()
     assert list(harness.job(lost).members) == ["b"]
     harness.join("a", boot="b2")
     harness.join("b", boot="b2")
-    assert harness.job(anew).state is JobState.QUEUED
+    assert harness.job(requeued).state is JobState.QUEUED
     assert (harness.job(lost).state, harness.job(lost).reason) == (JobState.FAILED, Reason.NODE_LOST)
 
 
@@ -227,36 +229,36 @@ def silent_now(harness: EngineHarness, given: inputs.Input) -> None:
 
 
 @pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("way", EVICTING)
+@pytest.mark.parametrize("eviction", EVICTING)
 @pytest.mark.parametrize("policy", [WAIT, MANUAL, REQUEUE], ids=lambda each: each.value)
-def test_a_job_that_was_stopped_to_run_again_and_is_lost_runs_again(
-    policy: OnNodeLost, way: str, lost: str
+def test_a_lost_job_that_was_stopped_for_a_requeue_is_requeued(
+    policy: OnNodeLost, eviction: str, lost: str
 ) -> None:
-    """Whatever its policy for lost nodes, and although its restarts are used up: it is no restart."""
+    """Whatever its policy for lost nodes, and although its restarts are used up: a requeue is no restart."""
     if lost == "lease" and policy is not REQUEUE:
-        return  # silence alone says nothing about jobs without a lease
+        return  # silence alone does not end jobs without a lease
     harness = cluster("a")
     job = running(harness, on_node_lost=policy, restart=Restart(RestartWhen.ON_FAILURE, 1, delay_s=0.0))
     harness.exit(job, 1)
     harness.tick()
     harness.start(job)
     assert harness.job(job).wait.restarts == 1
-    EVICTING[way](harness, job)
+    EVICTING[eviction](harness, job)
     assert harness.stops() == [("a", job)]
     LOST[lost](harness)
     assert (harness.job(job).state, harness.job(job).wait.restarts) == (JobState.QUEUED, 1)
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "sentence"),
     [
         (WAIT, "was on a, which is silent: it waits for a"),
         (MANUAL, "it waits for a, or for 'corral nodes lost a'"),
         (REQUEUE, "it is queued again 1m40s after it was lost, if a stays silent"),
     ],
 )
-def test_explain_of_a_job_on_a_silent_node(policy: OnNodeLost, told: str) -> None:
+def test_explain_of_a_job_on_a_silent_node(policy: OnNodeLost, sentence: str) -> None:
     harness = cluster("a")
     job = running(harness, on_node_lost=policy)
     lose(harness, "a")
-    assert told in harness.engine.explain(harness.job(job), harness.now).sentence
+    assert sentence in harness.engine.explain(harness.job(job), harness.now).sentence

@@ -23,7 +23,7 @@ def after(*jobs: int | str, until: Until = Until.OK) -> tuple[Dependency, ...]:
 
 
 def harness_of(order: Order | None = None) -> EngineHarness:
-    """Nothing can start: there is no node yet."""
+    """A cluster without nodes, so that no job can start."""
     return EngineHarness(replace(PIPELINE, order=order or PriorityOrder()))
 
 
@@ -81,11 +81,11 @@ def test_the_highest_lent_priority_counts() -> None:
     for heir, left in zip([heirs[1], heirs[2], heirs[0], heirs[3]], (90, 70, 70, 10), strict=True):
         harness.tell(inputs.Cancel(heir, "ada"))
         assert priorities(harness, low) == [left]
-    told = [event.priority for event in harness.events if isinstance(event, PriorityInherited)]
-    assert told == [60, 90, 70, 0], "who has the same changes nothing"
+    inherited = [event.priority for event in harness.events if isinstance(event, PriorityInherited)]
+    assert inherited == [60, 90, 70, 0], "a job of the same priority changes nothing"
 
 
-def test_every_element_of_an_array_inherits_and_those_that_lend_come_in_arrays() -> None:
+def test_every_element_of_an_array_inherits_also_from_arrays() -> None:
     harness = harness_of()
     array = harness.submit(spec(1, array="0-2", priority=10))
     single = harness.submit(spec(1, priority=10))
@@ -106,7 +106,7 @@ def test_inheritance_ends_when_the_dependency_is_met(until: Until) -> None:
     assert priorities(harness, other) == [10 if happened else 90], "one of the two was enough"
 
 
-def test_a_held_job_lends_nothing() -> None:
+def test_a_held_job_passes_on_no_priority() -> None:
     harness = harness_of()
     low = harness.submit(spec(1, priority=10))
     heir = harness.submit(spec(1, priority=90, after=after(low), hold=True))
@@ -131,8 +131,8 @@ def test_a_job_promoted_for_waiting_rises_from_its_own_priority() -> None:
     assert inherited_text(harness.state, harness.job(low)) == "", "its own is higher"
 
 
-def test_preemption_uses_the_priority_that_was_asked_for() -> None:
-    """Else a user would have others' jobs ended by having a CRITICAL one wait for theirs."""
+def test_preemption_uses_the_requested_priority() -> None:
+    """Otherwise a user could preempt other jobs by submitting a CRITICAL job that depends on a low one."""
     from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
 
     harness = harness_of()

@@ -96,7 +96,7 @@ def test_time_behind_a_gate_does_not_count_as_waiting() -> None:
 
 
 def test_a_job_that_waited_for_a_timed_out_job_starts_in_the_same_pass() -> None:
-    """Nothing else may happen for a long time after it."""
+    """No other input may arrive for a long time."""
     harness = EngineHarness()
     harness.join("a", gpus=8)
     harness.submit(spec(8))

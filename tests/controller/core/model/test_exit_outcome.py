@@ -1,4 +1,4 @@
-"""What a job came to, told by what ended its processes."""
+"""The outcome of a job, from what its agents report about the end of its processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MORE = "it needed more than its 100 MiB"
         (f"out_of_memory: {MORE}", 1, None, Reason.OUT_OF_MEMORY, MORE),
     ],
 )
-def test_a_failure_says_why(
+def test_failure_reason_and_detail_name_the_cause(
     why: str, code: int | None, number: int | None, reason: Reason, detail: str
 ) -> None:
     harness = EngineHarness()
@@ -37,8 +37,8 @@ def test_a_failure_says_why(
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_what_returned_something_has_run_though_nobody_saw_it_start(nodes: int) -> None:
-    """A supervisor tells both; an agent that told only the end must not stop the controller."""
+def test_exit_reported_without_a_start_ends_the_job(nodes: int) -> None:
+    """A supervisor reports both; an agent that reports only the end must not stop the controller."""
     harness = EngineHarness()
     harness.join("a")
     harness.join("b")

@@ -11,7 +11,7 @@ from controller.sim.replay.input_traces import FOLLOW, WAYS, traced
 from tests.engine_harness import EngineHarness
 
 
-def test_every_input_has_a_way_to_come_again() -> None:
+def test_every_input_can_be_replayed() -> None:
     """The engine handles each input, and input_traces.py says how the journal shows it."""
     known = {each for each in vars(inputs).values() if isinstance(each, type) and issubclass(each, Input)}
     bases = {base for each in known for base in each.__mro__[1:]}
@@ -19,20 +19,20 @@ def test_every_input_has_a_way_to_come_again() -> None:
     assert {*EngineHarness().engine._handlers} == known - bases
 
 
-def test_every_event_is_a_trace_or_follows_from_one() -> None:
+def test_every_event_is_a_replay_source_or_follows_from_one() -> None:
     assert {*traced()} | FOLLOW == {*KINDS.values()}
 
 
-def test_all_that_an_agent_told_is_told_again() -> None:
-    """Who adds a field to these events passes it on in agents.py."""
-    told = {
+def test_every_field_of_agent_events_is_replayed() -> None:
+    """A new field of these events must be passed on in agents.py."""
+    fields_by_event = {
         events.AttemptStarted: "job at attempt node pid",
         events.AttemptExited: "job at attempt node code signal why cpu_s max_rss_mib checkpoint use",
         events.MembersStarted: "job at attempt pids",
         events.MembersExited: "job at attempt exits",
         events.Exit: "code signal why cpu_s max_rss_mib checkpoint use",
-        # Overcommit is not told: it is what the configuration makes of it.
+        # Overcommit is not reported: it comes from the configuration.
         events.NodeJoined: "node at facts boot_id version overcommit",
     }
-    for kind, names in told.items():
+    for kind, names in fields_by_event.items():
         assert [field.name for field in fields(kind)] == names.split()

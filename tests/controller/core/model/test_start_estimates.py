@@ -1,4 +1,4 @@
-"""When jobs were said to start, how wrong that was, and what it says of the next time."""
+"""Start estimates: when jobs were expected to start, the error, and what it says for the next estimate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR = 3_600.0
 
 
 def busy(limit_h: float = 4) -> tuple[EngineHarness, int, int]:
-    """A machine that is taken for so long, and a job that waits for all of it."""
+    """A machine that is busy for `limit_h` hours, and a job that waits for all of it."""
     harness = EngineHarness(replace(PIPELINE))
     harness.join("m")
     running = harness.submit(spec(8, time_limit_s=limit_h * HOUR))
@@ -36,7 +36,7 @@ def note(harness: EngineHarness, job: int, kind: str, hours: float) -> None:
     harness.tell(inputs.NoteStart(job, kind, harness.now + hours * HOUR))
 
 
-def test_what_is_promised_to_the_first_is_kept_once_and_scored_when_it_starts() -> None:
+def test_reservation_of_the_first_job_is_recorded_once_and_scored_at_its_start() -> None:
     harness, running, waiting = busy()
     harness.submit(spec(0, time_limit_s=HOUR))  # may it pass?
     harness.tick()
@@ -55,7 +55,7 @@ def test_what_is_promised_to_the_first_is_kept_once_and_scored_when_it_starts() 
     assert harness.job(waiting).foreseen, "it can be looked up afterwards"
 
 
-def test_what_somebody_was_told_is_kept_now_and_then() -> None:
+def test_estimates_shown_to_users_are_recorded_at_intervals() -> None:
     harness, running, waiting = busy()
     note(harness, waiting, LATEST, 4)
     note(harness, waiting, LIKELY, 1)
@@ -69,15 +69,15 @@ def test_what_somebody_was_told_is_kept_now_and_then() -> None:
     assert len(harness.job(waiting).foreseen) == MAX_ESTIMATES
     note(harness, running, LATEST, 3)
     note(harness, 99, LATEST, 3)
-    told = [event for event in harness.events if isinstance(event, StartEstimated)]
-    assert {event.job for event in told} == {waiting}, "who does not wait has nothing foretold"
+    estimated = [event for event in harness.events if isinstance(event, StartEstimated)]
+    assert {event.job for event in estimated} == {waiting}, "only waiting jobs get estimates"
     harness.exit(running)
     harness.tick()
     scores = harness.state.estimates.starts
     assert (scores[LIKELY].count, scores[LATEST].count) == (1, MAX_ESTIMATES - 1)
 
 
-def test_another_attempt_is_foretold_anew() -> None:
+def test_next_attempt_gets_new_estimates() -> None:
     harness, running, waiting = busy()
     note(harness, waiting, LIKELY, 1)
     harness.exit(running)
@@ -91,7 +91,9 @@ def test_another_attempt_is_foretold_anew() -> None:
 
 
 def test_a_range_is_as_wide_as_errors_were() -> None:
-    """Of twenty estimates an hour ahead, most came half an hour early, some on time, two an hour late."""
+    """Of twenty estimates made an hour ahead, most starts came half an hour early, some on time and two an
+    hour late.
+    """
     score = StartScore()
     for minutes in [-30] * 12 + [0] * 6 + [60] * 2:
         score.add(StartEstimate(LIKELY, 0.0, HOUR), HOUR + minutes * 60)
@@ -103,7 +105,7 @@ def test_a_range_is_as_wide_as_errors_were() -> None:
     assert StartScore().span(10 * HOUR, now=8 * HOUR) is None, "nothing is known yet"
 
 
-def test_what_happens_on_a_copy_is_not_scored() -> None:
+def test_estimates_on_a_copy_are_not_scored() -> None:
     harness, _, waiting = busy()
     note(harness, waiting, LATEST, 4)
     assert waiting in forecast(fork(harness.engine), harness.now).starts

@@ -1,4 +1,4 @@
-"""Labels, taints and what jobs say about them: stories of where each job goes, and who has to leave."""
+"""Labels, taints and affinity: where each job is placed, and which jobs are evicted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def mark(harness: EngineHarness, node: str, *taints: str, take: bool = False, **
 @pytest.mark.parametrize(
     ("taints", "job", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
-def test_table(taints: dict[str, str], job: JobSpec, expected: str | None, pipeline: Pipeline) -> None:
+def test_node_chosen_under_affinity_and_taints(
+    taints: dict[str, str], job: JobSpec, expected: str | None, pipeline: Pipeline
+) -> None:
     harness = EngineHarness(pipeline)
     for name, labels in NODES.items():
         harness.join(name, labels=labels)
@@ -93,7 +95,7 @@ def running(*specs: JobSpec) -> tuple[EngineHarness, list[int]]:
     return harness, jobs
 
 
-def test_a_no_execute_taint_makes_those_leave_that_do_not_bear_it() -> None:
+def test_no_execute_taint_evicts_jobs_without_a_toleration() -> None:
     harness, (leaves, stays) = running(spec(1), bears("broken"))
     mark(harness, "a", "broken:NoExecute")
     assert harness.stops() == [("a", leaves)]
@@ -116,14 +118,14 @@ def test_an_evicted_job_whose_host_reboots_is_queued_again() -> None:
     assert harness.job(job).state is JobState.QUEUED
 
 
-def test_one_that_ends_well_while_it_leaves_is_not_run_again() -> None:
+def test_an_evicted_job_that_succeeds_meanwhile_is_not_requeued() -> None:
     harness, (job,) = running(spec(1))
     mark(harness, "a", "broken:NoExecute")
     harness.exit(job, 0)
     assert harness.job(job).state is JobState.COMPLETED
 
 
-def test_one_that_is_cancelled_while_it_leaves_is_cancelled() -> None:
+def test_an_evicted_job_that_is_cancelled_meanwhile_is_cancelled() -> None:
     harness, (job,) = running(spec(1))
     mark(harness, "a", "broken:NoExecute")
     harness.tell(inputs.Cancel(job, "ada"))
@@ -131,7 +133,7 @@ def test_one_that_is_cancelled_while_it_leaves_is_cancelled() -> None:
     assert harness.job(job).state is JobState.CANCELLED
 
 
-def test_it_is_told_to_leave_again_when_its_node_was_away() -> None:
+def test_eviction_stop_is_sent_again_when_the_node_returns() -> None:
     harness, (job,) = running(spec(1))
     harness.tell(inputs.LinkWentDown("a", "cut"))
     mark(harness, "a", "broken:NoExecute")
@@ -139,13 +141,13 @@ def test_it_is_told_to_leave_again_when_its_node_was_away() -> None:
     assert harness.stops() == [("a", job), ("a", job)]
 
 
-def test_a_forecast_knows_that_who_leaves_will_start_again() -> None:
+def test_forecast_includes_the_restart_of_evicted_jobs() -> None:
     harness, (job,) = running(spec(1, time_limit_s=60.0))
     mark(harness, "a", "broken:NoExecute")
     assert forecast(fork(harness.engine), harness.now).starts[job].nodes == ("b",)
 
 
-def test_a_taint_of_the_configuration_counts_like_any_other_and_can_be_taken_away() -> None:
+def test_a_configured_taint_bars_jobs_and_can_be_removed_live() -> None:
     harness = EngineHarness()
     harness.join("a")
     harness.tell(inputs.AddNode("a", {}, taints=(parse_taint("gpu=big:NoSchedule"),)))
@@ -156,7 +158,7 @@ def test_a_taint_of_the_configuration_counts_like_any_other_and_can_be_taken_awa
     assert [start.job for start in harness.tick()] == [job]
 
 
-def test_labels_set_live_stand_over_the_configuration_and_outlive_it() -> None:
+def test_live_labels_override_the_configuration_and_survive_a_rejoin() -> None:
     harness = EngineHarness()
     harness.join("a", labels={"rack": "r1", "disk": "hdd"})
     node = harness.state.nodes.by_name["a"]
@@ -179,13 +181,13 @@ def test_labels_set_live_stand_over_the_configuration_and_outlive_it() -> None:
         ({}, {"x:Never": ""}, "taints.x:Never"),
     ],
 )
-def test_a_mark_that_cannot_be_is_refused(labels: Any, taints: Any, where: str) -> None:
+def test_invalid_taint_or_label_is_refused(labels: Any, taints: Any, where: str) -> None:
     harness = EngineHarness()
     harness.join("a")
     assert harness.refuse(inputs.MarkNode("a", "root", labels, taints)).where == where
 
 
-def test_explain_tells_who_is_lost_to_what() -> None:
+def test_explain_counts_the_nodes_lost_by_each_filter() -> None:
     harness = EngineHarness()
     for name, labels in NODES.items():
         harness.join(name, labels=labels)
@@ -194,13 +196,13 @@ def test_explain_tells_who_is_lost_to_what() -> None:
     harness.submit(spec(1, priority=75, affinity=(parse_term("node in a"),)))
     harness.tick()
     why = harness.engine.explain(harness.job(job), harness.now)
-    told = {loss.filter: (loss.lost, loss.message) for loss in why.losses}
-    assert told["affinity"] == (1, "does not meet 'zone exists'")
-    assert told["taints"] == (1, "tainted, and it tolerates none")
-    assert told["gpu"] == (1, "fewer than 8 free GPUs")
+    losses = {loss.filter: (loss.lost, loss.message) for loss in why.losses}
+    assert losses["affinity"] == (1, "does not meet 'zone exists'")
+    assert losses["taints"] == (1, "tainted, and it tolerates none")
+    assert losses["gpu"] == (1, "fewer than 8 free GPUs")
 
 
-def test_each_term_tells_the_nodes_that_it_loses() -> None:
+def test_explain_counts_the_nodes_lost_by_each_affinity_term() -> None:
     harness = EngineHarness()
     for name, zone, disk in (("a", "x", "nvme"), ("b", "y", "nvme"), ("c", "y", "hdd"), ("d", "y", "hdd")):
         harness.join(name, labels={"zone": zone, "disk": disk})
@@ -209,6 +211,6 @@ def test_each_term_tells_the_nodes_that_it_loses() -> None:
     assert harness.nodes_of(holder) == ["b"]
     job = harness.submit(spec(8, affinity=(parse_term("zone in y"), parse_term("disk in ssd,nvme"))))
     harness.tick()
-    told = [(loss.filter, loss.lost, loss.message) for loss in harness.why(job).losses]
-    assert ("affinity", 1, "does not meet 'zone in y'") in told
-    assert ("affinity", 2, "does not meet 'disk in ssd,nvme'") in told
+    losses = [(loss.filter, loss.lost, loss.message) for loss in harness.why(job).losses]
+    assert ("affinity", 1, "does not meet 'zone in y'") in losses
+    assert ("affinity", 2, "does not meet 'disk in ssd,nvme'") in losses

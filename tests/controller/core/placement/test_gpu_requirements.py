@@ -1,4 +1,4 @@
-"""What jobs ask of their GPUs, and of the nodes they get together: stories of the place each gets."""
+"""GPU requirements and topology: the GPUs and nodes that each job gets."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ NEW: dict[str, Any] = {**BIG, "compute": "10.0"}
 SLICED: dict[str, Any] = {"gpus": 7, "mig": "1g.10gb", "gpu_gib": 10, "island": 1}
 
 
-def wish(gpus: float = 0, **asked: Any) -> JobSpec:
+def asking(gpus: float = 0, **asked: Any) -> JobSpec:
     return spec(gpus, gpu=GpuWish(**asked))
 
 
 Held = list[tuple[str, int, int]] | None
 
-# (story, hosts, jobs in submit order, for each job what it holds: node, GPU, milli; None: it waits)
+# (case, hosts, jobs in submit order, for each job the (node, GPU, thousandths) that it holds; None: it waits)
 TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Held]]] = [
-    ("20G of an 80G GPU are a quarter of it", {"a": BIG}, [wish(memory_mib=20_480)], [[("a", 0, 250)]]),
-    ("and more than three quarters of a 24G one", {"a": SMALL}, [wish(memory_mib=20_480)], [[("a", 0, 834)]]),
+    ("20G of an 80G GPU are a quarter of it", {"a": BIG}, [asking(memory_mib=20_480)], [[("a", 0, 250)]]),
+    ("20G are most of a 24G GPU", {"a": SMALL}, [asking(memory_mib=20_480)], [[("a", 0, 834)]]),
     (
         "shares by memory and by number share a GPU as long as it lasts",
         {"a": {"gpus": 1}},
-        [spec(0.5), wish(memory_mib=40_960), spec(0.25)],
+        [spec(0.5), asking(memory_mib=40_960), spec(0.25)],
         [[("a", 0, 500)], [("a", 0, 500)], None],
     ),
-    ("30G fit no 24G GPU", {"a": SMALL, "b": BIG}, [wish(memory_mib=30_720)], [[("b", 0, 375)]]),
-    ("at least 40G each", {"a": SMALL, "b": BIG}, [wish(1, least_mib=40_960)], [[("b", 0, 1000)]]),
-    ("compute capability 9.0 or newer", {"a": SMALL, "b": BIG}, [wish(1, compute="9.0")], [[("b", 0, 1000)]]),
-    ("10.0 is newer than 9.0", {"a": BIG, "b": NEW}, [wish(1, compute="9.1")], [[("b", 0, 1000)]]),
+    ("30G fit no 24G GPU", {"a": SMALL, "b": BIG}, [asking(memory_mib=30_720)], [[("b", 0, 375)]]),
+    ("at least 40G each", {"a": SMALL, "b": BIG}, [asking(1, least_mib=40_960)], [[("b", 0, 1000)]]),
+    ("compute capability 9.0", {"a": SMALL, "b": BIG}, [asking(1, compute="9.0")], [[("b", 0, 1000)]]),
+    ("10.0 is newer than 9.0", {"a": BIG, "b": NEW}, [asking(1, compute="9.1")], [[("b", 0, 1000)]]),
     (
         "two MIG instances",
         {"a": BIG, "b": SLICED},
-        [wish(2, mig="1g.10gb")],
+        [asking(2, mig="1g.10gb")],
         [[("b", 0, 1000), ("b", 1, 1000)]],
     ),
     (
@@ -62,43 +62,43 @@ TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Held]]] = 
     (
         "NUMA demanded: three are free, but not at one NUMA node",
         {"a": PAIRS},
-        [spec(1), wish(3, numa="prefer"), wish(2, numa="require")],
+        [spec(1), asking(3, numa="prefer"), asking(2, numa="require")],
         [[("a", 0, 1000)], [("a", 1, 1000), ("a", 2, 1000), ("a", 3, 1000)], None],
     ),
     (
         "NUMA demanded: the node that has it, not the first",
         {"a": {"gpus": 2, "numa_nodes": 2}, "b": PAIRS},
-        [wish(2, numa="require")],
+        [asking(2, numa="require")],
         [[("b", 0, 1000), ("b", 1, 1000)]],
     ),
     (
         "NUMA preferred: rather the node that has it",
         {"a": {"gpus": 2, "numa_nodes": 2}, "b": PAIRS},
-        [wish(2, numa="prefer")],
+        [asking(2, numa="prefer")],
         [[("b", 0, 1000), ("b", 1, 1000)]],
     ),
     (
         "NUMA preferred: any node is better than none",
         {"a": {"gpus": 2, "numa_nodes": 2}},
-        [wish(2, numa="prefer")],
+        [asking(2, numa="prefer")],
         [[("a", 0, 1000), ("a", 1, 1000)]],
     ),
     (
         "NVLink demanded: a linked pair, though another GPU is as near",
         {"a": ACROSS},
-        [spec(1), wish(2, nvlink="require")],
+        [spec(1), asking(2, nvlink="require")],
         [[("a", 0, 1000)], [("a", 2, 1000), ("a", 3, 1000)]],
     ),
     (
         "NVLink demanded: the node that has four linked",
         {"a": ACROSS, "b": BIG},
-        [wish(4, nvlink="require")],
+        [asking(4, nvlink="require")],
         [[("b", slot, 1000) for slot in range(4)]],
     ),
     (
         "both demanded: linked and at one NUMA node",
         {"a": {"gpus": 4, "numa_nodes": 2, "island": 4}, "b": {"gpus": 8, "numa_nodes": 2, "island": 4}},
-        [wish(4, numa="require", nvlink="require")],
+        [asking(4, numa="require", nvlink="require")],
         [[("b", slot, 1000) for slot in range(4)]],
     ),
 ]  # fmt: skip
@@ -118,7 +118,7 @@ def held(harness: EngineHarness, job: int) -> Held:
 @pytest.mark.parametrize(
     ("hosts", "jobs", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
-def test_table(
+def test_gpus_chosen_for_requirements(
     hosts: dict[str, dict[str, Any]], jobs: list[JobSpec], expected: list[Held], pipeline: Pipeline
 ) -> None:
     harness = EngineHarness(pipeline)
@@ -163,20 +163,20 @@ def racks(pipeline: Pipeline, taken: str = "") -> EngineHarness:
 
 @pytest.mark.parametrize("pipeline", [PIPELINE, default_pipeline()], ids=["fit", "default"])
 @pytest.mark.parametrize(("taken", "job", "nodes"), [row[1:] for row in LIES], ids=[row[0] for row in LIES])
-def test_how_nodes_lie(taken: str, job: JobSpec, nodes: str, pipeline: Pipeline) -> None:
+def test_nodes_chosen_for_topology_requests(taken: str, job: JobSpec, nodes: str, pipeline: Pipeline) -> None:
     harness = racks(pipeline, taken)
     number = harness.submit(job)
     harness.tick()
     assert "".join(harness.nodes_of(number)) == nodes
 
 
-def test_what_does_not_lie_so_even_when_idle_is_refused() -> None:
+def test_topology_that_an_idle_cluster_cannot_give_is_refused() -> None:
     refusal = racks(PIPELINE).refuse(Submit(together(32, 4, 1), "ada"))
     assert (refusal.code, refusal.where) == ("never_fits", "topology")
     assert "r1, r2, r3" in refusal.hint
 
 
-def test_explain_says_that_enough_nodes_fit_but_do_not_lie_so() -> None:
+def test_explain_says_that_enough_nodes_fit_but_not_in_one_rack() -> None:
     harness = racks(PIPELINE, "bef")
     job = harness.submit(together(16, 2, 1))
     harness.tick()
@@ -187,7 +187,7 @@ def test_explain_says_that_enough_nodes_fit_but_do_not_lie_so() -> None:
 
 @pytest.mark.parametrize("mode", [Easy(), Conservative()])
 def test_backfill_keeps_two_nodes_of_one_rack_for_the_first(mode: Backfill) -> None:
-    """r2 is whole in 100 s. Something long may take any node but c: with c gone r2 would not be."""
+    """r2 is free in 100 s. A long job may take any node but c: without c, r2 would not be free."""
     harness = racks(replace(PIPELINE, backfill=mode), "b")
     for name in "def":
         harness.submit(spec(8, selector={"node": name}, time_limit_s=9_000.0))
@@ -200,8 +200,8 @@ def test_backfill_keeps_two_nodes_of_one_rack_for_the_first(mode: Backfill) -> N
     assert (start.at, start.nodes) == (harness.now + 100.0, ("b", "c"))
 
 
-def test_a_promise_of_nodes_that_lie_together_counts_those_that_are_free_before() -> None:
-    """b and c become free at the same time; only with a, which is free already, does b make a rack."""
+def test_reservation_of_one_rack_uses_nodes_that_are_free_earlier() -> None:
+    """b and c become free at the same time. Only b forms a rack with a, which is free already."""
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
     for name, rack in {"a": "r1", "b": "r1", "c": "r2", "d": "r2"}.items():
         harness.join(name, labels={"rack": rack})
@@ -217,34 +217,34 @@ def test_a_promise_of_nodes_that_lie_together_counts_those_that_are_free_before(
     )
 
 
-def test_filter_names_what_the_gpus_lack() -> None:
+def test_filter_names_the_missing_gpu_property() -> None:
     harness = EngineHarness()
     harness.join("a", **SMALL, island=1)
-    for asked, told in [
-        (wish(memory_mib=30_720), "no GPU with 30G of memory"),
-        (wish(1, least_mib=40_960), "no GPU of 40G or more"),
-        (wish(2, nvlink="require"), "fewer than 2 GPUs, all linked by NVLink"),
-        (wish(1, compute="9.0"), "no GPU of compute capability 9.0 or newer"),
-        (wish(1, mig="1g.5gb"), "no MIG 1g.5gb GPU"),
+    for asked, message in [
+        (asking(memory_mib=30_720), "no GPU with 30G of memory"),
+        (asking(1, least_mib=40_960), "no GPU of 40G or more"),
+        (asking(2, nvlink="require"), "fewer than 2 GPUs, all linked by NVLink"),
+        (asking(1, compute="9.0"), "no GPU of compute capability 9.0 or newer"),
+        (asking(1, mig="1g.5gb"), "no MIG 1g.5gb GPU"),
     ]:  # fmt: skip
         assert not spec_problems(asked)
         part = harness.state.ask(asked).part
         (loss,), _ = filter_losses(harness.engine.placer, part, harness.state.nodes.columns)
-        assert loss.message == told
+        assert loss.message == message
 
 
 @pytest.mark.parametrize(
     ("asked", "where"),
     [
-        (wish(1, memory_mib=1), "gpu.memory_mib"),
-        (wish(1, mig="8g.5gb"), "gpu.mig"),
-        (wish(0.5, mig="1g.5gb"), "gpu.mig"),
-        (wish(1, compute="new"), "gpu.compute"),
-        (wish(1, numa="maybe"), "gpu.numa"),
-        (wish(0, nvlink="prefer"), "gpu"),
+        (asking(1, memory_mib=1), "gpu.memory_mib"),
+        (asking(1, mig="8g.5gb"), "gpu.mig"),
+        (asking(0.5, mig="1g.5gb"), "gpu.mig"),
+        (asking(1, compute="new"), "gpu.compute"),
+        (asking(1, numa="maybe"), "gpu.numa"),
+        (asking(0, nvlink="prefer"), "gpu"),
         (together(24, 3, 2), "topology.domains"),
         (spec(0, datasets=("a b",)), "datasets"),
     ],
 )
-def test_what_makes_no_sense_is_said(asked: JobSpec, where: str) -> None:
+def test_invalid_gpu_requests_are_reported(asked: JobSpec, where: str) -> None:
     assert [found for found, _ in spec_problems(asked)] == [where]

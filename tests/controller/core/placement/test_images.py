@@ -9,7 +9,7 @@ from wire.names import Reason
 IMAGE = "docker.io/library/python:3.12"
 
 
-def test_a_job_with_an_image_goes_where_images_run() -> None:
+def test_a_job_with_an_image_is_placed_on_a_node_with_a_runtime() -> None:
     harness = EngineHarness()
     harness.join("a1")
     harness.join("a2", runtime="podman 4.9.3")
@@ -23,7 +23,7 @@ def test_a_job_with_an_image_goes_where_images_run() -> None:
     assert starts[plain].image == ""
 
 
-def test_why_it_waits_names_the_nodes_without() -> None:
+def test_waiting_reason_names_the_nodes_without_a_runtime() -> None:
     harness = EngineHarness()
     for name in ("a1", "a2", "a3"):
         harness.join(name)
@@ -49,7 +49,7 @@ def test_a_cluster_without_a_runtime_refuses() -> None:
     assert "1 node: no container runtime" in refusal.message
 
 
-def test_a_host_whose_containers_get_no_gpus_takes_images_without() -> None:
+def test_a_runtime_without_gpu_support_gets_image_jobs_without_gpus() -> None:
     harness = EngineHarness()
     harness.join("a1", runtime="docker 28.2.2", image_gpus="docker has no NVIDIA runtime: install it")
     harness.join("b1", gpus=1, runtime="docker 28.2.2")
@@ -64,7 +64,7 @@ def test_a_host_whose_containers_get_no_gpus_takes_images_without() -> None:
     assert "no container runtime that gives GPUs" in str(harness.why(second).losses)
 
 
-def test_a_node_that_gets_a_runtime_takes_what_waits() -> None:
+def test_a_node_that_gains_a_runtime_starts_waiting_image_jobs() -> None:
     harness = EngineHarness()
     harness.join("a1")
     harness.join("b1", gpus=1, runtime="podman 4.9.3")
@@ -76,7 +76,7 @@ def test_a_node_that_gets_a_runtime_takes_what_waits() -> None:
     assert (harness.nodes_of(first), harness.nodes_of(second)) == (["b1"], ["a1"])
 
 
-def test_what_is_no_image_or_mount_is_refused() -> None:
+def test_invalid_image_or_mount_is_refused() -> None:
     harness = EngineHarness()
     harness.join("a1", runtime="podman 4.9.3")
     for where, more in {

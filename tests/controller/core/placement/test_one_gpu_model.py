@@ -1,4 +1,4 @@
-"""A job on several nodes gets GPUs of one model, unless it says that they may differ."""
+"""A job on several nodes gets GPUs of one model, unless its spec allows different ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def place(harness: EngineHarness, asked: JobSpec) -> str:
     return "".join(harness.nodes_of(job))
 
 
-# Models of nodes a, b, c ..., what is asked for, and which nodes it gets.
+# Case, GPU models of nodes a, b, c ..., the gang, and the nodes that it gets.
 PLACES: list[tuple[str, Sequence[str], JobSpec, str]] = [
     ("the model that has two", [H100, A100, A100], pair(), "bc"),
     ("both have two: the first by name", [H100, A100, H100, A100], pair(), "bd"),
@@ -59,7 +59,9 @@ PLACES: list[tuple[str, Sequence[str], JobSpec, str]] = [
 @pytest.mark.parametrize(
     ("models", "asked", "nodes"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES]
 )
-def test_where_it_goes(models: Sequence[str], asked: JobSpec, nodes: str, mode: Backfill) -> None:
+def test_nodes_chosen_for_a_gang_of_one_gpu_model(
+    models: Sequence[str], asked: JobSpec, nodes: str, mode: Backfill
+) -> None:
     assert place(harness_of(*models, mode=mode), asked) == nodes
 
 
@@ -70,7 +72,7 @@ def test_a_gang_of_one_model_that_no_cluster_has_is_refused_with_the_flag() -> N
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_it_waits_for_its_model_and_says_so(mode: Backfill) -> None:
+def test_a_gang_waits_for_nodes_of_one_model_and_the_reason_names_it(mode: Backfill) -> None:
     harness = harness_of(H100, A100, A100, H100, mode=mode)
     busy = [
         harness.submit(spec(8, nodes=1, gpu_models=(model,), time_limit_s=100)) for model in ("A100", "H100")
@@ -95,7 +97,7 @@ def test_it_waits_for_its_model_and_says_so(mode: Backfill) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fewer_nodes_are_of_one_model_too(mode: Backfill) -> None:
+def test_a_partial_gang_is_of_one_model_too(mode: Backfill) -> None:
     harness = harness_of(H100, A100, H100, A100, H100, mode=mode)
     assert place(harness, pair(3, gang=Gang(min_nodes=2))) == "ace"
     assert place(harness, pair(2, gang=Gang(min_nodes=1))) == "bd"

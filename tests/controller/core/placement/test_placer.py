@@ -95,7 +95,7 @@ TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Expected]]
         [(["b"], [0]), (["a"], [0])],
     ),
     (
-        "higher priority goes first, whoever came first",
+        "higher priority starts first, whatever the submit order",
         {"a": {"gpus": 1}},
         [spec(1, priority=50), spec(1, priority=75)],
         [None, (["a"], [0])],
@@ -113,7 +113,7 @@ TABLE: list[tuple[str, dict[str, dict[str, Any]], list[JobSpec], list[Expected]]
 @pytest.mark.parametrize(
     ("hosts", "jobs", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
 )
-def test_table(
+def test_nodes_and_gpus_chosen_for_jobs(
     hosts: dict[str, dict[str, Any]], jobs: list[JobSpec], expected: list[Expected], pipeline: Pipeline
 ) -> None:
     harness = EngineHarness(pipeline)
@@ -141,7 +141,7 @@ def test_table(
         (spec(0, cpu_milli=65_000), ""),
     ],
 )
-def test_what_no_idle_cluster_could_hold_is_refused(asked: JobSpec, where: str) -> None:
+def test_a_job_that_an_idle_cluster_cannot_hold_is_refused(asked: JobSpec, where: str) -> None:
     harness = EngineHarness()
     harness.join("a")
     harness.join("b")
@@ -150,7 +150,7 @@ def test_what_no_idle_cluster_could_hold_is_refused(asked: JobSpec, where: str) 
     assert "can never be placed" in refusal.message
 
 
-def test_nothing_is_impossible_while_a_node_is_unseen() -> None:
+def test_no_job_is_refused_as_too_large_while_a_configured_node_is_unseen() -> None:
     from controller.core.model.inputs import AddNode
 
     harness = EngineHarness()
@@ -181,7 +181,7 @@ def test_quality(gpus: int, quality: int) -> None:
 
 
 @pytest.mark.parametrize(("gpus", "free"), [((2, 3), True), ((1, 2), False), ((8, 9), False)])
-def test_a_place_that_was_promised_is_taken_only_if_its_very_gpus_are_free(
+def test_a_reserved_start_is_taken_only_if_its_reserved_gpus_are_free(
     gpus: tuple[int, ...], free: bool
 ) -> None:
     harness = EngineHarness()

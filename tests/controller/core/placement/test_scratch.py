@@ -1,4 +1,4 @@
-"""Scratch is given out like memory: who fits, who waits, who is promised some. Nodes have 100 GiB of it."""
+"""Scratch is allocated like memory: which jobs fit, wait, or get a reservation. Each node has 100 GiB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wire.names import JobState, Reason
 BACKFILLS = [Easy(), Conservative()]
 
 
-def harness(nodes: int = 1, **more: Any) -> EngineHarness:
+def harness_of(nodes: int = 1, **more: Any) -> EngineHarness:
     made = EngineHarness(replace(PIPELINE, **more))
     for number in range(nodes):
         made.join(f"n{number}")
@@ -34,19 +34,24 @@ def wants(gib: int, minutes: float | None = None, **more: Any) -> JobSpec:
     return spec(more.pop("gpus", 0), scratch_mib=gib * 1024, time_limit_s=limit, grace_s=0.0, **more)
 
 
-# (story, nodes, jobs in submit order, which of them start at once)
+# (case, nodes, jobs in submit order, indices of the jobs that start at once)
 TABLE: list[tuple[str, int, list[JobSpec], list[int]]] = [
     ("as long as there is some", 1, [wants(60), wants(40), wants(1)], [0, 1]),
-    ("who wants none passes", 1, [wants(100), wants(1), wants(0)], [0, 2]),
+    ("a job without scratch passes", 1, [wants(100), wants(1), wants(0)], [0, 2]),
     ("on each node of a job", 2, [wants(60, nodes=2), wants(40), wants(40), wants(40)], [0, 1, 2]),
     ("where most of it is left", 2, [wants(60), wants(60), wants(60)], [0, 1]),
     (
-        "who is gone in time passes",
+        "a job that ends in time passes",
         1,
         [wants(60, minutes=60), wants(80), wants(40, minutes=60)],
         [0, 2],
     ),
-    ("who is not does not", 1, [wants(60, minutes=60), wants(80), wants(40, minutes=61)], [0]),
+    (
+        "a job that ends later does not pass",
+        1,
+        [wants(60, minutes=60), wants(80), wants(40, minutes=61)],
+        [0],
+    ),
     (
         "unless there is enough for both",
         1,
@@ -64,30 +69,32 @@ TABLE: list[tuple[str, int, list[JobSpec], list[int]]] = [
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize(("story", "nodes", "jobs", "first"), TABLE, ids=[row[0] for row in TABLE])
-def test_table(backfill: Backfill, story: str, nodes: int, jobs: list[JobSpec], first: list[int]) -> None:
-    there = harness(nodes, backfill=backfill)
-    ids = [there.submit(job) for job in jobs]
-    begun = {start.job for _ in range(2) for start in there.tick()}
+def test_jobs_that_start_with_their_scratch(
+    backfill: Backfill, story: str, nodes: int, jobs: list[JobSpec], first: list[int]
+) -> None:
+    harness = harness_of(nodes, backfill=backfill)
+    ids = [harness.submit(job) for job in jobs]
+    begun = {start.job for _ in range(2) for start in harness.tick()}
     assert sorted(begun) == [ids[at] for at in first], story
 
 
-def test_who_waits_for_it_is_told_so() -> None:
-    there = harness()
-    there.submit(wants(80))
-    second = there.submit(wants(40))
-    there.tick()
-    why = there.why(second)
+def test_waiting_reason_names_missing_scratch() -> None:
+    harness = harness_of()
+    harness.submit(wants(80))
+    second = harness.submit(wants(40))
+    harness.tick()
+    why = harness.why(second)
     assert why.reason is Reason.RESOURCES
     assert "40G of scratch" in why.sentence
     [loss] = why.losses
     assert loss.message.endswith("less than 40G of scratch free")
-    [eased] = [each for each in suggestions(fork(there.engine), second, there.now) if each.changes]
+    [eased] = [each for each in suggestions(fork(harness.engine), second, harness.now) if each.changes]
     assert eased.sentence == "with 20G of scratch instead of 40G"
 
 
-def test_more_than_any_node_has_is_refused_at_once() -> None:
-    there = harness()
-    refused = there.refuse(inputs.Submit(wants(101), "ada"))
+def test_scratch_beyond_every_node_is_refused_at_submit() -> None:
+    harness = harness_of()
+    refused = harness.refuse(inputs.Submit(wants(101), "ada"))
     assert (refused.code, "101G of scratch" in refused.message) == ("never_fits", True)
     old = EngineHarness()
     old.join("old", scratch_gib=0)  # an agent that does not know of it
@@ -96,13 +103,13 @@ def test_more_than_any_node_has_is_refused_at_once() -> None:
     assert len(old.tick()) == 1
 
 
-def test_agents_are_told_and_rows_remember() -> None:
-    there = harness()
-    job = there.submit(wants(60))
-    [start] = there.tick()
+def test_scratch_is_in_the_start_order_and_survives_a_restart() -> None:
+    harness = harness_of()
+    job = harness.submit(wants(60))
+    [start] = harness.tick()
     assert isinstance(start, Start)
     assert start.scratch_mib == 60 * 1024
-    again = there.restarted()
+    again = harness.restarted()
     again.join("n0", attempts=())
     assert again.state.nodes.columns.scratch_free.tolist() == [40 * 1024]
     again.start(job)
@@ -111,24 +118,24 @@ def test_agents_are_told_and_rows_remember() -> None:
     assert again.state.nodes.columns.scratch_free.tolist() == [100 * 1024]
 
 
-def test_room_is_made_for_it_as_for_anything_else() -> None:
+def test_preemption_frees_scratch() -> None:
     guards = PreemptionGuards(min_runtime_s=0.0)
-    there = harness(strategies=(PriorityStrategy(),), guards=guards)
-    jobs = [there.submit(wants(gib, priority=10)) for gib in (30, 50, 10)]
-    there.tick()
+    harness = harness_of(strategies=(PriorityStrategy(),), guards=guards)
+    jobs = [harness.submit(wants(gib, priority=10)) for gib in (30, 50, 10)]
+    harness.tick()
     for job in jobs:
-        there.start(job)
-    high = there.submit(wants(60, priority=90))
-    there.tick()
-    [plan] = [event for event in there.events if isinstance(event, PreemptionPlanned)]
+        harness.start(job)
+    high = harness.submit(wants(60, priority=90))
+    harness.tick()
+    [plan] = [event for event in harness.events if isinstance(event, PreemptionPlanned)]
     assert [victim.job for victim in plan.victims] == [jobs[1]]
-    late = there.submit(wants(20, priority=95))  # what is kept is not given away
-    assert there.tick() == []
-    there.exit(jobs[1], code=None, signal=15, why="preempted")
-    assert [start.job for start in there.tick()] == [high]
-    assert there.job(late).state is JobState.QUEUED
+    late = harness.submit(wants(20, priority=95))  # scratch kept for the nomination stays reserved
+    assert harness.tick() == []
+    harness.exit(jobs[1], code=None, signal=15, why="preempted")
+    assert [start.job for start in harness.tick()] == [high]
+    assert harness.job(late).state is JobState.QUEUED
 
 
 @pytest.mark.parametrize("mib", [-1, 1 << 41])
-def test_amounts_that_are_none(mib: int) -> None:
+def test_invalid_scratch_amounts_are_refused(mib: int) -> None:
     assert [where for where, _ in spec_problems(spec(scratch_mib=mib))] == ["scratch_mib"]

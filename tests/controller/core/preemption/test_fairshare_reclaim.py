@@ -1,4 +1,4 @@
-"""Room that tenants owe each other, by shares and by quotas that were lent, and that it comes to rest."""
+"""Reclaim by fair shares and of lent quotas, and that it comes to an end."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def harness_of(strategy: Strategy, nodes: int = 1, **more: Any) -> EngineHarness
     return harness
 
 
-def submit(harness: EngineHarness, who: str, gpus: float, **more: Any) -> int:
-    """`project/user` asks for so many GPUs."""
-    project, user = who.split("/")
+def submit(harness: EngineHarness, tenant: str, gpus: float, **more: Any) -> int:
+    """Submits a job of tenant `project/user` with these GPUs."""
+    project, user = tenant.split("/")
     return harness.submit(spec(gpus, project=project, **more), user=user)
 
 
 def fill(harness: EngineHarness, held: Held) -> list[int]:
-    """(project/user, GPUs, hours it has run by the end of this), all of which start."""
+    """Starts jobs of (project/user, GPUs, hours run by the end of this call)."""
     begin, jobs = harness.now, []
-    for who, gpus, hours in held:
+    for tenant, gpus, hours in held:
         harness.now = begin + (10 - hours) * HOUR
-        jobs.append(submit(harness, who, gpus))
+        jobs.append(submit(harness, tenant, gpus))
         harness.tick()
         harness.start(jobs[-1])
     harness.now = begin + 10 * HOUR
@@ -54,7 +54,7 @@ def fill(harness: EngineHarness, held: Held) -> list[int]:
 
 
 def plans(harness: EngineHarness) -> list[tuple[int, list[int]]]:
-    """(for whom, who) of every plan so far."""
+    """(preemptor, victims) of every plan so far."""
     return [
         (event.job, [victim.job for victim in event.victims])
         for event in harness.events
@@ -63,7 +63,7 @@ def plans(harness: EngineHarness) -> list[tuple[int, list[int]]]:
 
 
 def leave(harness: EngineHarness) -> None:
-    """Whoever was told to make room does, and what can start starts."""
+    """Victims end, and jobs that fit start."""
     for job in [job for job in harness.state.live() if job.stopping is not None]:
         harness.exit(job.id, None, signal=15, why="preempted")
     for start in harness.tick():
@@ -73,16 +73,16 @@ def leave(harness: EngineHarness) -> None:
 Held = list[tuple[str, float, float]]
 """(project/user, GPUs, hours it has run)."""
 
-# (story, options, weights, held on a node of eight GPUs, who asks for how many, which of them are ended)
+# (case, options, weights, jobs held on a node of eight GPUs, the tenant that asks and its GPUs, the victims)
 FAIR: list[tuple[str, dict[str, Any], dict[str, float], Held, tuple[str, float], list[int] | None]] = [
     ("half of all is due to one of two", {}, {}, [("v/a", 8, 1)], ("s/b", 4), [1]),
     ("but no more than half", {}, {}, [("v/a", 8, 1)], ("s/b", 5), None),
     ("what is held already counts", {}, {}, [("v/a", 5, 1), ("s/b", 3, 1)], ("s/b", 2), None),
     ("a little above is not far above", {}, {}, [("v/a", 5, 1), ("s/b", 3, 1)], ("s/b", 1), None),
     ("or it is", {"threshold": 1.0}, {}, [("v/a", 5, 1), ("s/b", 3, 1)], ("s/b", 1), [1]),
-    ("who loses least", {}, {}, [("v/a", 4, 3), ("v/c", 4, 1)], ("s/b", 4), [2]),
+    ("the victim with the least loss", {}, {}, [("v/a", 4, 3), ("v/c", 4, 1)], ("s/b", 4), [2]),
     ("a third is due to one of three", {}, {}, [("v/a", 4, 2), ("w/c", 4, 1)], ("s/b", 2), [2]),
-    ("only of those who hold too much", {}, {}, [("v/a", 6, 9), ("w/c", 2, 1)], ("s/b", 2), [1]),
+    ("only from tenants above their share", {}, {}, [("v/a", 6, 9), ("w/c", 2, 1)], ("s/b", 2), [1]),
     ("weights decide what is fair", {}, {"v": 3}, [("v/a", 8, 1)], ("s/b", 3), None),
     ("and what is far above it", {}, {"v": 3}, [("v/a", 8, 1)], ("s/b", 2), [1]),
     ("or not", {"threshold": 1.4}, {"v": 3}, [("v/a", 8, 1)], ("s/b", 2), None),
@@ -117,12 +117,14 @@ def test_tenants_above_their_share_give_back_to_tenants_below(
 
 
 def test_a_victim_that_still_runs_counts_as_gone() -> None:
-    """Of sixteen GPUs eight are fair, and ten are not far above: they ask in turn until there are ten."""
+    """Of sixteen GPUs eight are the fair share, and ten are still below the threshold: the tenant's jobs ask
+    in turn until they hold ten.
+    """
     harness = harness_of(FairShareStrategy(), nodes=2)
     fill(harness, [("v/a", 2, 1)] * 8)
     for _ in range(4):
         submit(harness, "s/b", 2)
-        harness.tick()  # nobody has left yet
+        harness.tick()  # no victim has ended yet
     assert len(plans(harness)) == 3
     leave(harness)
     assert harness.state.shares.accounts["v",].usage.rate == 10.0
@@ -133,7 +135,7 @@ def test_a_victim_that_still_runs_counts_as_gone() -> None:
 
 
 def test_a_preempted_job_does_not_preempt_in_return() -> None:
-    """The story of two who want all: the victim is first in the queue again, and waits."""
+    """Two tenants each want all GPUs. The victim is first in the queue again, and waits."""
     harness = harness_of(FairShareStrategy(threshold=1.0))
     first = fill(harness, [("v/a", 4, 2), ("v/a", 4, 1)])
     other = submit(harness, "s/b", 4)
@@ -157,7 +159,7 @@ def test_a_preempted_job_does_not_preempt_in_return() -> None:
 
 
 @pytest.mark.parametrize("backfill", [Easy(), Conservative()])
-def test_guards_hold_for_it_as_for_any_other(backfill: Backfill) -> None:
+def test_guards_apply_to_fair_share_reclaim(backfill: Backfill) -> None:
     harness = harness_of(
         FairShareStrategy(), guards=PreemptionGuards(min_runtime_s=HOUR, grace_s=7.0), backfill=backfill
     )
@@ -187,12 +189,12 @@ TENANTS = st.sampled_from(["vision/a", "vision/b", "speech/a", "web/c", "other/d
 def test_fair_share_reclaim_terminates(
     threshold: float, organised: bool, jobs: list[tuple[str, float]], late: list[tuple[str, float]]
 ) -> None:
-    """Nothing ends by itself: each plan starts a job that nobody on its level takes from again."""
+    """No job ends by itself: each plan starts a job that no job of its level preempts again."""
     sharing = FairshareConfig(organisations=ORGANISATIONS if organised else {})
     guards = replace(UNGUARDED, max_per_job=1_000, rate=1_000)
     harness = harness_of(FairShareStrategy(threshold), nodes=2, sharing=sharing, guards=guards)
-    for who, gpus in (*jobs, *late):
-        submit(harness, who, gpus)
+    for tenant, gpus in (*jobs, *late):
+        submit(harness, tenant, gpus)
         harness.tick()
     quiet = before = 0
     for _ in range(4 * len(harness.state.jobs)):
@@ -202,13 +204,13 @@ def test_fair_share_reclaim_terminates(
     assert quiet > 2
     taken = [victim for _, victims in plans(harness) for victim in victims]
     given_room = [job for job, _ in plans(harness)]
-    if not organised and len({*[who for who, _ in (*jobs, *late)]} & {"vision/a", "vision/b"}) < 2:
+    if not organised and len({*[tenant for tenant, _ in (*jobs, *late)]} & {"vision/a", "vision/b"}) < 2:
         assert not {*taken} & {*given_room}
     assert len(given_room) <= len(harness.state.jobs) * 3
 
 
 def lending(reclaim: bool = True, **projects: ProjectQuotaTable) -> EngineHarness:
-    """Eight GPUs: vision has two and may borrow six, speech has six, and what is said beside."""
+    """Eight GPUs: vision has two and may borrow six, speech has six; `projects` adds or replaces tables."""
     tables = {
         "vision": ProjectQuotaTable(gpus=2, borrow=BorrowTable(gpus=6)),
         "speech": ProjectQuotaTable(gpus=6),
@@ -222,14 +224,24 @@ def lending(reclaim: bool = True, **projects: ProjectQuotaTable) -> EngineHarnes
     return made
 
 
-# (story, held, who asks for how many, who is ended)
+# (case, held, the tenant that asks and its GPUs, the victims)
 LENT: list[tuple[str, Held, tuple[str, float], list[int] | None]] = [
     ("what was borrowed comes back", [("vision/a", 4, 2), ("vision/a", 4, 1)], ("speech/b", 4), [2]),
-    ("what loses least, not what came last", [("vision/a", 4, 1), ("vision/a", 4, 2)], ("speech/b", 4), [1]),
+    (
+        "the victim with the least loss, not the latest",
+        [("vision/a", 4, 1), ("vision/a", 4, 2)],
+        ("speech/b", 4),
+        [1],
+    ),
     ("up to all that is lent", [("vision/a", 2, 2)] * 4, ("speech/b", 6), [1, 2, 3]),
-    ("not to who would borrow themselves", [("vision/a", 8, 1)], ("speech/b", 7), None),
-    ("nor to who lends nothing", [("vision/a", 8, 1)], ("other/b", 1), None),
-    ("nor from who has borrowed nothing", [("vision/a", 2, 1), ("other/b", 6, 1)], ("speech/b", 4), None),
+    ("not for a tenant that would borrow itself", [("vision/a", 8, 1)], ("speech/b", 7), None),
+    ("not for a tenant that lends nothing", [("vision/a", 8, 1)], ("other/b", 1), None),
+    (
+        "not from a tenant that borrowed nothing",
+        [("vision/a", 2, 1), ("other/b", 6, 1)],
+        ("speech/b", 4),
+        None,
+    ),
     ("nobody in vain", [("vision/a", 4, 1), ("other/b", 4, 1)], ("speech/b", 6), None),
 ]
 
@@ -245,7 +257,7 @@ def test_borrowed_quota_is_reclaimed(held: Held, asks: tuple[str, float], ended:
         assert plans(harness) == ([(asker, ended)] if ended and reclaim else [])
 
 
-def test_a_borrower_is_left_what_is_its_own_and_does_not_come_back_while_the_lender_waits() -> None:
+def test_a_borrower_keeps_its_own_quota_and_borrows_nothing_while_the_lender_waits() -> None:
     harness = lending()
     jobs = fill(harness, [("vision/a", 1, hours) for hours in (8, 7, 6, 5, 4, 3, 2, 1)])
     mine = [submit(harness, "speech/b", 2) for _ in range(4)]
@@ -258,7 +270,7 @@ def test_a_borrower_is_left_what_is_its_own_and_does_not_come_back_while_the_len
         harness.now += HOUR
         leave(harness)
     assert len(plans(harness)) == 3
-    harness.exit(mine[0])  # its other job is next: it is within its own again
+    harness.exit(mine[0])  # its other job is next: the project is within its own quota again
     leave(harness)
     assert harness.job(mine[3]).state is JobState.RUNNING
     harness.exit(mine[1])
@@ -280,10 +292,10 @@ SMALL = st.tuples(st.sampled_from(["vision/a", "speech/b", "third/c"]), st.sampl
 @settings(max_examples=80)
 @given(jobs=st.lists(SMALL, min_size=4, max_size=20))
 def test_quota_reclaim_terminates(jobs: list[tuple[str, float]]) -> None:
-    """Nothing ends by itself, and no guard stops anything."""
+    """No job ends by itself, and no guard blocks a preemption."""
     harness = lending(third=ProjectQuotaTable(gpus=2, borrow=BorrowTable(gpus=2)))
-    for who, gpus in jobs:
-        project, user = who.split("/")
+    for tenant, gpus in jobs:
+        project, user = tenant.split("/")
         harness.tell(inputs.Submit(spec(gpus, project=project), user))
         harness.tick()
     for _ in range(2 * len(jobs)):
@@ -297,7 +309,7 @@ def test_quota_reclaim_terminates(jobs: list[tuple[str, float]]) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.5, -1.0, float("nan")])
-def test_a_threshold_below_what_is_fair_is_refused(threshold: float) -> None:
+def test_a_threshold_below_one_is_refused(threshold: float) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         FairShareStrategy(threshold)
 

@@ -1,4 +1,4 @@
-"""Who is ended for whom, what it costs, and that nobody is ended in vain."""
+"""Preemption: which victims are chosen, what they lose, and that no job is stopped in vain."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def running(harness: EngineHarness, asked: JobSpec, hours: float = 0.0) -> int:
 
 
 def plans(harness: EngineHarness) -> list[tuple[int, list[int]]]:
-    """(for whom, who) of every plan so far."""
+    """(preemptor, victims) of every plan so far."""
     return [
         (event.job, [victim.job for victim in event.victims])
         for event in harness.events
@@ -58,7 +58,7 @@ def plans(harness: EngineHarness) -> list[tuple[int, list[int]]]:
 
 
 def leave(harness: EngineHarness, job: int) -> None:
-    """The agents do as they were told."""
+    """The agents report that the preempted job has ended."""
     harness.exit(job, None, signal=15, why="preempted")
 
 
@@ -85,13 +85,13 @@ def test_a_job_of_lower_priority_is_preempted_and_keeps_its_queue_position() -> 
 
 
 # A full node of 8 GPUs: jobs as (GPUs, priority, hours it has run), in the order of their start.
-# Somebody of priority 75 comes and asks for so many GPUs: these are ended.
+# Then a job of priority 75 asks for this many GPUs. The last field lists its victims.
 TABLE = [
     ("the one that loses least", [(4, 25, 3), (4, 25, 1)], 4, [2]),
     ("the small old one loses less than the big young one", [(2, 25, 2), (6, 25, 1)], 2, [1]),
     ("two young ones rather than one old", [(4, 25, 9), (2, 25, 1), (2, 25, 1)], 4, [2, 3]),
-    ("nobody who is not needed", [(1, 25, 1), (1, 25, 1), (6, 25, 3)], 6, [3]),
-    ("everybody if need be", [(4, 25, 2), (4, 25, 1)], 8, [1, 2]),
+    ("no victim that is not needed", [(1, 25, 1), (1, 25, 1), (6, 25, 3)], 6, [3]),
+    ("all of them if needed", [(4, 25, 2), (4, 25, 1)], 8, [1, 2]),
     ("no equal", [(8, 75, 1)], 4, None),
     ("only the lower of two", [(4, 74, 5), (4, 75, 1)], 4, [1]),
     ("not if even all that may be ended are not enough", [(4, 25, 1), (4, 75, 1)], 8, None),
@@ -205,7 +205,7 @@ GUARDS = [
 
 
 @pytest.mark.parametrize(("guards", "asked"), [row[1:] for row in GUARDS], ids=[row[0] for row in GUARDS])
-def test_a_job_is_not_ended(guards: PreemptionGuards, asked: JobSpec) -> None:
+def test_a_job_that_must_not_be_preempted_is_not(guards: PreemptionGuards, asked: JobSpec) -> None:
     harness = harness_of("a", guards=guards)
     running(harness, asked)
     if asked.gpus == 4:
@@ -266,8 +266,8 @@ def test_a_checkpoint_reduces_the_loss() -> None:
     assert job.stop_by == plan.by
 
 
-def test_what_was_saved_since_the_last_search_for_victims_is_not_lost() -> None:
-    """What victims would lose is remembered from search to search; a checkpoint changes it."""
+def test_a_checkpoint_since_the_last_victim_search_reduces_the_loss() -> None:
+    """The loss of each victim is cached between searches; a checkpoint changes it."""
     harness = harness_of("a", "b")
     old = running(harness, spec(8, priority=25, checkpoint_dir="/ck"), hours=8)
     running(harness, spec(8, priority=25), hours=1)
@@ -282,7 +282,7 @@ def test_what_was_saved_since_the_last_search_for_victims_is_not_lost() -> None:
     assert plans(harness) == [(high, [old])]
 
 
-def test_a_claim_ends_with_its_node_and_its_gpu() -> None:
+def test_a_nomination_ends_with_its_node_and_its_gpu() -> None:
     for break_it in (
         lambda harness: harness.tell_drain("a"),
         lambda harness: harness.tell(inputs.LinkWentDown("a", "cut")),
@@ -311,7 +311,7 @@ def test_a_cancelled_nominee_frees_its_nomination() -> None:
         assert [start.job for start in harness.tick()] == [low]
 
 
-def test_cancelling_a_job_that_makes_room_ends_it_for_good() -> None:
+def test_cancelling_a_victim_ends_it_for_good() -> None:
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25))
     high = harness.submit(spec(8, priority=75))
@@ -323,7 +323,7 @@ def test_cancelling_a_job_that_makes_room_ends_it_for_good() -> None:
 
 
 def test_a_preempted_job_whose_host_reboots_meanwhile_is_queued_again() -> None:
-    """It was promised another start, and losing the host takes nothing away from that."""
+    """The preemption promised the job a requeue; losing the host does not take that away."""
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25))
     harness.submit(spec(8, priority=75))
@@ -373,7 +373,7 @@ def test_the_pressure_strategy_stops_low_priority_jobs() -> None:
     harness.tick()
     assert [victims for _, victims in plans(harness)] == [[scavenger]]
     assert harness.job(normal).stopping is None
-    assert harness.job(slightly).reason is not Reason.PREEMPTING  # the more important came first
+    assert harness.job(slightly).reason is not Reason.PREEMPTING  # the job of higher priority comes first
 
 
 @pytest.mark.parametrize("mode", list(BACKFILLS.values()))
@@ -391,7 +391,7 @@ def test_preemption_is_the_same_under_every_backfill_mode(mode: Backfill) -> Non
     assert harness.job(waiting).state is JobState.QUEUED
 
 
-def test_explain_tells_for_whom_and_until_when() -> None:
+def test_explain_names_the_preemptor_and_the_latest_start() -> None:
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25))
     high = harness.submit(spec(8, priority=75))
@@ -407,7 +407,7 @@ def test_explain_tells_for_whom_and_until_when() -> None:
     assert harness.engine.explain(harness.job(high), harness.now).sentence == "starts on a in the next cycle"
 
 
-def test_the_forecast_ends_them_too() -> None:
+def test_forecast_includes_preemptions() -> None:
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25, time_limit_s=5 * HOUR), hours=1)
     urgent = inputs.Submit(spec(8, priority=75, time_limit_s=HOUR), "bo")
@@ -420,7 +420,7 @@ def test_the_forecast_ends_them_too() -> None:
     assert plans(harness) == []
 
 
-def test_every_start_keeps_what_was_said() -> None:
+def test_preemptor_starts_on_the_planned_allocations() -> None:
     harness = harness_of("a")
     running(harness, spec(8, priority=25))
     harness.submit(spec(4, priority=75))
@@ -433,7 +433,7 @@ def test_every_start_keeps_what_was_said() -> None:
     assert [type(event) for event in harness.events].count(JobPreempted) == 1
 
 
-def test_for_whom_a_job_makes_room_is_on_record_even_if_it_is_cancelled_meanwhile() -> None:
+def test_the_preemptor_of_a_victim_is_recorded_although_the_victim_is_cancelled() -> None:
     harness = harness_of("a")
     low = running(harness, spec(8, priority=25))
     high = harness.submit(spec(8, priority=75))
@@ -443,7 +443,7 @@ def test_for_whom_a_job_makes_room_is_on_record_even_if_it_is_cancelled_meanwhil
 
 
 def stretched(early: JobSpec | None = None) -> tuple[EngineHarness, int, int]:
-    """An elastic job on three nodes, half of each, gives up that on b for one who is important."""
+    """An elastic job on half of three nodes gives up node b for a job of priority 75."""
     harness = harness_of("a", "b", "c")
     elastic = running(harness, spec(12, nodes=3, priority=10, gang=Gang(2, elastic=True)))
     for node in "abc":
@@ -459,7 +459,7 @@ def stretched(early: JobSpec | None = None) -> tuple[EngineHarness, int, int]:
     return harness, elastic, high
 
 
-def test_what_an_elastic_job_has_given_up_for_one_is_given_to_nobody_else_when_all_of_it_has_to_go() -> None:
+def test_nodes_given_up_by_an_elastic_job_are_kept_for_the_preemptor_when_the_whole_job_must_leave() -> None:
     harness, elastic, high = stretched()
     gang = harness.submit(spec(8, nodes=2, priority=75))
     harness.tick()
@@ -470,7 +470,7 @@ def test_what_an_elastic_job_has_given_up_for_one_is_given_to_nobody_else_when_a
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_another_controller_knows_for_whose_sake_an_elastic_job_leaves_each_node(cancelled: bool) -> None:
+def test_restart_keeps_the_preemptor_of_each_node_that_an_elastic_job_leaves(cancelled: bool) -> None:
     harness, elastic, high = stretched(early=spec(8, nodes=2, priority=75, hold=True))
     gang = high - 1
     harness.tell(inputs.Release(gang, "ada"))
@@ -485,7 +485,7 @@ def test_another_controller_knows_for_whose_sake_an_elastic_job_leaves_each_node
     assert find_violations(other.state) == []
 
 
-def test_what_an_elastic_job_gives_up_for_two_others_is_as_good_as_gone_once() -> None:
+def test_nodes_given_up_for_two_preemptors_count_as_free_once() -> None:
     harness, elastic, _high = stretched()
     harness.submit(spec(8, nodes=2, priority=75))
     harness.tick()
@@ -494,7 +494,7 @@ def test_what_an_elastic_job_gives_up_for_two_others_is_as_good_as_gone_once() -
     assert {job.id for job, _, sign in pending_transfers(harness.state) if sign < 0} == {elastic}
 
 
-def test_a_promise_leaves_alone_what_is_kept_while_only_some_of_those_who_held_it_have_left() -> None:
+def test_reservation_avoids_gpus_kept_for_a_nomination_while_victims_leave() -> None:
     harness = harness_of("a", backfill=Conservative())
     first, second = (running(harness, spec(2, priority=25)) for _ in range(2))
     running(harness, spec(2, priority=90))
@@ -503,7 +503,7 @@ def test_a_promise_leaves_alone_what_is_kept_while_only_some_of_those_who_held_i
     harness.tick()
     assert plans(harness) == [(high, [first, second])]
     leave(harness, first)
-    assert [start.job for start in harness.tick()] == [first]  # beside it, there is other room
+    assert [start.job for start in harness.tick()] == [first]  # other GPUs beside it are free
     assert harness.gpus_of(first) == [6, 7]
     leave(harness, second)
     assert [start.job for start in harness.tick()] == [high]

@@ -38,14 +38,14 @@ def placed(harness: EngineHarness, jobs: list[Any]) -> str:
 
 
 @pytest.mark.parametrize(("strategy", "nodes"), TABLE)
-def test_where_jobs_go(strategy: str, nodes: str) -> None:
+def test_nodes_chosen_by_each_strategy(strategy: str, nodes: str) -> None:
     harness = EngineHarness(pipeline(strategy=strategy))
     for name in "abcd":
         harness.join(name, gpus=2)
     assert placed(harness, JOBS) == nodes
 
 
-def test_balanced_goes_where_cpu_memory_and_gpus_come_to_be_used_alike() -> None:
+def test_balanced_strategy_levels_cpu_memory_and_gpu_use() -> None:
     harness = EngineHarness(pipeline(strategy="balanced"))
     harness.join("a", gpus=2)
     harness.join("b", gpus=2)
@@ -61,7 +61,7 @@ def test_balanced_goes_where_cpu_memory_and_gpus_come_to_be_used_alike() -> None
     )
 
 
-def test_fragmentation_uses_a_begun_gpu_up_before_it_begins_another() -> None:
+def test_fragmentation_strategy_fills_a_shared_gpu_before_it_starts_another() -> None:
     harness = EngineHarness(pipeline(strategy="fragmentation"))
     for name in "ab":
         harness.join(name, gpus=2)
@@ -69,7 +69,7 @@ def test_fragmentation_uses_a_begun_gpu_up_before_it_begins_another() -> None:
     assert placed(harness, jobs) == "bba"
 
 
-def test_fragmentation_leaves_no_gpu_without_cpus() -> None:
+def test_fragmentation_strategy_leaves_no_gpu_without_cpus() -> None:
     harness = EngineHarness(pipeline(strategy="fragmentation"))
     harness.join("a", gpus=2)
     harness.join("b", gpus=0)
@@ -103,21 +103,21 @@ def test_scorers(scorers: Any, labels: dict[str, dict[str, str]], job: Any, node
     assert placed(harness, [job]) == node
 
 
-def test_proximity_looks_again_when_a_neighbour_is_taken() -> None:
+def test_proximity_scores_change_when_a_neighbour_is_allocated() -> None:
     harness = EngineHarness(pipeline(scorers={"proximity": 1}))
     for name, rack in zip("abcd", "1122", strict=True):
         harness.join(name, gpus=1, labels={"rack": rack})
     assert placed(harness, [spec(1), spec(1), spec(1), spec(1)]) == "acbd"
 
 
-def test_power_wakes_no_idle_node() -> None:
+def test_power_strategy_wakes_no_idle_node() -> None:
     harness = EngineHarness(pipeline(scorers={"power": 1}))
     for name in "abc":
         harness.join(name)
     assert placed(harness, [spec(1, selector={"node": "c"}), spec(1), spec(8), spec(1)]) == "ccac"
 
 
-def test_what_is_written_beside_a_strategy_stands() -> None:
+def test_settings_beside_a_strategy_override_it() -> None:
     section = SchedulerSection.model_validate({"strategy": "spread", "picker": "tightest"})
     assert list(section.scorers) == ["spread", "affinity", "taints", "wiring", "company"]
     assert section.picker.name == "tightest"

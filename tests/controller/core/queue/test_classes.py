@@ -1,4 +1,4 @@
-"""Which jobs form one class: the short way to it, that most jobs take, leads where the long one does."""
+"""Which jobs form one class; the fast path that most jobs take gives the same class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.job.job_affinity import JobTerm
 from wire.job.spec import JobSpec
 
 PLAIN = JobSpec(command=("true",), gpus=4, nodes=2)
-TELLS: dict[str, Any] = {
+OTHER_VALUES: dict[str, Any] = {
     "cpu_milli": 2_000,
     "memory_mib": 2_048,
     "gpus": 8,
@@ -35,21 +35,21 @@ TELLS: dict[str, Any] = {
     "image": "python:3.12",
     "scratch_mib": 1_024,
 }
-"""All that a class goes by."""
+"""A value that differs from PLAIN for each field that a class depends on."""
 
 
-@pytest.mark.parametrize("name", TELLS)
-def test_what_makes_another_class(name: str) -> None:
-    assert request_of(replace(PLAIN, **{name: TELLS[name]})) != request_of(PLAIN)
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_fields_that_separate_request_classes(name: str) -> None:
+    assert request_of(replace(PLAIN, **{name: OTHER_VALUES[name]})) != request_of(PLAIN)
 
 
-def test_every_wish_of_a_part_can_be_told() -> None:
-    """Who adds a field to Part adds what tells it to TELLS, and to _WISHES in requests.py."""
-    told = [request_of(replace(PLAIN, **{name: value})).part for name, value in TELLS.items()]
+def test_every_field_of_a_per_node_request_separates_classes() -> None:
+    """A new field of PerNodeRequest needs an entry in OTHER_VALUES, and in _WISHES of requests.py."""
+    parts = [request_of(replace(PLAIN, **{name: value})).part for name, value in OTHER_VALUES.items()]
     shares = request_of(replace(PLAIN, gpus=0.25, nodes=1)).part
     usual = request_of(PLAIN).part
     for each in fields(PerNodeRequest):
-        assert any(getattr(part, each.name) != getattr(usual, each.name) for part in (*told, shares)), (
+        assert any(getattr(part, each.name) != getattr(usual, each.name) for part in (*parts, shares)), (
             each.name
         )
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: stories for every order that moves with age and use."""
+"""The start order under every queue order that depends on age and usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 @dataclass
 class Row:
-    """One waiting job: who submits it, when (hours before now), and how."""
+    """One waiting job: its user, its submit time (hours before now), and its fields."""
 
     user: str
     hours: float = 0.0
@@ -162,12 +162,12 @@ STORIES: dict[str, tuple[Order, list[Row], str]] = {
 
 @pytest.mark.parametrize("backfill", [NoBackfill(), Easy(), Conservative()])
 @pytest.mark.parametrize("story", STORIES)
-def test_whose_turn_it_is(story: str, backfill: Backfill) -> None:
+def test_start_order_of_each_queue_order(story: str, backfill: Backfill) -> None:
     order, rows, expected = STORIES[story]
     assert " ".join(starts(harness_of(order, backfill=backfill), rows)) == expected
 
 
-def test_weights_decide_how_often_a_turn_comes() -> None:
+def test_share_weights_decide_how_often_a_tenant_starts() -> None:
     sharing = FairshareConfig(weights={"big": 3}, held_hours=0.0, half_life_s=1e9)
     rows = [Row("x", 50 - turn, project="big") for turn in range(12)]
     rows += [Row("y", 50 - turn, project="small") for turn in range(12)]
@@ -175,21 +175,21 @@ def test_weights_decide_how_often_a_turn_comes() -> None:
     assert 8 <= first.count("x") <= 9
 
 
-def test_past_a_soft_limit_a_tenant_comes_after_everybody() -> None:
+def test_a_tenant_above_its_soft_limit_comes_last() -> None:
     sharing = FairshareConfig(soft={"default/ada": 10.0})
     rows = [Row("ada", 9), Row("ada", 8), Row("ada", 7)]
     rows += [Row("bo", 3 - turn / 2) for turn in range(6)]
     assert " ".join(starts(harness_of(FairShareOrder(), sharing), rows)) == "ada bo ada bo bo bo bo bo ada"
 
 
-def test_in_one_cycle_everybody_starts_a_part() -> None:
+def test_one_cycle_starts_jobs_of_all_tenants() -> None:
     harness = harness_of(FairShareOrder())
     jobs = {harness.submit(spec(1), user): user for user in ("ada",) * 8 + ("bo",) * 8}
     placed = [jobs[start.job] for start in harness.tick()]
     assert sorted(placed) == ["ada"] * 4 + ["bo"] * 4
 
 
-def test_a_share_set_live_counts_from_the_next_decision_on() -> None:
+def test_a_share_set_live_counts_from_the_next_decision() -> None:
     harness = harness_of(FairShareOrder(), FairshareConfig(held_hours=0.0))
     for user, project in (("ada", "vision"), ("bo", "speech")):
         job = harness.submit(spec(8, project=project), user)
@@ -206,7 +206,7 @@ def test_a_share_set_live_counts_from_the_next_decision_on() -> None:
 
 
 @pytest.mark.parametrize("order", [MultifactorOrder(), chain_orders(MultifactorOrder(), FifoOrder())])
-def test_the_receipt_is_what_decides_and_can_be_worked_out_again_from_the_journal(order: Order) -> None:
+def test_receipt_decides_the_order_and_can_be_recomputed_from_the_journal(order: Order) -> None:
     harness = harness_of(order)
     rows = [Row("ada", 30), Row("bo", 20, priority=75), Row("ada", 10, gpus=4), Row("chen", 1, priority=51)]
     starts(harness, rows)
@@ -226,7 +226,7 @@ def test_the_receipt_is_what_decides_and_can_be_worked_out_again_from_the_journa
     assert receipts >= len(rows)
 
 
-def test_explain_shows_the_receipt_and_the_place_that_follows_from_it() -> None:
+def test_explain_shows_the_receipt_and_the_resulting_position() -> None:
     harness = harness_of(MultifactorOrder())
     harness.submit(spec(8, time_limit_s=HOUR))
     harness.tick()
@@ -253,8 +253,10 @@ WEIGHED = MultifactorOrder(age=0, fair_share=0, size=0, queue=500)
         (chain_orders(WEIGHED, FairShareOrder()), {"express": 1.0, "default": 0.5, "bulk": 0.0}),
     ],
 )
-def test_a_queue_that_is_weighed_is_one_reason_among_others(order: Order, factors: dict[str, float]) -> None:
-    """From bulk to default are 250 points, as many as from priority 50 to 75: 90 is worth more than that."""
+def test_queue_priority_is_one_factor_of_the_receipt(order: Order, factors: dict[str, float]) -> None:
+    """From bulk to default are 250 points, as many as from priority 50 to 75. Priority 90 is worth more than
+    that.
+    """
     harness = EngineHarness(replace(PIPELINE, order=order, rules=QuotaConfig(QUEUES)))
     jobs = {queue: harness.submit(spec(8, queue=queue), "bo") for queue in factors}
     urgent = harness.submit(spec(8, queue="bulk", priority=90), "bo")

@@ -26,7 +26,7 @@ ADA, EVE, BO = Requester("ada"), Requester("eve"), Requester("bo")
 OPERATOR = Requester("ops", operator=True)
 
 
-def harness() -> EngineHarness:
+def harness_of() -> EngineHarness:
     return EngineHarness(replace(PIPELINE, rules=QuotaConfig(ceilings=CEILINGS)))
 
 
@@ -67,14 +67,14 @@ CASES: list[tuple[Requester | None, dict[str, Any], str]] = [
 def test_the_first_table_that_states_a_key_decides(
     asker: Requester | None, asked: dict[str, Any], where: str
 ) -> None:
-    reply = harness().tell(inputs.Submit(spec(**asked), "someone", asker=asker)).reply
+    reply = harness_of().tell(inputs.Submit(spec(**asked), "someone", asker=asker)).reply
     assert (reply.where if isinstance(reply, Refusal) else "") == where
     if isinstance(reply, Refusal):
         assert reply.code == "not_allowed"
 
 
-def test_a_refusal_names_the_ceiling_its_key_and_who_may_give_more() -> None:
-    reply = harness().tell(inputs.Submit(spec(priority=100), "ada", asker=ADA)).reply
+def test_a_refusal_names_the_ceiling_its_key_and_the_role_that_may_exceed_it() -> None:
+    reply = harness_of().tell(inputs.Submit(spec(priority=100), "ada", asker=ADA)).reply
     assert isinstance(reply, Refusal)
     assert reply.message == (
         "priority CRITICAL is more than user 'ada' may ask for here: "
@@ -83,29 +83,29 @@ def test_a_refusal_names_the_ceiling_its_key_and_who_may_give_more() -> None:
     assert "operator" in reply.hint
 
 
-def test_an_array_is_refused_whole() -> None:
-    there = harness()
-    reply = there.tell(inputs.Submit(spec(priority=100, array="0-9"), "ada", asker=ADA)).reply
+def test_an_array_beyond_a_ceiling_is_refused_whole() -> None:
+    harness = harness_of()
+    reply = harness.tell(inputs.Submit(spec(priority=100, array="0-9"), "ada", asker=ADA)).reply
     assert isinstance(reply, Refusal)
-    assert not there.state.jobs
+    assert not harness.state.jobs
 
 
-def test_an_edit_keeps_what_an_operator_gave_and_adds_nothing() -> None:
-    there = harness()
-    assert there.tell(inputs.Submit(spec(hold=True), "ada", asker=ADA)).reply == Accepted((1,))
+def test_an_edit_keeps_values_granted_by_an_operator_and_raises_none() -> None:
+    harness = harness_of()
+    assert harness.tell(inputs.Submit(spec(hold=True), "ada", asker=ADA)).reply == Accepted((1,))
 
     def edit(asker: Requester, **changes: Any) -> str:
-        reply = there.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        reply = harness.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
         return reply.where if isinstance(reply, Refusal) else ""
 
     assert edit(ADA, priority=100) == "priority"
     assert edit(OPERATOR, priority=75, preemptible=False) == ""
     assert edit(ADA, name="other") == ""
-    assert there.job(1).spec.priority == 75
+    assert harness.job(1).spec.priority == 75
     assert edit(ADA, priority=80) == "priority"
-    assert edit(ADA, queue="scavenge") == "priority"  # what was given was not given for that queue
+    assert edit(ADA, queue="scavenge") == "priority"  # the grant did not cover that queue
     assert edit(ADA, priority=70) == ""
-    assert edit(ADA, priority=75) == "priority"  # what was given back is gone
+    assert edit(ADA, priority=75) == "priority"  # lowering the priority gave up the grant
     assert edit(ADA, preemptible=True) == ""
     assert edit(ADA, preemptible=False) == "preemptible"
     assert edit(ADA, queue="scavenge", priority=25) == ""
@@ -113,13 +113,13 @@ def test_an_edit_keeps_what_an_operator_gave_and_adds_nothing() -> None:
 
 
 def test_an_edit_brings_no_latest_start_nearer() -> None:
-    there = harness()
-    assert there.tell(inputs.Submit(spec(hold=True, time_limit_s=60.0), "ada", asker=ADA)).reply == Accepted(
-        (1,)
-    )
+    harness = harness_of()
+    assert harness.tell(
+        inputs.Submit(spec(hold=True, time_limit_s=60.0), "ada", asker=ADA)
+    ).reply == Accepted((1,))
 
     def edit(asker: Requester, **changes: Any) -> str:
-        reply = there.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
+        reply = harness.tell(inputs.Edit(1, asker.user, changes, asker=asker)).reply
         return reply.where if isinstance(reply, Refusal) else ""
 
     assert edit(ADA, deadline_at=1e9) == "deadline_at"
@@ -131,20 +131,20 @@ def test_an_edit_brings_no_latest_start_nearer() -> None:
     assert edit(ADA, deadline_at=None) == ""
 
 
-def test_what_waiting_added_is_not_lent() -> None:
+def test_priority_added_by_waiting_is_not_inherited() -> None:
     """A job that waits for others lends what it was granted, through others that wait as well."""
-    there = EngineHarness(
+    harness = EngineHarness(
         replace(PIPELINE, waiting=WaitRules(promote_after_s=60.0, promote_by=20, promote_most=75))
     )
-    there.join("a", gpus=1)
-    there.submit(spec(1))
-    there.tick()
-    low = there.submit(spec(1, priority=10, hold=True))
-    lender = there.submit(spec(1, priority=50))
+    harness.join("a", gpus=1)
+    harness.submit(spec(1))
+    harness.tick()
+    low = harness.submit(spec(1, priority=10, hold=True))
+    lender = harness.submit(spec(1, priority=50))
     for now in (1_070.0, 1_140.0):
-        there.now = now
-        there.tick()
-    assert there.job(lender).own_priority == 75
+        harness.now = now
+        harness.tick()
+    assert harness.job(lender).own_priority == 75
     changes = {"after": [{"until": "ok", "job": str(low)}]}
-    assert there.tell(inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
-    assert there.job(low).priority == 50
+    assert harness.tell(inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
+    assert harness.job(low).priority == 50

@@ -84,7 +84,7 @@ def run(harness: EngineHarness, proposal: str = "") -> tuple[int, ...]:
 
 
 def leave(harness: EngineHarness, job: int, saved: str = "") -> None:
-    """The agents do as they were told; the job has saved its state first."""
+    """The agents report the end of the moved job, with its checkpoint."""
     checkpoint = Checkpoint(saved, at=harness.now) if saved else None
     harness.exit(job, None, signal=15, why="preempted", checkpoint=checkpoint)
 
@@ -100,7 +100,7 @@ def fragmented(**more: Any) -> tuple[EngineHarness, int, int, int]:
     return harness, first, second, big
 
 
-def test_room_is_made_for_a_waiting_job() -> None:
+def test_a_move_makes_room_for_a_waiting_job() -> None:
     harness, first, second, big = fragmented()
     [proposal] = proposals(harness)
     assert proposal.kind == DEFRAGMENT
@@ -125,15 +125,15 @@ def test_room_is_made_for_a_waiting_job() -> None:
     assert again.checkpoint.path == "/ckpt/7"
     assert harness.job(second).move is not None, "not before it runs there"
     harness.start(second)
-    [told] = harness.job(second).moves
-    assert (told.done_at, told.undone, told.to) == (harness.now, "", ("a",))
+    [move] = harness.job(second).moves
+    assert (move.done_at, move.undone, move.to) == (harness.now, "", ("a",))
     assert harness.job(second).preemptions[0].by == f"rebalancing {proposal.id}"
     assert harness.job(first).attempt == 1
 
 
-# Jobs as (GPUs, more) in the order of their start, spread over nodes a, b, c of 8 GPUs; then somebody wants
-# 8 on one node: these are moved.
-WHO: list[tuple[str, list[tuple[float, dict[str, Any]]], dict[str, Any], list[int] | None]] = [
+# (case, running jobs as (GPUs, more) in start order on nodes a, b, c of 8 GPUs, rules, the jobs that move).
+# A waiting job needs 8 GPUs on one node.
+MOVED: list[tuple[str, list[tuple[float, dict[str, Any]]], dict[str, Any], list[int] | None]] = [
     ("those that lose least", [(3, {}), (2, {}), (4, {})], {}, [2]),
     ("not one that cannot save its state", [(3, {}), (2, {"checkpoint_signal": ""}), (4, {})], {}, [1]),
     (
@@ -153,8 +153,10 @@ WHO: list[tuple[str, list[tuple[float, dict[str, Any]]], dict[str, Any], list[in
 ]
 
 
-@pytest.mark.parametrize(("there", "rules", "moved"), [row[1:] for row in WHO], ids=[row[0] for row in WHO])
-def test_which_jobs_are_moved(
+@pytest.mark.parametrize(
+    ("there", "rules", "moved"), [row[1:] for row in MOVED], ids=[row[0] for row in MOVED]
+)
+def test_jobs_chosen_to_move(
     there: list[tuple[float, dict[str, Any]]], rules: dict[str, Any], moved: list[int] | None
 ) -> None:
     harness = harness_of("a", "b", "c", rules=replace(PROPOSE, **rules))
@@ -182,7 +184,7 @@ def test_several_jobs_move_up_to_max_moves() -> None:
         assert [sorted(len(each.moves) for each in found)] == [[2] * expected]
 
 
-def test_no_room_is_made_for_a_job_that_starts_as_early_anyway() -> None:
+def test_no_move_is_proposed_for_a_job_that_starts_as_early_without_it() -> None:
     harness = harness_of("a", "b")
     running(harness, saving(2, time_limit_s=30.0))
     running(harness, saving(2, time_limit_s=30.0))
@@ -192,7 +194,7 @@ def test_no_room_is_made_for_a_job_that_starts_as_early_anyway() -> None:
 
 
 def test_the_first_waiting_job_is_not_delayed() -> None:
-    """A later class is helped only if that does not delay the first."""
+    """A later class is helped only if that does not delay the first waiting job."""
     harness = harness_of("a", "b", "c")
     limited = saving(2, time_limit_s=10 * HOUR)
     for _ in range(3):
@@ -210,7 +212,7 @@ def test_the_first_waiting_job_is_not_delayed() -> None:
         running(free, limited)
     free.submit(spec(24, nodes=3))
     small = free.submit(spec(8, nodes=1, time_limit_s=HOUR))
-    # Greedy promises nothing. The first cannot be helped, the second can.
+    # Greedy reserves nothing. A move cannot help the first job, but the second.
     free.tick()
     assert [each.for_job for each in proposals(free)] == [small]
 
@@ -275,7 +277,7 @@ def test_the_target_is_reserved_from_the_order_on() -> None:
     assert harness.job(other).state is JobState.QUEUED
 
 
-def test_a_proposal_that_does_not_hold_any_more_is_refused() -> None:
+def test_a_proposal_that_no_longer_holds_is_refused() -> None:
     harness, _, second, _ = fragmented()
     [proposal] = proposals(harness)
     harness.exit(second)
@@ -284,7 +286,7 @@ def test_a_proposal_that_does_not_hold_any_more_is_refused() -> None:
     assert "corral rebalance" in refusal.hint
 
 
-def test_where_it_is_off_nothing_is_done() -> None:
+def test_rebalance_is_refused_when_it_is_off() -> None:
     harness, *_ = fragmented(rules=RebalanceRules())
     assert harness.refuse(inputs.Rebalance("root")).code == "conflict"
 
@@ -293,7 +295,7 @@ def undone(harness: EngineHarness) -> list[tuple[int, str]]:
     return [(event.job, event.why) for event in harness.events if isinstance(event, MoveUndone)]
 
 
-def test_when_the_target_goes_away_the_job_goes_back_to_where_it_was() -> None:
+def test_a_moving_job_returns_to_its_old_node_when_the_target_goes_away() -> None:
     harness, first, second, big = fragmented()
     run(harness)
     harness.tell(inputs.LinkWentDown("a", "cable"))
@@ -312,7 +314,7 @@ def test_when_the_target_goes_away_the_job_goes_back_to_where_it_was() -> None:
     assert harness.job(second).moves[0].undone == "node a is suspect"
 
 
-def test_when_a_gpu_of_the_target_falls_ill_so_it_does() -> None:
+def test_a_moving_job_returns_to_its_old_node_when_a_target_gpu_is_cordoned() -> None:
     harness, _, second, _ = fragmented()
     run(harness)
     [claim] = harness.job(second).claim
@@ -324,7 +326,7 @@ def test_when_a_gpu_of_the_target_falls_ill_so_it_does() -> None:
     assert harness.nodes_of(second) == ["b"]
 
 
-def test_when_the_target_drains_after_it_has_left_it_goes_back_as_well() -> None:
+def test_a_moving_job_returns_to_its_old_node_when_the_target_drains_after_it_stopped() -> None:
     harness, _, second, big = fragmented()
     run(harness)
     leave(harness, second)
@@ -334,7 +336,7 @@ def test_when_the_target_drains_after_it_has_left_it_goes_back_as_well() -> None
     assert harness.job(big).state is JobState.QUEUED
 
 
-def test_a_job_that_cannot_start_at_its_target_is_queued_if_the_other_has_started() -> None:
+def test_a_job_that_cannot_start_at_its_target_is_queued_if_the_waiting_job_has_started() -> None:
     harness, _, second, big = fragmented()
     run(harness)
     leave(harness, second)
@@ -347,12 +349,12 @@ def test_a_job_that_cannot_start_at_its_target_is_queued_if_the_other_has_starte
     assert undone(harness)[0][0] == second
     assert "could not start on a" in harness.job(second).detail
     assert harness.job(behind).state is not JobState.QUEUED
-    assert [start.job for start in harness.tick()] == [second], "there is room on a, as for anybody"
+    assert [start.job for start in harness.tick()] == [second], "node a has room for any job"
     harness.start(second)
     assert harness.job(second).state is JobState.RUNNING
 
 
-def test_a_job_that_moved_for_no_other_job_returns() -> None:
+def test_a_job_that_cannot_start_at_its_target_returns_if_it_moved_for_no_waiting_job() -> None:
     harness = harness_of("a", "b")
     small, _ = running(harness, saving(1), hours=0.5), running(harness, saving(3))
     run(harness)
@@ -365,7 +367,7 @@ def test_a_job_that_moved_for_no_other_job_returns() -> None:
     assert (harness.nodes_of(small), harness.job(small).attempt) == (["a"], 3)
 
 
-def test_a_job_that_ends_first_or_is_cancelled_leaves_nothing_behind() -> None:
+def test_a_moving_job_that_ends_or_is_cancelled_frees_its_target() -> None:
     for how in ("completes", "is cancelled", "is cancelled later"):
         harness, _, second, big = fragmented()
         run(harness)
@@ -397,7 +399,7 @@ def test_a_moved_job_does_not_move_again_soon() -> None:
     assert second in [move.job for each in proposals(harness) for move in each.moves]
 
 
-def test_another_controller_goes_on_with_moves_under_way() -> None:
+def test_a_restarted_controller_continues_moves_under_way() -> None:
     harness, _, second, big = fragmented()
     run(harness)
     for step in range(3):
@@ -421,7 +423,7 @@ def test_the_journal_has_the_steps_of_a_move_in_order() -> None:
     run(harness)
     leave(harness, second)
     harness.tick()
-    told = [
+    steps = [
         (type(event), getattr(event, "job", None))
         for event in harness.events
         if isinstance(
@@ -429,13 +431,13 @@ def test_the_journal_has_the_steps_of_a_move_in_order() -> None:
             RebalancePlanned | PreemptionPlanned | MovePlanned | MoveUndone | PreemptionDropped | JobPlaced,
         )
     ]
-    assert told[2:] == [
+    assert steps[2:] == [
         (RebalancePlanned, None),
         (PreemptionPlanned, big),
         (MovePlanned, second),
         (JobPlaced, second),
         (JobPlaced, big),
-    ] or told[2:] == [
+    ] or steps[2:] == [
         (RebalancePlanned, None),
         (PreemptionPlanned, big),
         (MovePlanned, second),
@@ -446,7 +448,7 @@ def test_the_journal_has_the_steps_of_a_move_in_order() -> None:
     assert (order.why, order.checkpoint_s) == ("preempted", spec(1, checkpoint_signal="USR1").checkpoint_s)
 
 
-def test_after_a_restart_a_node_that_was_there_is_waited_for_before_a_move_is_undone() -> None:
+def test_a_move_is_not_undone_after_a_restart_until_the_target_had_time_to_join() -> None:
     for comes in (True, False):
         harness, first, second, big = fragmented()
         run(harness)
@@ -454,7 +456,7 @@ def test_after_a_restart_a_node_that_was_there_is_waited_for_before_a_move_is_un
         assert again.tick() == []
         again.join("b", attempts=(AttemptStatus(second, 1, 102, started_at=1.0),))
         leave(again, second, "/ckpt/3")
-        assert [start.job for start in again.tick()] == [big], "nobody has heard of a yet"
+        assert [start.job for start in again.tick()] == [big], "node a has not joined yet"
         assert again.job(second).move is not None
         if comes:
             again.join("a", attempts=(AttemptStatus(first, 1, 101, started_at=1.0),))
@@ -468,7 +470,7 @@ def test_after_a_restart_a_node_that_was_there_is_waited_for_before_a_move_is_un
             assert again.job(second).moves[-1].undone == "node a is suspect"
 
 
-def test_a_licence_goes_with_the_job() -> None:
+def test_a_moving_job_keeps_its_licences() -> None:
     for back in (False, True):
         harness = harness_of("a", "b", limits=QuotaConfig(licences={"solver": 1}))
         running(harness, saving(2), hours=2)
@@ -486,7 +488,7 @@ def test_a_licence_goes_with_the_job() -> None:
         assert harness.state.licences.used == {"solver": 1}
 
 
-# On one node of 8 GPUs in two NUMA nodes: what is there, asked for one by one, and ended again; what comes.
+# (case, jobs submitted one by one on a node of 8 GPUs in two NUMA nodes, those that end again, the new job)
 WITHIN: list[tuple[str, list[float], list[int], JobSpec]] = [
     ("a GPU of two that are half used", [6, 0.5, 0.5], [], spec(1)),
     ("all GPUs of one NUMA node", [1, 3, 1, 3], [2, 4], spec(4, gpu=GpuWish(numa="require"))),
@@ -512,8 +514,8 @@ def test_jobs_move_within_a_node_as_well(there: list[float], over: list[int], as
     assert {start.job for start in harness.tick()} == {mover, waiting}
 
 
-def test_a_job_that_waits_for_a_licence_comes_first_all_the_same() -> None:
-    """It is not helped by room, and nobody behind it is at its cost."""
+def test_a_job_that_waits_for_a_licence_stays_first_during_a_rebalance() -> None:
+    """Free nodes do not help it, and no later job is helped at its cost."""
     harness = harness_of("a", "b", limits=QuotaConfig(licences={"solver": 1}))
     limited = {"time_limit_s": 2 * HOUR}
     for licences in ({"solver": 1}, {}):

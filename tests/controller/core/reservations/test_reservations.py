@@ -1,4 +1,4 @@
-"""Reservations as stories: which nodes are reserved, which jobs may use them, and what explain says."""
+"""Reservations: which nodes are reserved, which jobs may use them, and the waiting reasons."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def reservation(name: str = "r", after: float = HOUR, length: float = HOUR, **mo
     return ReservationSpec(name, NOW + after, length, **more)
 
 
-def harness(*nodes: str, backfill: Backfill = Easy()) -> EngineHarness:
+def harness_of(*nodes: str, backfill: Backfill = Easy()) -> EngineHarness:
     made = EngineHarness(replace(PIPELINE, backfill=backfill))
     for node in nodes:
         made.join(node)
     return made
 
 
-def reserve(there: EngineHarness, asked: ReservationSpec, *, anyway: bool = False) -> tuple[str, ...]:
+def reserve(harness: EngineHarness, asked: ReservationSpec, *, anyway: bool = False) -> tuple[str, ...]:
     """Make it; the nodes it got."""
-    there.tell(inputs.Reserve(asked, "root", anyway))
-    return there.state.reservations.by_name[asked.name].nodes
+    harness.tell(inputs.Reserve(asked, "root", anyway))
+    return harness.state.reservations.by_name[asked.name].nodes
 
 
-def why(there: EngineHarness, job: int) -> tuple[Reason, str]:
-    told = there.engine.explain(there.job(job), there.now)
-    return told.reason, told.sentence
+def why(harness: EngineHarness, job: int) -> tuple[Reason, str]:
+    message = harness.engine.explain(harness.job(job), harness.now)
+    return message.reason, message.sentence
 
 
 @pytest.mark.parametrize("backfill", [Easy(), Conservative()])
@@ -57,101 +57,103 @@ def why(there: EngineHarness, job: int) -> tuple[Reason, str]:
 def test_no_job_starts_that_could_run_into_a_reservation(
     backfill: Backfill, limit: float | None, user: str, starts: bool
 ) -> None:
-    there = harness("a", backfill=backfill)
-    reserve(there, reservation(nodes=("a",), users=("bob",)))
-    job = there.submit(spec(gpus=1, time_limit_s=limit, grace_s=10.0), user)
-    assert bool(there.tick()) == starts
-    assert there.job(job).state is (JobState.SCHEDULED if starts else JobState.QUEUED)
+    harness = harness_of("a", backfill=backfill)
+    reserve(harness, reservation(nodes=("a",), users=("bob",)))
+    job = harness.submit(spec(gpus=1, time_limit_s=limit, grace_s=10.0), user)
+    assert bool(harness.tick()) == starts
+    assert harness.job(job).state is (JobState.SCHEDULED if starts else JobState.QUEUED)
 
 
 @pytest.mark.parametrize("backfill", [Easy(), Conservative()])
 def test_maintenance_bars_all_jobs_until_its_end(backfill: Backfill) -> None:
-    there = harness("a", "b", backfill=backfill)
-    assert reserve(there, reservation(nodes=("a",), why="fans")) == ("a",)
-    long = [there.submit(spec(gpus=8)) for _ in range(2)]
-    there.tick()
-    assert [there.nodes_of(job) for job in long] == [["b"], []]
-    assert why(there, long[1]) == (
+    harness = harness_of("a", "b", backfill=backfill)
+    assert reserve(harness, reservation(nodes=("a",), why="fans")) == ("a",)
+    long = [harness.submit(spec(gpus=8)) for _ in range(2)]
+    harness.tick()
+    assert [harness.nodes_of(job) for job in long] == [["b"], []]
+    assert why(harness, long[1]) == (
         Reason.RESERVATION,
         "fits on 1 node, of which 0 are not kept: reservation 'r' begins in 1h00m, "
         "and the job has no time limit",
     )
-    there.now += HOUR
-    assert there.tick() == []
-    assert why(there, long[1])[1].endswith("reservation 'r' is on for another 1h00m")
-    short = there.submit(spec(gpus=1, time_limit_s=60.0))
-    assert there.tick() == []
-    assert there.engine.next_at == NOW + 2 * HOUR
-    there.now += HOUR
-    there.tick()
-    assert there.nodes_of(long[1]) == ["a"]
-    assert there.nodes_of(short) == []
-    assert not there.state.reservations
+    harness.now += HOUR
+    assert harness.tick() == []
+    assert why(harness, long[1])[1].endswith("reservation 'r' is on for another 1h00m")
+    short = harness.submit(spec(gpus=1, time_limit_s=60.0))
+    assert harness.tick() == []
+    assert harness.engine.next_at == NOW + 2 * HOUR
+    harness.now += HOUR
+    harness.tick()
+    assert harness.nodes_of(long[1]) == ["a"]
+    assert harness.nodes_of(short) == []
+    assert not harness.state.reservations
 
 
-def test_short_jobs_pass_one_that_waits_for_the_end_of_a_reservation() -> None:
-    there = harness("a")
-    reserve(there, reservation(nodes=("a",)))
-    first = there.submit(spec(gpus=8, time_limit_s=2 * HOUR))
-    second = there.submit(spec(gpus=8, time_limit_s=HOUR / 2))
-    there.tick()
-    assert there.nodes_of(second) == ["a"]
-    shadow = there.engine.cycle.first_reservation(there.now)
+def test_short_jobs_pass_a_job_that_waits_for_the_end_of_a_reservation() -> None:
+    harness = harness_of("a")
+    reserve(harness, reservation(nodes=("a",)))
+    first = harness.submit(spec(gpus=8, time_limit_s=2 * HOUR))
+    second = harness.submit(spec(gpus=8, time_limit_s=HOUR / 2))
+    harness.tick()
+    assert harness.nodes_of(second) == ["a"]
+    shadow = harness.engine.cycle.first_reservation(harness.now)
     assert shadow is not None
     assert (shadow.job, shadow.starts_at) == (first, NOW + 2 * HOUR)
 
 
 def test_a_backfill_reservation_avoids_a_reservation() -> None:
-    """It could have a when the job there ends, were it not kept then: so it is promised b, later."""
-    there = harness("a", "b")
-    on_a, on_b = (there.submit(spec(gpus=8, time_limit_s=limit)) for limit in (HOUR / 2, 3 * HOUR))
-    there.tick()
-    reserve(there, reservation(nodes=("a",), length=5 * HOUR))
-    waiting = there.submit(spec(gpus=8, time_limit_s=HOUR))
-    there.tick()
-    assert (there.nodes_of(on_a), there.nodes_of(on_b)) == (["a"], ["b"])
-    shadow = there.engine.cycle.first_reservation(there.now)
+    """The job could start on node a when the job there ends, but node a is reserved then: so its start is on
+    b, later.
+    """
+    harness = harness_of("a", "b")
+    on_a, on_b = (harness.submit(spec(gpus=8, time_limit_s=limit)) for limit in (HOUR / 2, 3 * HOUR))
+    harness.tick()
+    reserve(harness, reservation(nodes=("a",), length=5 * HOUR))
+    waiting = harness.submit(spec(gpus=8, time_limit_s=HOUR))
+    harness.tick()
+    assert (harness.nodes_of(on_a), harness.nodes_of(on_b)) == (["a"], ["b"])
+    shadow = harness.engine.cycle.first_reservation(harness.now)
     assert shadow is not None
     assert (shadow.job, shadow.starts_at) == (waiting, NOW + 3 * HOUR)
-    told = forecast(fork(there.engine), there.now).starts
-    assert (told[waiting].at, told[waiting].nodes) == (NOW + 3 * HOUR, ("b",))
+    message = forecast(fork(harness.engine), harness.now).starts
+    assert (message[waiting].at, message[waiting].nodes) == (NOW + 3 * HOUR, ("b",))
 
 
-def test_a_recurring_reservation_comes_again_until_cancelled() -> None:
-    there = harness("a")
-    reserve(there, reservation(nodes=("a",), every_s=6 * HOUR))
-    kept = there.state.reservations.by_name["r"]
+def test_a_recurring_reservation_begins_again_until_cancelled() -> None:
+    harness = harness_of("a")
+    reserve(harness, reservation(nodes=("a",), every_s=6 * HOUR))
+    kept = harness.state.reservations.by_name["r"]
     for turn in range(3):
-        there.now = NOW + HOUR + turn * 6 * HOUR
-        there.tick()
+        harness.now = NOW + HOUR + turn * 6 * HOUR
+        harness.tick()
         assert kept.began
-        job = there.submit(spec(time_limit_s=60.0))
-        assert there.tick() == []
-        there.now += HOUR
-        there.tick()
+        job = harness.submit(spec(time_limit_s=60.0))
+        assert harness.tick() == []
+        harness.now += HOUR
+        harness.tick()
         assert not kept.began
-        assert there.nodes_of(job) == ["a"]
-        there.exit(job)
-    there.now += 30 * HOUR  # nobody looked for five turns
-    there.tick()
+        assert harness.nodes_of(job) == ["a"]
+        harness.exit(job)
+    harness.now += 30 * HOUR  # no cycle ran for five occurrences
+    harness.tick()
     assert kept.starts_at == NOW + HOUR + 8 * 6 * HOUR
-    never = there.submit(spec())
-    assert there.tick() == []
-    assert told_start(there, never) is None
-    there.tell(inputs.CancelReservation("r", "root"))
-    there.tick()
-    assert there.nodes_of(never) == ["a"]
+    never = harness.submit(spec())
+    assert harness.tick() == []
+    assert forecast_start(harness, never) is None
+    harness.tell(inputs.CancelReservation("r", "root"))
+    harness.tick()
+    assert harness.nodes_of(never) == ["a"]
 
 
-def told_start(there: EngineHarness, job: int) -> float | None:
-    found = forecast(fork(there.engine), there.now, until=job).starts.get(job)
+def forecast_start(harness: EngineHarness, job: int) -> float | None:
+    found = forecast(fork(harness.engine), harness.now, until=job).starts.get(job)
     return None if found is None else found.at
 
 
 @pytest.mark.parametrize(
     ("asked", "nodes"),
     [
-        ({"count": 1}, ("b",)),  # nothing runs there
+        ({"count": 1}, ("b",)),  # node b is idle
         ({"count": 2}, ("b", "c")),  # over before it begins
         ({"gpus": 9}, ("b", "c")),
         ({"count": 1, "selector": {"pool": "x"}}, ("c",)),
@@ -160,16 +162,16 @@ def told_start(there: EngineHarness, job: int) -> float | None:
 def test_a_reservation_by_count_takes_the_nodes_that_are_free_soonest(
     asked: dict[str, Any], nodes: tuple[str, ...]
 ) -> None:
-    there = harness("a", "b")
-    there.join("c", labels={"pool": "x"})
+    harness = harness_of("a", "b")
+    harness.join("c", labels={"pool": "x"})
     for node, limit in (("a", None), ("c", HOUR / 2)):
-        there.submit(spec(gpus=1, time_limit_s=limit, selector={"node": node}))
-    there.tick()
-    assert reserve(there, reservation(**asked)) == nodes
+        harness.submit(spec(gpus=1, time_limit_s=limit, selector={"node": node}))
+    harness.tick()
+    assert reserve(harness, reservation(**asked)) == nodes
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "where", "told"),
+    ("asked", "code", "where", "message"),
     [
         ({"nodes": ("z",)}, "not_found", "nodes", "there is no node 'z'"),
         ({"nodes": ("a",), "users": ("x",)}, "conflict", "nodes", "job 1 on node a has no time limit"),
@@ -190,33 +192,33 @@ def test_a_reservation_by_count_takes_the_nodes_that_are_free_soonest(
         ({"count": 1, "name": "a/b"}, "invalid", "name", "without '/'"),
     ],
 )
-def test_reservations_that_are_refused(asked: dict[str, Any], code: str, where: str, told: str) -> None:
-    there = harness("a", "b", "c")
-    there.submit(spec(selector={"node": "a"}))
-    there.tick()
-    reserve(there, reservation("old", after=1.5 * HOUR, nodes=("b",), users=("eve",)))
-    refused = there.refuse(inputs.Reserve(reservation(**asked), "root"))
+def test_reservations_that_are_refused(asked: dict[str, Any], code: str, where: str, message: str) -> None:
+    harness = harness_of("a", "b", "c")
+    harness.submit(spec(selector={"node": "a"}))
+    harness.tick()
+    reserve(harness, reservation("old", after=1.5 * HOUR, nodes=("b",), users=("eve",)))
+    refused = harness.refuse(inputs.Reserve(reservation(**asked), "root"))
     assert (refused.code, refused.where) == (code, where)
-    assert told in refused.message
+    assert message in refused.message
 
 
-def test_a_forced_reservation_lets_running_jobs_go_on() -> None:
-    there = harness("a")
-    running = there.submit(spec(gpus=1))
-    there.tick()
-    reserve(there, reservation(nodes=("a",)), anyway=True)
-    there.submit(spec(gpus=1))
-    assert there.tick() == []
-    assert there.job(running).state is JobState.SCHEDULED
+def test_a_forced_reservation_leaves_running_jobs() -> None:
+    harness = harness_of("a")
+    running = harness.submit(spec(gpus=1))
+    harness.tick()
+    reserve(harness, reservation(nodes=("a",)), anyway=True)
+    harness.submit(spec(gpus=1))
+    assert harness.tick() == []
+    assert harness.job(running).state is JobState.SCHEDULED
 
 
-def test_a_reservation_is_there_after_a_restart() -> None:
-    there = harness("a")
-    reserve(there, reservation(nodes=("a",), every_s=2 * HOUR))
-    there.now += HOUR
-    there.tick()
-    again = there.restarted()
-    assert again.state.reservations.by_name == there.state.reservations.by_name
+def test_a_reservation_survives_a_restart() -> None:
+    harness = harness_of("a")
+    reserve(harness, reservation(nodes=("a",), every_s=2 * HOUR))
+    harness.now += HOUR
+    harness.tick()
+    again = harness.restarted()
+    assert again.state.reservations.by_name == harness.state.reservations.by_name
     again.join("a")
     again.submit(spec())
     assert again.tick() == []
@@ -237,7 +239,9 @@ def test_a_reservation_is_there_after_a_restart() -> None:
         (50, 115, 35, 115),
     ],
 )
-def test_the_first_clear_moment(every: float | None, at: float, length: float, first: float) -> None:
+def test_first_moment_clear_of_reservations(
+    every: float | None, at: float, length: float, first: float
+) -> None:
     kept = Reservation(ReservationSpec("r", 100, 10, every_s=every), (), 100, "root")
     assert kept.clear_from(at, length) == first
     assert clear_from([kept], at, length) == first

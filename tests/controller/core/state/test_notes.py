@@ -1,4 +1,4 @@
-"""Notes: the rows of what is neither a job nor a node."""
+"""Notes: the rows of everything that is neither a job nor a node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_notes_of_every_kind_load_as_they_were_written() -> None:
     assert sorted(all_notes(state), key=repr) == sorted(written, key=repr)
 
 
-def test_the_changes_of_a_batch_are_told_until_they_are_cleared() -> None:
+def test_changed_notes_are_returned_until_they_are_cleared() -> None:
     harness = world_with_every_kind_of_note()
     first = changed_notes(harness.state, harness.events)
     assert changed_notes(harness.state, harness.events) == first

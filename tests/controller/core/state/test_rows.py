@@ -1,4 +1,4 @@
-"""Rows and journal say the same, also of a controller that was started anew."""
+"""Rows and journal agree, also after a controller has restarted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from wire.names import NodeState
 
 
 def restarted(harness: EngineHarness) -> Engine:
-    """Another engine that knows what the rows say."""
+    """An engine started from the rows of the harness."""
     state = State(PIPELINE.order)
     jobs = [job_row(job, with_spec=True) for job in harness.state.jobs.values()]
-    there = restore_state(state, jobs, [node_row(node) for node in harness.state.nodes])
+    unsettled = restore_state(state, jobs, [node_row(node) for node in harness.state.nodes])
     engine = Engine(PIPELINE, state)
-    harness.events += engine.handle(inputs.ControllerStarted(there), harness.now).events
+    harness.events += engine.handle(inputs.ControllerStarted(unsettled), harness.now).events
     return engine
 
 
-def test_a_start_costs_every_node_that_was_there_and_the_journal_says_so() -> None:
+def test_a_start_marks_connected_nodes_as_away_and_records_it() -> None:
     harness = EngineHarness()
     for name in ("a", "b", "lost"):
         harness.join(name)
@@ -39,7 +39,7 @@ def test_a_start_costs_every_node_that_was_there_and_the_journal_says_so() -> No
     assert [node.why for node in engine.state.nodes] == [JUST_STARTED, "test", "cut", "never connected"]
 
 
-def test_the_journal_adds_up_to_the_rows_across_a_start() -> None:
+def test_the_journal_adds_up_to_the_rows_across_a_restart() -> None:
     harness = EngineHarness()
     harness.join("a")
     harness.join("b")
@@ -58,7 +58,7 @@ def test_the_journal_adds_up_to_the_rows_across_a_start() -> None:
     assert [node_row(node) for node in folded.nodes] == [node_row(node) for node in engine.state.nodes]
 
 
-def test_a_second_start_tells_nothing_new() -> None:
+def test_a_second_start_adds_no_events() -> None:
     harness = EngineHarness()
     harness.join("a")
     harness.engine = restarted(harness)

@@ -1,4 +1,4 @@
-"""An SSH server of asyncssh's own that runs real commands: what a host looks like."""
+"""An SSH server made with asyncssh that runs real commands, as a host would."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.limits import PATIENCE_S
 _READ = 1 << 18
 
 
-class Sshd:
-    """One server on a loopback port; the home directory is a place of the test's."""
+class SshServer:
+    """One server on a loopback port, with a home directory of the test."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -38,12 +38,12 @@ class Sshd:
         self._running: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
+        """Listen, on the previous port after a restart."""
         self._server = await asyncssh.listen(
             "127.0.0.1",
             self.port,
             server_host_keys=[self.host_key],
-            server_factory=lambda: _Doorman(self),
+            server_factory=lambda: _Authentication(self),
             process_factory=self._run,
             encoding=None,
             config=None,
@@ -51,25 +51,25 @@ class Sshd:
         self.port = self._server.get_port()
 
     async def stop(self) -> None:
-        """Listen no more, and cut every connection."""
+        """Stop listening, and cut every connection."""
         if self._server is not None:
             self._server.close()
         self.cut()
 
-    async def emptied(self) -> None:
-        """Until every command has ended, which each does whose connection is cut."""
+    async def wait_until_commands_end(self) -> None:
+        """Wait until every command has ended. A command ends when its connection is cut."""
         if self._running:
-            _, left = await asyncio.wait(self._running, timeout=PATIENCE_S)
-            assert not left, "a command did not end after its connection was cut"
+            _, pending = await asyncio.wait(self._running, timeout=PATIENCE_S)
+            assert not pending, "a command did not end after its connection was cut"
 
     def cut(self) -> None:
-        """Every connection breaks."""
+        """Break every connection."""
         for connection in self.connections:
             connection.abort()
         self.connections.clear()
 
     async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """As sshd does it: the command to the shell, the pipes closed when the connection is gone."""
+        """Run the command in a shell, as sshd does, and close its pipes when the connection is gone."""
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)
@@ -97,23 +97,23 @@ class Sshd:
             process.exit(code if code >= 0 else 128 - code)
 
 
-class _Doorman(asyncssh.SSHServer):
-    def __init__(self, sshd: Sshd) -> None:
-        self._sshd = sshd
+class _Authentication(asyncssh.SSHServer):
+    def __init__(self, server: SshServer) -> None:
+        self._server = server
 
     def connection_made(self, connection: asyncssh.SSHServerConnection) -> None:
-        self._sshd.connections.append(connection)
+        self._server.connections.append(connection)
 
     def public_key_auth_supported(self) -> bool:
         return True
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
-        """Others may jump on from here."""
-        self._sshd.jumps += 1
+        """Accept every jump to another host."""
+        self._server.jumps += 1
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return key == self._sshd.user_key.convert_to_public()
+        return key == self._server.user_key.convert_to_public()
 
 
 async def _feed(process: asyncssh.SSHServerProcess[bytes], sink: asyncio.StreamWriter, pid: int) -> None:
@@ -144,25 +144,25 @@ async def _copy(source: asyncio.StreamReader, sink: asyncssh.SSHWriter[bytes]) -
 
 
 @contextmanager
-def serving(place: Path) -> Iterator[Sshd]:
-    """The same for tests that have no event loop: the server has one of its own, in a thread."""
-    sshd = Sshd(place)
+def running_ssh_server(place: Path) -> Iterator[SshServer]:
+    """A server for tests without an event loop: it runs in the loop of a thread."""
+    server = SshServer(place)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="sshd")
     thread.start()
-    asyncio.run_coroutine_threadsafe(sshd.start(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:
-        yield sshd
+        yield server
     finally:
-        asyncio.run_coroutine_threadsafe(_wind_up(sshd), loop).result(2 * PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(_stop_and_wait(server), loop).result(2 * PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
 
 
-async def _wind_up(sshd: Sshd) -> None:
-    await sshd.stop()
-    await sshd.emptied()
+async def _stop_and_wait(server: SshServer) -> None:
+    await server.stop()
+    await server.wait_until_commands_end()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

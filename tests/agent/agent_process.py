@@ -1,4 +1,4 @@
-"""A real agent process, driven frame by frame as a controller would."""
+"""A real agent process; the test sends it the frames of a controller."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ HERE = Path(__file__).parent.parent.parent
 F = TypeVar("F")
 
 
-class Driven:
-    """An agent and everything it said."""
+class AgentProcess:
+    """An agent and all frames that it sent."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class Driven:
             cwd=HERE,
             env={**os.environ, "DAEMONS_SECRET": "leaked", "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        self.said: list[Frame] = []
-        self.complaints = ""
-        self._news = threading.Condition()
-        self._silent = False
+        self.received: list[Frame] = []
+        self.stderr_text = ""
+        self._received = threading.Condition()
+        self._closed = False
         self._threads = [
             threading.Thread(target=self._listen, daemon=True),
-            threading.Thread(target=self._hear_complaints, daemon=True),
+            threading.Thread(target=self._read_stderr, daemon=True),
         ]
         for thread in self._threads:
             thread.start()
 
-    # --- saying ---
+    # --- sending ---
 
     def send(self, *frames: Frame) -> None:
-        """Say something."""
+        """Send frames to the agent."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"".join(map(pack, frames)))
         self.process.stdin.flush()
@@ -80,47 +80,49 @@ class Driven:
         self.send(frame)
         return frame
 
-    # --- hearing ---
+    # --- receiving ---
 
-    def until(self, wanted: Callable[[list[Frame]], F | None]) -> F:
-        """Wait until what was said so far makes `wanted` answer something."""
+    def until(self, found: Callable[[list[Frame]], F | None]) -> F:
+        """Wait until `found` returns a result for the frames received so far."""
         deadline = time.monotonic() + PATIENCE_S
-        with self._news:
+        with self._received:
             while True:
-                answer = wanted(self.said)
+                answer = found(self.received)
                 if answer is not None and answer is not False:
                     return answer
-                assert not self._silent, f"the agent ended: {self.complaints or self.said[-3:]}"
-                heard = [str(frame)[:200] for frame in self.said[-5:]]
-                assert self._news.wait(deadline - time.monotonic()), f"waited in vain; heard {heard}"
+                assert not self._closed, f"the agent ended: {self.stderr_text or self.received[-3:]}"
+                last = [str(frame)[:200] for frame in self.received[-5:]]
+                assert self._received.wait(deadline - time.monotonic()), (
+                    f"no such frame arrived; received {last}"
+                )
 
     def hello(self) -> Hello:
         """The first frame."""
         return self.until(lambda said: next((each for each in said if isinstance(each, Hello)), None))
 
-    def answered(self, beat: int) -> None:
+    def await_pong(self, beat: int) -> None:
         """Wait for the answer to a Ping."""
         self.until(lambda said: any(isinstance(each, Pong) and each.beat == beat for each in said))
 
     def reports(self, job: int, attempt: int = 1) -> list[AttemptStatus]:
-        """What was reported of an attempt so far."""
-        with self._news:
-            statuses = [each.status for each in self.said if isinstance(each, Report)]
+        """The reports of an attempt so far."""
+        with self._received:
+            statuses = [each.status for each in self.received if isinstance(each, Report)]
         return [each for each in statuses if (each.job, each.attempt) == (job, attempt)]
 
     def started(self, job: int, attempt: int = 1) -> AttemptStatus:
-        """Wait for the report that it runs."""
+        """Wait for the report that the attempt runs."""
         return self.until(lambda _: next((r for r in self.reports(job, attempt) if r.pid is not None), None))
 
     def ended(self, job: int, attempt: int = 1) -> AttemptStatus:
-        """Wait for the report that it is over."""
+        """Wait for the report that the attempt has ended."""
         return self.until(
             lambda _: next((r for r in self.reports(job, attempt) if r.ended_at is not None), None)
         )
 
     def log(self, job: int, stream: str = "stdout", attempt: int = 1, **how: Any) -> bytes:
         """A whole log."""
-        request = 1 + sum(isinstance(each, LogChunk) for each in self.said)
+        request = 1 + sum(isinstance(each, LogChunk) for each in self.received)
         request = request * 1000 + job
         self.send(ReadLog(request, job, attempt, stream, **how))
 
@@ -133,31 +135,31 @@ class Driven:
         return b"".join(b64decode(chunk.data) for chunk in chunks)
 
     def supervisor(self, job: int, attempt: int = 1) -> int:
-        """The pid of a living supervisor."""
+        """The pid of the supervisor."""
         pid = lock_holder(str(self.spool / "attempts" / f"{job}.{attempt}" / "record"))
         assert pid is not None
         return pid
 
-    def nursery(self) -> int:
-        """The pid of the nursery."""
+    def fork_server(self) -> int:
+        """The pid of the fork server."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return int(eventually(lambda: children.read_text().split())[0])
 
     # --- ending ---
 
     def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
+        """kill -9, and wait for the exit."""
         self.process.kill()
-        self.gone()
+        self.wait_exit()
 
-    def leave(self) -> None:
-        """The controller goes away."""
+    def disconnect(self) -> None:
+        """Close the connection, as a controller that ends."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.gone()
+        self.wait_exit()
 
-    def gone(self) -> int:
-        """Wait for the agent's own end."""
+    def wait_exit(self) -> int:
+        """Wait until the agent has exited. Returns its exit code."""
         code = self.process.wait(PATIENCE_S)
         for thread in self._threads:
             thread.join(PATIENCE_S)
@@ -166,21 +168,21 @@ class Driven:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            with self._news:
-                self.said.append(unpack(line))
-                self._news.notify_all()
-        with self._news:
-            self._silent = True
-            self._news.notify_all()
+            with self._received:
+                self.received.append(unpack(line))
+                self._received.notify_all()
+        with self._received:
+            self._closed = True
+            self._received.notify_all()
 
-    def _hear_complaints(self) -> None:
+    def _read_stderr(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.complaints += line.decode("utf-8", "replace")
+            self.stderr_text += line.decode("utf-8", "replace")
 
 
 def alive(pid: int) -> bool:
-    """Does this process live? A zombie does not."""
+    """Whether this process is alive. A zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between the open and the read
@@ -188,13 +190,13 @@ def alive(pid: int) -> bool:
 
 
 def eventually(happened: Callable[[], F]) -> F:
-    """Look until something is so that nobody announces."""
+    """Poll a condition until it is true."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         answer = happened()
         if answer:
             return answer
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.01)
 
 

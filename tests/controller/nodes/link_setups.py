@@ -1,4 +1,4 @@
-"""Ways to an agent that the contract is tried on, and a listener that hears what a link delivers."""
+"""Kinds of links for the contract tests, and a listener that records what a link delivers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from controller.nodes.local import LocalLink
 from controller.nodes.ssh.connector import SshConnector
 from controller.nodes.ssh.known_hosts import KnownHosts, key_line
 from controller.nodes.ssh.link import SshLink
-from tests.agent.driving import end_all
-from tests.controller.nodes.sshd import Sshd
+from tests.agent.agent_process import end_all
+from tests.controller.nodes.ssh_server import SshServer
 from tests.limits import PATIENCE_S
 from wire.agent.frames import AgentFrame, AttemptStatus, Hello, Report
 from wire.cluster.hosts import HostSpec
@@ -25,14 +25,14 @@ HOST = HostSpec("", gpus="simulated:2xH100", run_as_self=True)
 T = TypeVar("T")
 
 
-class Way(ABC):
-    """One implementation of NodeLink, and how to reach the agent behind its back."""
+class LinkSetup(ABC):
+    """One implementation of NodeLink, and direct access to its agent."""
 
     def __init__(self, spool: Path) -> None:
         self.spool = spool
 
     async def begin(self) -> None:  # noqa: B027 - most need nothing
-        """Make ready what links need."""
+        """Start what links need."""
 
     @abstractmethod
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
@@ -43,11 +43,11 @@ class Way(ABC):
         return int((self.spool / "lock").read_text())
 
     async def end(self) -> None:
-        """End what the test left running."""
+        """End all processes of the test."""
         end_all(self.spool)
 
 
-class Local(Way):
+class LocalLinkSetup(LinkSetup):
     """A subprocess on this machine."""
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> NodeLink:
@@ -55,55 +55,55 @@ class Local(Way):
         return LocalLink("gpu01", host, ping_s=ping_s, silence_s=silence_s)
 
 
-class Ssh(Way):
-    """An SSH server on the loopback interface: agents are pushed and started as on a host far away."""
+class SshLinkSetup(LinkSetup):
+    """An SSH server on the loopback interface: agents are pushed and started as on a remote host."""
 
     def __init__(self, spool: Path) -> None:
         super().__init__(spool)
-        self.sshd = Sshd(spool.parent / "host")
+        self.server = SshServer(spool.parent / "host")
 
     async def begin(self) -> None:
-        await self.sshd.start()
-        self.pinned = {"gpu01": key_line(self.sshd.host_key)}
-        self.connector = SshConnector(KnownHosts(lambda: self.pinned), config=self.sshd.config)
+        await self.server.start()
+        self.pinned = {"gpu01": key_line(self.server.host_key)}
+        self.connector = SshConnector(KnownHosts(lambda: self.pinned), config=self.server.config)
 
     def link(self, ping_s: float = 5.0, silence_s: float = 15.0) -> SshLink:
         host = replace(
             HOST,
-            ssh=f"somebody@127.0.0.1:{self.sshd.port}",
-            identity=str(self.sshd.identity),
+            ssh=f"somebody@127.0.0.1:{self.server.port}",
+            identity=str(self.server.identity),
             python=sys.executable,
             spool=str(self.spool),
         )
         return SshLink("gpu01", host, self.connector, ping_s=ping_s, silence_s=silence_s)
 
     async def end(self) -> None:
-        await self.sshd.stop()
+        await self.server.stop()
         await super().end()
-        await self.sshd.emptied()
+        await self.server.wait_until_commands_end()
 
 
-WAYS: dict[str, type[Way]] = {"local": Local, "ssh": Ssh}
+LINK_SETUPS: dict[str, type[LinkSetup]] = {"local": LocalLinkSetup, "ssh": SshLinkSetup}
 
 
-class Listener:
+class FrameListener:
     """Everything a link delivered, in order."""
 
     def __init__(self) -> None:
-        self.heard: list[AgentFrame | LinkLost] = []
+        self.received: list[AgentFrame | LinkLost] = []
         self._news = asyncio.Event()
 
     def deliver(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """What is given to `open`."""
+        """The callback for `open`."""
         assert node == "gpu01"
-        self.heard.append(frame)
+        self.received.append(frame)
         self._news.set()
         return ""
 
-    async def until(self, wanted: Callable[[], T | None]) -> T:
-        """Wait until what was heard makes `wanted` answer something."""
+    async def until(self, found_in_received: Callable[[], T | None]) -> T:
+        """Wait until `found_in_received` returns a true value for what was received."""
         async with asyncio.timeout(PATIENCE_S):
-            while not (answer := wanted()):
+            while not (answer := found_in_received()):
                 self._news.clear()
                 await self._news.wait()
             return answer
@@ -127,4 +127,4 @@ class Listener:
         return (await self.until(found))[0]
 
     def _of(self, kind: type[T]) -> list[T]:
-        return [each for each in self.heard if isinstance(each, kind)]
+        return [each for each in self.received if isinstance(each, kind)]

@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on the loopback interface, as untidy as a test wants them, with users of their own."""
+"""Real OpenSSH servers on the loopback interface, with their own users and unusual settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ numbers = itertools.count(1)
 
 
 def lacking() -> str:
-    """What these tests need and this machine has not; empty if it has everything."""
+    """What this machine lacks for these tests; empty if nothing."""
     if os.geteuid() != 0:
         return "making users needs root"
     for program in ("useradd", "userdel"):
@@ -45,7 +45,7 @@ def lacking() -> str:
     return ""
 
 
-class OpenSsh:
+class OpenSshServer:
     """One server and one user on it."""
 
     def __init__(self, place: Path, shell: str = "/bin/bash", home: str = "home", **settings: str) -> None:
@@ -72,7 +72,7 @@ class OpenSsh:
         self.listen()
 
     def authorize(self, options: str) -> None:
-        """What stands before the key in authorized_keys."""
+        """Sets the options before the key in authorized_keys."""
         line = f"{options} {self.key.export_public_key().decode()}".lstrip()
         (self.place / "authorized_keys").write_text(line)
 
@@ -83,7 +83,7 @@ class OpenSsh:
         os.chown(path, self.uid, self.uid)
 
     def listen(self) -> None:
-        """Start the server, on the same port as before if there was one."""
+        """Start the server, on its previous port after a restart."""
         assert SSHD is not None
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.port = self.port or _free_port()
@@ -104,13 +104,13 @@ class OpenSsh:
                 env={"PATH": "/usr/bin:/bin"},
             )
         deadline = time.monotonic() + PATIENCE_S
-        while b"listening" not in (said := (self.place / "sshd.log").read_bytes()):
-            assert self._sshd.poll() is None, said
+        while b"listening" not in (log_text := (self.place / "sshd.log").read_bytes()):
+            assert self._sshd.poll() is None, log_text
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def hang_up(self) -> None:
-        """Nobody listens any more; connections that are there go on."""
+    def stop_listening(self) -> None:
+        """Stop listening; open connections continue."""
         if self._sshd is not None:
             self._sshd.terminate()
             self._sshd.wait(PATIENCE_S)
@@ -121,8 +121,8 @@ class OpenSsh:
         return users.processes(self.uid)
 
     def end(self) -> None:
-        """Nothing is left of it."""
-        self.hang_up()
+        """Stop the server and remove its user and processes."""
+        self.stop_listening()
         users.remove(self.user, self.uid)
 
 
@@ -134,12 +134,16 @@ def _free_port() -> int:
 
 
 @contextmanager
-def serving(shell: str = "/bin/bash", home: str = "home", **settings: str) -> Iterator[OpenSsh]:
-    """For one test; not in $TMPDIR, which may be nobody else's to enter."""
+def running_openssh_server(
+    shell: str = "/bin/bash", home: str = "home", **settings: str
+) -> Iterator[OpenSshServer]:
+    """A server for one test. Its directory is not in $TMPDIR, which other users may not be allowed to
+    enter.
+    """
     place = Path(tempfile.mkdtemp(prefix="corral-openssh-", dir="/tmp"))
     place.chmod(0o755)
     try:
-        made = OpenSsh(place, shell, home, **settings)
+        made = OpenSshServer(place, shell, home, **settings)
         try:
             yield made
         finally:
