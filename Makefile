@@ -56,9 +56,9 @@ imports: $(VENV)/dev
 bench: $(VENV)/dev ## figures, never asserted
 	$(BIN)/python -m benchmarks
 
-faults: $(VENV)/dev ## kill everything and cut cables at random under load, then ask the oracle: SECONDS=60 SEED=7
+faults: $(VENV)/dev ## kill everything and cut links at random under load, then ask the oracle: SECONDS=60 SEED=7
 	$(BIN)/python -m tests.integration.faults --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m tests.cables --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.link_cuts --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 pins: ## resolve the pinned requirements anew (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --group build -o requirements.txt

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [GROUP …]`: measured figures beside their bars, for the groups named or for all.
+"""`python -m benchmarks [GROUP …]`: measured figures with their limits, for the named groups or for all.
 
 `python -m benchmarks placement --nodes FILE --pods FILE` measures placement on traces instead.
 """

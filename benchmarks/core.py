@@ -118,7 +118,7 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
 def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
     """Seconds to make all reservations of conservative backfill, and of ten passes with one new job each.
 
-    Among those that wait is a job apart from others that run everywhere: there is room for it, and no place.
+    One waiting job has anti-affinity to jobs on every node: nodes have room for it, but all are excluded.
     """
     engine = engine_of(nodes, scheduler={"backfill": "conservative"})
     dice = random.Random(1)
@@ -198,7 +198,7 @@ def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
 
 
 def propose_moves(nodes: int) -> float:
-    """Seconds to find out whom to move when 5 of 8 GPUs are free on every node and one job wants 8."""
+    """Seconds to choose the jobs to move when 5 of 8 GPUs are free on every node and one job needs 8."""
     engine = engine_of(nodes, rebalance={"mode": "propose"}, preemption={"min_runtime_s": 0.0})
     for _ in range(8 * nodes):
         submit(engine, replace(ONE_GPU, checkpoint_signal="USR1"))

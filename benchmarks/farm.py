@@ -1,7 +1,7 @@
-"""`python -m benchmarks.farm PLACE`: one SSH server that is many hosts.
+"""`python -m benchmarks.farm PLACE`: one SSH server that acts as many hosts.
 
-What speaks on each channel is an agent of a few lines: a hello with eight GPUs, and an answer to every ping.
-All the rest is as it is in life: a TCP connection, a handshake, a login and a channel each.
+The agent on each channel is a few lines: it sends a hello with eight GPUs, and answers every ping. The rest
+is real: a TCP connection, a handshake, a login and a channel for each host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BYTES = 120
 
 
 class Farm:
-    """Every connection there is."""
+    """All open connections."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -33,7 +33,7 @@ class Farm:
         self.pings = 0
 
     def bytes(self) -> int:
-        """What went over all connections so far, both ways, as TCP counts it."""
+        """Bytes over all connections so far, in both directions, as TCP counts them."""
         total = 0
         for connection in self.connections:
             line: socket.socket = connection.get_extra_info("socket")
@@ -86,7 +86,7 @@ class Doorman(asyncssh.SSHServer):
 
 
 def hello(name: str) -> Hello:
-    """What a host with eight GPUs says first."""
+    """The hello of a host with eight GPUs."""
     gpus = tuple(
         GpuFacts(index, f"GPU-{name}-{index}", "NVIDIA H100 80GB HBM3", 81_559, index // 4)
         for index in range(8)
@@ -97,7 +97,7 @@ def hello(name: str) -> Hello:
 
 
 async def main(place: Path) -> None:
-    """Serve until stdin ends; each line on it is answered with what was counted so far."""
+    """Serve until stdin ends; each line on it is answered with the counters so far."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     farm = Farm(place)

@@ -1,4 +1,4 @@
-"""Many clients at once, in a process of their own: `python -m benchmarks.hammer URL THREADS EACH SPEC`."""
+"""Many concurrent clients in one process: `python -m benchmarks.hammer URL THREADS EACH SPEC`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plans gain that count on predictions: generated logs, whose people guess run times badly."""
+"""The gain of planning with predicted run times, on generated logs with bad user estimates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run() -> None:
 
 
 def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
-    """A week of a seed's people."""
+    """The jobs of one week for a seed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "week.csv"
         path.write_text("".join(lines(generate(Wish(cluster, seed, days=7, load=0.8)), Format.CSV)))

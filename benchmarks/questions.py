@@ -1,4 +1,4 @@
-"""Questions at 10,000 queued: how long until an answer, and what a submit beside them waits."""
+"""Questions with 10,000 queued jobs: seconds until an answer, and the delay of a concurrent submit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SIZES = (1, 1, 1, 2, 2, 4, 8, 8)
 
 @contextmanager
 def controller(sections: dict[str, Any]) -> Iterator[Client]:
-    """A real controller in a process of its own, with simulated hosts and a long queue."""
+    """A real controller in a separate process, with simulated hosts and a long queue."""
     with tempfile.TemporaryDirectory(prefix="corral-") as place:
         home = Path(place)
         home.chmod(0o755)
@@ -106,7 +106,7 @@ def submits(client: Client, seconds: float) -> list[float]:
 
 
 def ask_for(url: str, until: float, answers: list[float]) -> None:
-    """One what-if after the other."""
+    """Ask what-if questions one after the other."""
     with Client(url, timeout_s=120) as client:
         while time.monotonic() < until:
             began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""500 hosts over SSH on one controller: how long they take to join, and what they cost at rest.
+"""500 hosts over SSH on one controller: seconds to join, and their idle cost.
 
-One process is all the hosts (benchmarks/farm.py): connections, handshakes, logins and channels are real, the
-agents behind them say what agents say. It shares the machine with the controller.
+One process acts as all hosts (benchmarks/farm.py): connections, handshakes, logins and channels are real, and
+its agents send the frames of agents. It shares the machine with the controller.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _await_all(made: System) -> None:
 
 def _rest(made: System, farm: subprocess.Popen[str]) -> None:
     """Nothing happens but heartbeats."""
-    time.sleep(2.0)  # what comes right after joining is not rest
+    time.sleep(2.0)  # because hosts are not idle right after joining
     cpu, before, began = made.cpu_s(), _ask(farm), time.monotonic()
     time.sleep(REST_S)
     used, after, passed = made.cpu_s() - cpu, _ask(farm), time.monotonic() - began

@@ -1,4 +1,4 @@
-"""A log through the simulator: what an event costs the engine, all of it and nothing else."""
+"""A log through the simulator: seconds of engine time per event."""
 
 from __future__ import annotations
 

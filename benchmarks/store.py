@@ -128,7 +128,7 @@ def _life(job: Job) -> list[Event]:
 
 @contextlib.contextmanager
 def _restarted(home: Path) -> Iterator[System]:
-    """A controller on this store that answers; says what its start cost."""
+    """Starts a controller on this store and prints the cost of the start."""
     config = home / "scheduler.toml"
     config.write_text(f'[controller]\nstate_dir = "{home}"\nsocket = "{home}/corral.sock"\n')
     began = time.perf_counter()
@@ -175,7 +175,7 @@ def _measure(made: System) -> None:
 
 
 def _beside(made: System, ask: object) -> tuple[list[float], float, float]:
-    """How long the question took, then how long each small request beside it; CPU; memory that came."""
+    """Seconds of the question and of each concurrent small request, CPU seconds, and added memory."""
     waits: list[float] = []
     over = threading.Event()
 
@@ -199,13 +199,13 @@ def _beside(made: System, ask: object) -> tuple[list[float], float, float]:
 
 
 def _ask_for_nothing(line: Transport) -> None:
-    """A request that waits for the event loop and for nothing else; /v1/health waits for the commit, too."""
+    """A request that waits only for the event loop; /v1/health waits for the commit, too."""
     with contextlib.suppress(Refused):
         line.ask("GET", "/v1/none", None, (), question=True)
 
 
 def memory_mib(pid: int) -> float:
-    """What a process has in memory."""
+    """The memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""Rows of figures with the bar beside each."""
+"""Rows of figures with their limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def heading(text: str) -> None:
 
 
 def row(what: str, figure: str, bar: str = "") -> None:
-    """One measured figure, and what it should be."""
+    """One measured figure, and its limit."""
     print(f"  {what:<66} {figure:>22}   {bar}".rstrip(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Hosts whose clock is wrong or is set while jobs run: their Python reads another time (tests/clock.c)."""
+"""Hosts with a wrong or changing clock: their Python reads another time (tests/clock.c)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,18 @@ class Clock:
             pytest.skip("no C compiler here" if compiler is None else "no bash here")
         self._offset = place / "offset"
         library = place / "clock.so"
-        told = f'-DOFFSET="{self._offset}"'
-        command = [compiler, "-O1", "-Wall", "-shared", "-fPIC", told, "-o", str(library), str(_SOURCE)]
+        offset_macro = f'-DOFFSET="{self._offset}"'
+        command = [
+            compiler,
+            "-O1",
+            "-Wall",
+            "-shared",
+            "-fPIC",
+            offset_macro,
+            "-o",
+            str(library),
+            str(_SOURCE),
+        ]
         subprocess.run(command, check=True)
         self.python = place / "python3"
         self.python.write_text(

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings for all tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
 
 __all__ = ["pytest_runtest_call", "pytest_runtest_setup", "pytest_runtest_teardown"]
 
-# The same examples everywhere: a change is judged by what it changes. CORRAL_EXAMPLES=search looks further.
-# And no time to keep: a busy machine is slower than a quiet one.
+# The same examples in every run, so that a failure comes from the change. CORRAL_EXAMPLES=search tries
+# others. No deadline, because a busy machine is slow.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("search", print_blob=True, deadline=None)
 EXAMPLES = os.environ.get("CORRAL_EXAMPLES", "steady")

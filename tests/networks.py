@@ -1,4 +1,4 @@
-"""Hosts with an OpenSSH server each, in network namespaces, and cables that can be cut one way."""
+"""Hosts with an OpenSSH server each, in network namespaces, and links that can be cut in one direction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ip(*words: str, inside: str = "") -> None:
     )
 
 
-class FarHost:
+class NetworkHost:
     """A host at the other end of a cable: a user of its own, whose processes are the host's."""
 
     def __init__(self, head: str, place: Path, key: asyncssh.SSHKey) -> None:
@@ -120,15 +120,15 @@ class FarHost:
             time.sleep(0.02)
         return process
 
-    def cut(self, way: str = "both") -> None:
-        """`there`: nothing reaches the host; `back`: nothing comes back from it."""
-        if way in ("there", "both"):
+    def cut(self, direction: str = "both") -> None:
+        """Cut the link `to_host`, `from_host`, or in both directions."""
+        if direction in ("to_host", "both"):
             ip("route", "add", "blackhole", f"{self.address}/32", inside=self.head)
-        if way in ("back", "both"):
+        if direction in ("from_host", "both"):
             ip("route", "add", "blackhole", f"{self.near}/32", inside=self.namespace)
 
     def mend(self) -> None:
-        """The cable is whole again."""
+        """Repair the link."""
         for address, where in ((self.address, self.head), (self.near, self.namespace)):
             with suppress(subprocess.CalledProcessError):
                 ip("route", "del", "blackhole", f"{address}/32", inside=where)
@@ -138,7 +138,7 @@ class FarHost:
         return users.processes(self.uid)
 
     def end(self) -> None:
-        """Nothing is left of it."""
+        """Stop the server, and remove its user and namespace."""
         self._sshd.terminate()
         self._sshd.wait(PATIENCE_S)
         users.remove(self.user, self.uid)
@@ -150,23 +150,23 @@ class Network:
 
     def __init__(self) -> None:
         self.head = f"corral{os.getpid()}"
-        # Not in $TMPDIR, which may be nobody else's to enter.
+        # Not in $TMPDIR, which other users may not be allowed to enter.
         self.place = Path(tempfile.mkdtemp(prefix="corral-network-", dir="/tmp"))
         self.place.chmod(0o755)
         self.key = asyncssh.generate_private_key("ssh-ed25519")
         self.identity = self.place / "id"
         self.key.write_private_key(self.identity)
-        self.hosts: list[FarHost] = []
+        self.hosts: list[NetworkHost] = []
         ip("netns", "add", self.head)
         ip("link", "set", "lo", "up", inside=self.head)
 
-    def host(self) -> FarHost:
-        """One more."""
-        self.hosts.append(FarHost(self.head, self.place, self.key))
+    def host(self) -> NetworkHost:
+        """Add a host."""
+        self.hosts.append(NetworkHost(self.head, self.place, self.key))
         return self.hosts[-1]
 
     def end(self) -> None:
-        """Nothing is left of it."""
+        """Remove all hosts, namespaces and files."""
         for host in self.hosts:
             host.end()
         ip("netns", "del", self.head)
@@ -175,7 +175,7 @@ class Network:
 
 @contextmanager
 def network() -> Iterator[Network]:
-    """For one test."""
+    """A network for one test."""
     made = Network()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""The processes of one system: whatever has its directory in its words, environment or working directory."""
+"""The processes of one system: those with its directory in arguments, environment or working directory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Is it still there, and still itself?"""
+        """Whether the same process is still alive."""
         return _born(self.pid) == self.born
 
     def send(self, number: int) -> None:
-        """Signal this process and never another one that has its number by now."""
+        """Signal this process, and never a later one with the same pid."""
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(self.pid)
             try:
@@ -37,22 +37,22 @@ class Process:
                 os.close(handle)
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Send SIGKILL."""
         self.send(signal.SIGKILL)
 
 
 def of(place: Path) -> list[Process]:
-    """All that is alive and belongs to the system in this directory."""
+    """All living processes of the system in this directory."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError):  # ended while we looked
+            with contextlib.suppress(OSError):  # the process has just ended
                 found += _look(int(name), os.fsencode(place))
     return found
 
 
 def process(pid: int) -> Process:
-    """The process that has this number now; raises OSError if there is none."""
+    """The process with this pid; raises OSError if there is none."""
     found = _look(pid, b"")
     if not found:
         raise ProcessLookupError(pid)
@@ -65,21 +65,21 @@ def _look(pid: int, mark: bytes) -> list[Process]:
     named = mark in words or mark in _read(pid, "environ") or mark in folder
     if born is None or not named:
         return []
-    told = tuple(word.decode("utf-8", "replace") for word in words.split(b"\0")[:-1])
-    return [Process(pid, born, _kind(pid, told), told)]
+    arguments = tuple(word.decode("utf-8", "replace") for word in words.split(b"\0")[:-1])
+    return [Process(pid, born, _kind(pid, arguments), arguments)]
 
 
 def _kind(pid: int, words: tuple[str, ...]) -> str:
     if "--spool" in words:
         return "agent"
     if any("agent.supervisor.fork_server" in word for word in words):
-        # The nursery listens to the agent; the supervisors that it forks do not.
+        # The fork server reads from the agent; the supervisors that it forks do not.
         return "nursery" if os.readlink(f"/proc/{pid}/fd/0").startswith("socket:") else "supervisor"
     return "job"
 
 
 def _born(pid: int) -> int | None:
-    """In ticks since boot; None for what has ended, collected or not."""
+    """The start time in ticks since boot; None if the process has ended, also as a zombie."""
     try:
         state, *fields = _read(pid, "stat").rpartition(b") ")[2].split()
     except (OSError, ValueError):

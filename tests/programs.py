@@ -1,7 +1,7 @@
-"""`python -m` at a tenth of the price: forked from a process that has imported everything already.
+"""`python -m` in a tenth of the time: forked from a process that has imported everything already.
 
-What runs is the program's own `__main__`, in a process, session and environment of its own; a test that
-starts a controller sixty times does not import it sixty times.
+The program's `__main__` runs in a new process, session and environment. A test that starts a controller
+sixty times does not import it sixty times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PREPARED.set_forkserver_preload(
 
 
 class Program:
-    """A running program; a subprocess.Popen in everything that tests ask of one."""
+    """A running program with the methods of subprocess.Popen that tests need."""
 
     def __init__(self, words: Sequence[str], log: Path) -> None:
         self._process = _PREPARED.Process(target=_become, args=(tuple(words), str(log)), daemon=True)
@@ -58,11 +58,11 @@ def _become(words: tuple[str, ...], log: str) -> None:
     os.setsid()
     for name in [name for name in os.environ if name.startswith("CORRAL_")]:
         del os.environ[name]
-    nothing, said = (
+    nothing, output = (
         os.open(os.devnull, os.O_RDONLY),
         os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
     )
-    for source, target in ((nothing, 0), (said, 1), (said, 2)):
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     sys.argv = [*words]
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)

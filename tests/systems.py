@@ -91,7 +91,7 @@ class System:
         def answers() -> bool:
             code = self.controller.poll()
             if code is not None:
-                raise AssertionError(f"the controller ended with code {code}: {self.said()}")
+                raise AssertionError(f"the controller ended with code {code}: {self.log_end()}")
             with suppress(Unreachable), self.client() as client:
                 return client.health().status == "ok"
             return False
@@ -107,7 +107,7 @@ class System:
 
         self.until(up, f"{names} are up")
 
-    def said(self) -> str:
+    def log_end(self) -> str:
         """The end of the controller's log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 
@@ -162,7 +162,9 @@ class System:
                     return seen
                 if time.monotonic() > deadline:
                     break
-        raise AssertionError(f"jobs never were {states or 'ended'}: {self._as_it_is(missing)}\n{self.said()}")
+        raise AssertionError(
+            f"jobs never were {states or 'ended'}: {self._as_it_is(missing)}\n{self.log_end()}"
+        )
 
     def _as_it_is(self, ids: set[int]) -> str:
         """The present states of these jobs and of the nodes, for an error message."""
@@ -177,7 +179,7 @@ class System:
         deadline = time.monotonic() + PATIENCE_S
         while not true():
             if time.monotonic() > deadline:
-                raise AssertionError(f"never: {what}\n{self.said()}")
+                raise AssertionError(f"never: {what}\n{self.log_end()}")
             time.sleep(0.02)
 
     def await_nothing(self, *kinds: str) -> None:
@@ -194,7 +196,9 @@ class System:
                 each.kill()
             time.sleep(0.01)
         assert not left
-        assert not self.log.exists() or "met a bug" not in self.log.read_text(errors="replace"), self.said()
+        assert not self.log.exists() or "met a bug" not in self.log.read_text(errors="replace"), (
+            self.log_end()
+        )
         for name in self.sections["nodes"]:
             groups.remove(name, self.state / "nodes" / name)
 

@@ -1,4 +1,4 @@
-"""The papers and the house say the same: commands, keys, names, and what is packed for people."""
+"""The documents match the code: commands, keys, names, and the content of the wheel."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ from controller.registry import build_pipeline, installed_plugins, make_plugin
 from wire import VERSION
 
 HOME = Path(__file__).parents[1]
-ROOMS = ("wire", "controller", "agent", "tui", "cli")
-PAPERS = sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md")])
+PACKAGES = ("wire", "controller", "agent", "tui", "cli")
+DOCUMENTS = sorted([*HOME.glob("*.md"), *HOME.glob("docs/**/*.md")])
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
 
 
-def told(paper: Path) -> Iterator[str]:
+def documented_code(document: Path) -> Iterator[str]:
     """The lines of code blocks, and what stands between backticks."""
-    text = paper.read_text()
+    text = document.read_text()
     yield from re.findall(r"^ {4}(?:\$ )?(.+)$", text, re.MULTILINE)
     yield from re.findall(r"`([^`\n]+)`", text)
 
 
 def commands() -> list[str]:
     """Every command line of ours in the papers, without what the shell does with it."""
-    found = {line for paper in PAPERS for line in told(paper) if re.match(r"corral( |$)", line)}
+    found = {
+        line for document in DOCUMENTS for line in documented_code(document) if re.match(r"corral( |$)", line)
+    }
     return sorted(re.split(r"  +#| \||\s[<>&]| && ", line)[0].strip() for line in found)
 
 
@@ -65,16 +67,19 @@ def test_documented_commands_exist(line: str) -> None:
 
 def test_documented_make_targets_exist() -> None:
     asked = {
-        match for paper in PAPERS for line in told(paper) for match in re.findall(r"^make ([a-z]+)", line)
+        match
+        for document in DOCUMENTS
+        for line in documented_code(document)
+        for match in re.findall(r"^make ([a-z]+)", line)
     }
     assert {"demo", "test", "check", "bench"} <= asked
     assert asked <= set(re.findall(r"^([a-z-]+):", (HOME / "Makefile").read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: str(paper.relative_to(HOME)))
-def test_links_in_documents_exist(paper: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", paper.read_text())
-    assert [link for link in links if "://" not in link and not (paper.parent / link).exists()] == []
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(HOME)))
+def test_links_in_documents_exist(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text())
+    assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
 
 
 def test_every_decision_is_listed() -> None:
@@ -85,7 +90,7 @@ def test_every_decision_is_listed() -> None:
 def test_readme_configurations_load(tmp_path: Path) -> None:
     lines = [
         line
-        for line in told(HOME / "README.md")
+        for line in documented_code(HOME / "README.md")
         if line.endswith("> scheduler.toml") or "> scheduler.toml " in line
     ]
     assert len(lines) == 2
@@ -145,8 +150,8 @@ def test_plugin_in_the_contributing_guide_works(monkeypatch: pytest.MonkeyPatch)
 
 
 def modules() -> Iterator[Path]:
-    for room in ROOMS:
-        yield from (path for path in (HOME / room).rglob("*.py"))
+    for package in PACKAGES:
+        yield from (path for path in (HOME / package).rglob("*.py"))
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -163,11 +168,11 @@ def test_wheel_contains_only_the_product_packages(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.partition("/")[0] for name in packed} == {*ROOMS, f"corral-{VERSION}.dist-info"}
+    assert {name.partition("/")[0] for name in packed} == {*PACKAGES, f"corral-{VERSION}.dist-info"}
     beside = {
         str(path.relative_to(HOME))
-        for room in ROOMS
-        for path in (HOME / room).rglob("*")
+        for package in PACKAGES
+        for path in (HOME / package).rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
     assert beside <= packed

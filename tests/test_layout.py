@@ -12,11 +12,11 @@ PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- map: written by tests/test_layout.py -->", "<!-- end of map -->"
 TOP = ("wire", "controller", "agent", "cli", "tui")
 MOST_MODULES = 16
-RIDDLES = re.compile(
+VAGUE_WORDS = re.compile(
     r"\b(who|whom|whoever|somebody|nobody|anybody|everybody|anew|heed|heard of|strangers?)\b",
     re.IGNORECASE,
 )
-"""Words by which a sentence hides the job, the node or the user that it is about."""
+"""Pronouns that hide the job, the node or the user of a sentence."""
 
 
 def modules() -> list[Path]:
@@ -57,8 +57,8 @@ def test_every_module_begins_with_a_plain_sentence() -> None:
         begins = word[:1].isupper() or not word.isalpha() or word in ("corral", "python")
         if not (begins and line.endswith((".", ":"))):
             wrong.append(f"{path.relative_to(ROOT)}: no sentence: {line!r}")
-        elif RIDDLES.search(line):
-            wrong.append(f"{path.relative_to(ROOT)}: {RIDDLES.search(line)}: {line!r}")
+        elif VAGUE_WORDS.search(line):
+            wrong.append(f"{path.relative_to(ROOT)}: {VAGUE_WORDS.search(line)}: {line!r}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -1,4 +1,4 @@
-"""Users that a test has made for itself, and whatever runs as them."""
+"""Users made for one test, and their processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def processes(uid: int) -> list[int]:
 
 
 def remove(name: str, uid: int) -> None:
-    """The user goes, and before that all that runs as it."""
+    """Kill all processes of the user, then remove the user."""
     deadline = time.monotonic() + PATIENCE_S
     while (left := processes(uid)) and time.monotonic() < deadline:
         for pid in left:
@@ -39,14 +39,14 @@ def remove(name: str, uid: int) -> None:
 
 
 def make(name: str) -> int:
-    """A user without a password and without a home; its uid."""
+    """Make a user without password and home. Returns the uid."""
     subprocess.run(["useradd", "-M", "-p", "*", "-s", "/bin/sh", name], check=True, capture_output=True)
     return pwd.getpwnam(name).pw_uid
 
 
 @contextmanager
 def made(*words: str) -> Iterator[list[pwd.struct_passwd]]:
-    """Users for one test, gone afterwards with all that runs as them. Skips where they cannot be made."""
+    """Users for one test, removed afterwards with their processes. Skips if users cannot be made."""
     if os.geteuid() != 0:
         pytest.skip("only root can make users")
     missing = [program for program in ("useradd", "userdel") if shutil.which(program) is None]

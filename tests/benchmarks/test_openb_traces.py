@@ -1,4 +1,4 @@
-"""Lists of nodes and pods: columns in any order, cells as tools write them, and what is wrong, where."""
+"""Lists of nodes and pods: columns in any order, unusual cells, and the line of each mistake."""
 
 from __future__ import annotations
 

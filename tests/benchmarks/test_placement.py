@@ -1,4 +1,4 @@
-"""The placement yardstick: who arrives when, what counts, and each strategy against what is known of it."""
+"""The placement benchmark: arrivals, measured figures, and each strategy on known cases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Placed = tuple[str, list[int]] | None
 
 
 class Trace:
-    """Lists written line by line, and read as anyone's."""
+    """Writes lists line by line and reads them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ def trial(strategy: str, cluster: Cluster, pods: list[Pod], seed: int = 42) -> P
 
 
 def places(strategy: PlacementStrategy, cluster: Cluster, pods: list[Pod]) -> list[Placed]:
-    """Where every pod went, in this order."""
+    """The node and GPUs of every pod, in this order."""
     engine = engine_of(cluster, strategy.make(Random(0)))
     found: list[Placed] = []
     for pod in pods:
@@ -87,7 +87,7 @@ def places(strategy: PlacementStrategy, cluster: Cluster, pods: list[Pod]) -> li
     return found
 
 
-# --- who arrives when ---
+# --- arrivals ---
 
 
 def crowd(count: int, milli: int = 1000) -> list[Pod]:
@@ -126,7 +126,7 @@ def test_arrivals_stop_before_130_percent_of_capacity(amounts: list[int], gpus: 
         assert names(coming[: len(pods)]) == names(pods)
         assert 10 * (asked + max(amounts)) > 13 * capacity  # the next might be too much
     else:
-        assert not names(coming) - names(pods)  # some are left out, and none comes twice
+        assert not names(coming) - names(pods)  # some are left out, and none arrives twice
 
 
 def test_pods_beyond_capacity_are_left_out_one_by_one() -> None:
@@ -136,14 +136,14 @@ def test_pods_beyond_capacity_are_left_out_one_by_one() -> None:
     assert set(names(coming).values()) == {1}
 
 
-# --- what is counted ---
+# --- measured figures ---
 
 
 def test_allocation_is_the_mean_over_the_pods_that_arrive_just_then() -> None:
     curve = [(994, 900), (995, 910), (1000, 950), (1004, 960), (1006, 990), (1300, 995)]
     assert allocated_at(100, curve, 1000) == pytest.approx((91 + 95 + 96) / 3)
     assert allocated_at(130, curve, 1000) == 99.5
-    # None arrives at 120 %: it is as the last before them left it.
+    # No pod arrives at 120 %: the figure is that after the last pod before.
     assert allocated_at(120, curve, 1000) == 99.0
     assert allocated_at(99, curve[1:], 1000) == 0.0
 
@@ -154,7 +154,7 @@ def test_trace_worked_out_by_hand(trace: Trace, strategy: str) -> None:
     cluster = trace.nodes("n1,8000,65536,2,T4", "n2,2000,65536,2,T4")
     pods = trace.pods(*(f"p{number},4000,1024,1,1000," for number in range(4)))
     found = trial(strategy, cluster, pods)
-    # 25, 50, 75, 100, 125 % asked for; a sixth pod would make it 150 %.
+    # 25, 50, 75, 100, 125 % requested; a sixth pod would make 150 %.
     assert (found.pods, found.accepted, found.failed) == (5, 2, 3)
     assert (found.allocated_at_100, found.allocated_at_130) == (50.0, 50.0)
 
@@ -194,7 +194,7 @@ def test_summaries_are_means_over_seeds() -> None:
     assert (second.strategy, second.deviation_at_130, second.runs) == ("b", 0.0, runs[2:])
 
 
-# --- what fits where ---
+# --- placement ---
 
 
 def test_gpu_model_matches_by_exact_name(trace: Trace) -> None:
@@ -219,7 +219,7 @@ def test_gpu_model_matches_by_exact_name(trace: Trace) -> None:
     nodes = [place and place[0] for place in found]
     assert nodes[:5] == ["n2", None, None, None, "n4"]
     assert nodes[5:8] == ["n1", "n3", None]
-    assert found[8] is not None  # without a GPU there is no model to be minded
+    assert found[8] is not None  # without a GPU the model does not matter
 
 
 def test_several_gpus_are_whole_gpus_of_one_node(trace: Trace) -> None:
@@ -231,7 +231,7 @@ def test_several_gpus_are_whole_gpus_of_one_node(trace: Trace) -> None:
         "d,1000,1024,2,500,",
         "e,1,1,1,500,",
     )
-    # Best fit: the share goes to the smaller node, so that three whole ones are left on the other only.
+    # Best fit: the share goes to the smaller node, so that the other node keeps three whole GPUs.
     assert places(strategy_of("best-fit"), cluster, pods) == [
         ("n2", [0]),
         ("n1", [0, 1, 2]),
@@ -349,7 +349,7 @@ def test_random_strategy_is_fair_to_nodes_and_gpus(trace: Trace) -> None:
     spots = Counter((node, gpu) for node, (gpu,) in found)
     assert len(spots) == 16
     assert all(200 < count < 300 for count in spots.values())
-    # A node that was just chosen is neither more nor less likely to be chosen again.
+    # The probability of a node does not depend on the node chosen before.
     again = sum(here[0] == there[0] for here, there in pairwise(found))
     assert 900 < again < 1_100
 
@@ -390,7 +390,7 @@ def openb() -> Cluster:
         ("default", "default", 95.39, 100.0),
         ("cpu050", "default", 95.21, 100.0),
         ("cpu200", "default", 95.05, 100.0),
-        # Means of ten seeds are within 0.4 of those published; of one seed within three deviations.
+        # The mean of ten seeds is within 0.4 of the published one; one seed is within three deviations.
         ("default", "best-fit", 93.08 - 0.8, 93.08 + 0.8),
         ("cpu200", "random", 83.77 - 1.2, 83.77 + 1.2),
     ],

@@ -1,4 +1,4 @@
-"""python -m benchmarks placement: figures for programs and people, and what is wrong in a sentence."""
+"""python -m benchmarks placement: JSON, tables, and errors in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corral as people run it, and as a function."""
+"""Corral as a process of its own, and as a function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fake(tmp_path: Path) -> Iterator[FakeController]:
 
 @pytest.fixture
 def corral(tmp_path: Path) -> Corral:
-    """Run corral in an empty directory, far from every controller but the one named in `url`."""
+    """Run corral in an empty directory, without any controller except the one at `url`."""
 
     def run(*words: str, url: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "XDG_"))}

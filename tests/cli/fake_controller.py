@@ -1,4 +1,4 @@
-"""A front fake: answers the API's questions from what a test puts on it."""
+"""A fake API server that answers with the jobs and nodes that a test puts into it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FakeController:
         self.jobs.update({each.id: each for each in jobs})
 
     def asked(self, method: str = "POST") -> list[str]:
-        """The targets of the requests so far."""
+        """The paths of the requests so far."""
         return [request.target for request in self.peer.requests if request.method == method]
 
     def _serve(self, line: Line) -> None:
@@ -126,7 +126,7 @@ class FakeController:
         return Problem("not_found", f"there is no {request.target}"), 404
 
     def _carry_out(self, words: list[str]) -> JobsAnswer:
-        """Done for all jobs that are named one by one or by a range, but for those to refuse."""
+        """Answers an order: done for all named jobs, except for those to refuse."""
         labels: dict[str, None] = {}
         for word in words:
             match parse_selection(word):

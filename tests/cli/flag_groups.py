@@ -1,4 +1,4 @@
-"""Parses words as a command with a group of flags does."""
+"""Parses arguments as a command with a group of flags does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Group = TypeVar("Group", bound=FlagGroup)
 
 
 def parsed(kind: type[Group], *words: str) -> Group:
-    """The group of flags that a command gets from these words; raises typer.BadParameter."""
+    """The group of flags that a command gets from these arguments; raises typer.BadParameter."""
     found: list[Any] = []
     app = typer.Typer()
 

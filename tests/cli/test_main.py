@@ -1,4 +1,4 @@
-"""Corral as a program: help, exit codes, where words go, and that it never shows a traceback."""
+"""Corral as a program: help, exit codes, stdout and stderr, and no traceback in any case."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_invalid_submit_is_not_sent(fake: FakeController, corral: Corral, tmp_pa
     assert fake.asked("POST") == []
 
 
-# --- what is written where ---
+# --- stdout and stderr ---
 
 
 def test_submit_prints_only_the_job_id(fake: FakeController, corral: Corral) -> None:

@@ -1,4 +1,4 @@
-"""What every link does, whatever carries it. The agents behind them are real."""
+"""The contract of every link. The agents are real."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Opened = tuple[NodeLink, FrameListener]
 
 @pytest.fixture
 async def open_link(setup: LinkSetup) -> AsyncIterator[Callable[..., Any]]:
-    """Opens links that have heard their first hello."""
+    """Opens links and waits for their first hello."""
     links: list[NodeLink] = []
 
     async def begin(**how: float) -> Opened:

@@ -1,4 +1,4 @@
-"""What every plugin keeps to, whoever brings it: one suite run on all that are installed."""
+"""The contract of every plugin, run on all that are installed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def plugins(kind: str) -> list[Any]:
 
 
 def companions() -> JobAffinityIndex:
-    """Somebody on n0 and n1."""
+    """A job on n0 and n1."""
     found = JobAffinityIndex()
     found.add(
         PerNodeRequest(1, 1, labels=(("app", "x"),), company=(parse_job_term("app=x on zone", None),)), "n0"
@@ -93,7 +93,7 @@ def companions() -> JobAffinityIndex:
 
 
 def links(count: int) -> list[GpuFacts]:
-    """So many GPUs at two NUMA nodes, each linked with its neighbour."""
+    """`count` GPUs on two NUMA nodes, each linked with its neighbour."""
     return [GpuFacts(slot, str(slot), "H100", 0, numa=slot // 2, links=(slot ^ 1,)) for slot in range(count)]
 
 
@@ -187,7 +187,7 @@ def read_only(columns: NodeTable) -> NodeTable:
 
 
 def full(columns: NodeTable) -> NodeTable:
-    """The same nodes with nothing left on them."""
+    """The same nodes without free resources."""
     none = {name: np.minimum(getattr(columns, name), 0) for name in ("cpu_free", "memory_free", "gpu_free")}
     return dataclasses.replace(columns, open=np.zeros_like(columns.open), **none)
 
@@ -205,13 +205,13 @@ def test_filter_answer_for_all_rows_equals_single_rows(
 ) -> None:
     columns, rows = chosen
     shown = read_only(columns)
-    assume(plugin.concerns(part))  # what does not concern it, it is never asked
+    assume(plugin.concerns(part))  # a filter is asked only about jobs that it concerns
     kept = plugin.keep(part, shown, ALL_ROWS)
     assert kept.dtype == np.bool_
     assert kept.shape == (columns.height,)
     assert np.array_equal(plugin.keep(part, shown, ALL_ROWS), kept)
     assert np.array_equal(plugin.keep(part, shown, rows), kept[rows])
-    if getattr(plugin, "static", False):  # then what jobs hold makes no difference
+    if getattr(plugin, "static", False):  # then allocations make no difference
         assert np.array_equal(plugin.keep(part, full(shown), ALL_ROWS), kept)
     assert same(shown, columns)
 

@@ -1,4 +1,4 @@
-"""What retention leaves behind, on every kind of store: totals, numbers, and a chain that still holds."""
+"""Retention on every kind of store keeps totals, ids, and a valid chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store does, wherever it lives."""
+"""The contract of every store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def server() -> Iterator[PostgresUnderTest]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
-    """Gives the URLs of stores that are not there yet."""
+    """Returns URLs of stores that do not exist yet."""
     if request.param == "postgresql":
         running: PostgresUnderTest = request.getfixturevalue("server")
         yield running.new_database

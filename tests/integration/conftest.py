@@ -28,14 +28,14 @@ def oracle(build: Callable[..., System]) -> Oracle:
 
 
 class SmallDisk:
-    """A file system of its own, with little room."""
+    """A small file system for one test."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
-        """Not one byte is left."""
+        """Fill the disk completely."""
         with self._ballast.open("wb", buffering=0) as file:
             try:
                 while True:
@@ -44,7 +44,7 @@ class SmallDisk:
                 pass
 
     def drain(self) -> None:
-        """There is room again."""
+        """Free the space again."""
         self._ballast.unlink()
 
     def remount(self, how: str) -> None:

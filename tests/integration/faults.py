@@ -1,4 +1,4 @@
-"""Everything dies at random moments under load, then the oracle is asked: `make faults SEED=7 SECONDS=60`."""
+"""Kills processes at random under load, then asks the oracle: `make faults SEED=7 SECONDS=60`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STUNNED_S = (0.0, 1.0)
 TRACED_S = 10.0
 PAUSE_S = 0.05
 BUSY = 30
-"""So many jobs are kept going."""
+"""Number of jobs that are kept running."""
 EXPECTED = {
     Reason.USER: "cancelled",
     Reason.SUPERVISOR_LOST: "lost with their supervisor, and on record as that",
@@ -46,7 +46,7 @@ ACTIVE = [state for state in JobState if not state.terminal]
 
 @dataclass(frozen=True)
 class Report:
-    """What was tried, for how long, and what came of it."""
+    """The faults, the duration, and the outcome."""
 
     seed: int
     seconds: float
@@ -65,7 +65,7 @@ class Report:
                 f"from start to all nodes up: median {median(self.recoveries):.2f} s, "
                 f"longest {max(self.recoveries):.2f} s",
                 *map(str, self.broken),
-                f"promises broken: {len(self.broken) or 'none'}",
+                f"guarantees broken: {len(self.broken) or 'none'}",
             ]
         )
 
@@ -75,9 +75,9 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def run(seed: int, seconds: float) -> Report:
-    """Hurt a system of its own for so long, let it come to rest, and judge."""
-    with system(*NODES) as there:
-        oracle = Oracle(there.start())
+    """Inject faults into a new system for this many seconds, let it finish, and verify it."""
+    with system(*NODES) as running:
+        oracle = Oracle(running.start())
         faults = Faults(oracle, seed)
         began = time.monotonic()
         with faults.load():
@@ -92,12 +92,12 @@ def run(seed: int, seconds: float) -> Report:
     ]
     ended = Counter(oracle.jobs[job].state.value.lower() for job in oracle.ids if job in oracle.jobs)
     lost = Counter(EXPECTED[view.reason] for view in spoilt if view.reason in EXPECTED)
-    return Report(seed, lasted, faults.tried, ended, lost, there.recoveries, broken)
+    return Report(seed, lasted, faults.tried, ended, lost, running.recoveries, broken)
 
 
 @contextmanager
 def passing() -> Iterator[None]:
-    """Whatever keeps a controller from answering, or from doing what it is asked, passes."""
+    """Ignore errors of a controller that is down or cannot store."""
     try:
         yield
     except Unreachable:
@@ -108,7 +108,7 @@ def passing() -> Iterator[None]:
 
 
 class Faults:
-    """Dice, and a running system to throw them at."""
+    """Random faults for a running system."""
 
     def __init__(self, oracle: Oracle, seed: int) -> None:
         self.oracle = oracle
@@ -116,7 +116,7 @@ class Faults:
         self.seed = seed
         self.dice = random.Random(seed)
         self.tried: Counter[str] = Counter()
-        self._ways: dict[str, Callable[[], None]] = {
+        self._faults: dict[str, Callable[[], None]] = {
             "controller killed": self._controller_killed,
             "controller killed twice": self._controller_killed_twice,
             "controller killed at a system call": self._controller_killed_at_a_call,
@@ -137,15 +137,15 @@ class Faults:
         }
 
     def strike(self) -> None:
-        """After a moment of calm, one fault."""
+        """Wait for a moment, then inject one fault."""
         time.sleep(self.dice.uniform(*CALM_S))
-        name = self.dice.choice(list(self._ways))
-        self._ways[name]()
+        name = self.dice.choice(list(self._faults))
+        self._faults[name]()
         self.tried[name] += 1
 
     @contextmanager
     def load(self) -> Iterator[None]:
-        """Jobs come in all the while; at the end everything that was asked for is acknowledged."""
+        """Submit jobs all the time; at the end every submit is acknowledged."""
         enough = threading.Event()
         with ThreadPoolExecutor(1) as pool:
             client = pool.submit(self._submit, enough)
@@ -167,7 +167,7 @@ class Faults:
                         return
 
     def _accepted(self, client: Client, spec: JobSpec, key: str) -> bool:
-        """False if there was nobody who could say yes."""
+        """False if no controller could acknowledge it."""
         with passing():
             return bool(self.oracle.submit(client, spec, key))
         return False
@@ -177,14 +177,14 @@ class Faults:
             return client.jobs(states=ACTIVE, limit=1).total >= BUSY
         return True
 
-    # --- what can happen ---
+    # --- faults ---
 
     def _controller_killed(self) -> None:
         self.system.kill()
         self.system.start()
 
     def _controller_killed_twice(self) -> None:
-        """The second time somewhere on its way back."""
+        """The second kill hits the controller during its start."""
         self.system.kill()
         self.system.launch()
         time.sleep(self.dice.uniform(*STUNNED_S))
@@ -198,7 +198,7 @@ class Faults:
         self._controller_killed()
 
     def _controller_stopped(self) -> None:
-        assert self.system.stop() == 0, self.system.said()
+        assert self.system.stop() == 0, self.system.log_end()
         self.system.start()
 
     def _controller_stunned(self) -> None:
@@ -231,22 +231,22 @@ class Faults:
             client.cancel(self.dice.choice(self.oracle.ids[-BUSY:] or [1]))
 
     def _trace(self, pid: int, call: str) -> None:
-        """Let it be killed as it makes this call the nth time; returns at once if it may not be traced."""
+        """Kill the process at its nth call of this kind; returns at once if it cannot be traced."""
         when = f"inject={call}:signal=SIGKILL:when={self.dice.randrange(1, 30)}"
         if shutil.which("strace"):
             words = ["strace", "-f", "-o", "/dev/null", "-e", when, "-p", str(pid)]
             with suppress(subprocess.TimeoutExpired):
                 subprocess.run(words, stderr=subprocess.DEVNULL, timeout=TRACED_S, check=False)
 
-    def _stun(self, there: list[Process]) -> None:
-        for each in self._one(there):
+    def _stun(self, processes_of_kind: list[Process]) -> None:
+        for each in self._one(processes_of_kind):
             each.send(signal.SIGSTOP)
             time.sleep(self.dice.uniform(*STUNNED_S))
             each.send(signal.SIGCONT)
 
-    def _starve(self, there: list[Process]) -> None:
-        """Let it open nothing for a moment."""
-        for each in self._one(there):
+    def _starve(self, processes_of_kind: list[Process]) -> None:
+        """Let the process open no file for a moment."""
+        for each in self._one(processes_of_kind):
             with suppress(OSError):  # it has just ended
                 before = resource.prlimit(each.pid, resource.RLIMIT_NOFILE)
                 held = len(os.listdir(f"/proc/{each.pid}/fd"))
@@ -254,17 +254,17 @@ class Faults:
                 time.sleep(self.dice.uniform(*STUNNED_S))
                 resource.prlimit(each.pid, resource.RLIMIT_NOFILE, before)
 
-    def _kill(self, there: list[Process]) -> None:
-        for each in self._one(there):
+    def _kill(self, processes_of_kind: list[Process]) -> None:
+        for each in self._one(processes_of_kind):
             each.kill()
 
-    def _one(self, there: list[Process]) -> list[Process]:
-        """One of these, if there is any."""
-        return self.dice.sample(there, min(1, len(there)))
+    def _one(self, processes_of_kind: list[Process]) -> list[Process]:
+        """One of these processes, if there is any."""
+        return self.dice.sample(processes_of_kind, min(1, len(processes_of_kind)))
 
 
 def main() -> int:
-    """Run and print; the exit code says whether all promises were kept."""
+    """Run and print; exit code 0 if all guarantees held."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="to repeat a run; random if left out")
     parser.add_argument("--seconds", type=float, default=60.0)

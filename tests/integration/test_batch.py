@@ -1,4 +1,4 @@
-"""A batch script on several nodes: once, on the first, with the others reserved."""
+"""A batch script on several nodes runs once, on the first node, with the other nodes reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption on real processes: the job saves, makes room, and goes on elsewhere from what it saved."""
+"""Preemption of real processes: the job saves, leaves, and continues from its checkpoint on another node."""
 
 from __future__ import annotations
 

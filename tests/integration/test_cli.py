@@ -1,4 +1,4 @@
-"""Corral as people run it, against a real controller with a real agent on one simulated host."""
+"""The corral command with a real controller and a real agent on one simulated host."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class CliCluster:
         )
 
     def until(self, job: int, good: object) -> JobView:
-        """Wait for a job to become what it should."""
+        """Wait until a condition on the job is true."""
         deadline = time.monotonic() + PATIENCE_S
         with Client(self.url) as client:
             while True:
@@ -121,7 +121,7 @@ class CliCluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[CliCluster]:
-    """One controller for all tests here. Its place is short: the path of a socket has little room."""
+    """One controller for all tests here. Its path is short, because socket paths are limited."""
     with tempfile.TemporaryDirectory(prefix="corral-test-", dir="/tmp") as place:
         made = CliCluster(Path(place))
         try:
@@ -415,7 +415,7 @@ def _processes(words: str) -> list[int]:
     return found
 
 
-# --- why, when, what if ---
+# --- explain and what-if ---
 
 
 def test_advice_of_explain_starts_the_job(cluster: CliCluster) -> None:

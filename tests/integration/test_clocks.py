@@ -1,4 +1,4 @@
-"""A host whose clock is hours off, and is set while jobs run: nothing of ours goes by it."""
+"""A host whose clock is hours off, and is changed while jobs run: Corral does not depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deadline through the whole system: who has to start first does, and the others are told why they wait."""
+"""Deadlines in a running system: the job with the earliest latest start starts first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo ends by itself with everything as it should be, and whatever ends it leaves nothing behind."""
+"""The demo ends by itself with success, and leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ PLACE = re.compile(r"/\S*corral-demo-\w+")
 def environment(tmp_path: Path) -> dict[str, str]:
     """A user's environment, with settings that must not reach the demo's controller."""
     misleading = {"CORRAL_CONTROLLER__SOCKET": "/nowhere/x.sock", "CORRAL_URL": "unix:///nowhere/x.sock"}
-    own = {"XDG_STATE_HOME": str(tmp_path)}  # where the UI remembers its filters: not those of who runs this
+    # the UI saves its filters here, not in the home of the user who runs the test
+    own = {"XDG_STATE_HOME": str(tmp_path)}
     return {**os.environ, **misleading, **own, "TERM": "xterm-256color"}
 
 
@@ -55,7 +56,7 @@ def begin(environment: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def read_until(demo: subprocess.Popen[str], words: str) -> str:
-    """Read lines up to one with these words; gives the demo's directory."""
+    """Read lines up to one with these words. Returns the directory of the demo."""
     assert demo.stdout is not None
     place = ""
     for line in demo.stdout:
@@ -122,7 +123,7 @@ def test_demo_on_a_terminal_opens_the_ui_and_ends_with_it(environment: dict[str,
     if pid == 0:
         os.execve(DEMO[0], DEMO, environment)
     seen = ""
-    # What the opened UI shows when it has heard of the cluster: a job that runs on one of the nodes.
+    # The UI shows this once it has loaded the cluster: a job that runs on one of the nodes.
     deadline = time.monotonic() + PATIENCE_S
     while not re.search(r"\x1b\[\?1049h.*gpu0[1-4]", seen, re.DOTALL):
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], seen[-2000:]
@@ -149,7 +150,7 @@ def _rest_of(terminal: int) -> str:
     while True:
         try:
             piece = os.read(terminal, 65_536)
-        except OSError:  # how Linux says that nobody holds the other end any more
+        except OSError:  # Linux reports with this error that the other end is closed
             return seen.decode(errors="replace")
         if not piece:
             return seen.decode(errors="replace")

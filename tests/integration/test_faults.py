@@ -1,4 +1,4 @@
-"""A short run of what `make faults` does for as long as you like."""
+"""A short run of `make faults`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_lost_state_directory_is_not_taken_for_a_new_cluster(build: Build) -> No
     _, _, pid = running(system)
     system.kill()
     shutil.rmtree(system.state)
-    for _ in range(2):  # the first refusal has left an empty store
+    for _ in range(2):  # the first start has left an empty store
         said = refused(system)
         assert "is empty, but another cluster has left jobs on this host: job 1 of " in said
         assert "corral controller --new-cluster" in said

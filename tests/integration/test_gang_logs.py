@@ -1,4 +1,4 @@
-"""What a job writes on two nodes, through the running system."""
+"""Logs of a job on two nodes."""
 
 from __future__ import annotations
 

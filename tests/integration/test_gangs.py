@@ -1,4 +1,4 @@
-"""An elastic job on real nodes: it starts on what there is, grows, and gives up a node."""
+"""An elastic job on real nodes: it starts on free nodes, grows, and gives up a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller, `config check`, `nodes add` and the agent refuse a GPU description in the same words."""
+"""The controller, `config check`, `nodes add` and the agent refuse an invalid GPU description alike."""
 
 from __future__ import annotations
 

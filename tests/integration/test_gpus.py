@@ -126,7 +126,7 @@ def test_xid_is_attributed_to_its_job_and_gpu(
     go.touch()
     ended = rigged.await_jobs([hit, other])
     assert ended[other].reason is Reason.EXIT_NONZERO
-    if reason is Reason.GPU_FAILED:  # it has run again, on the other GPU, and failed by its own doing
+    if reason is Reason.GPU_FAILED:  # the job ran again on the other GPU, and failed by itself
         assert (ended[hit].attempt, ended[hit].restarts, ended[hit].reason) == (2, 1, Reason.EXIT_NONZERO)
         assert [[part.index for part in held.gpus] for held in ended[hit].held] == [[1 - index]]
         assert f"restart 1 of 3 in 10s: GPU {index} of gpu01: Xid {code}" in corral(rigged, "events")
@@ -268,7 +268,7 @@ def submit(system: System, script: str, **asked: Any) -> int:
 
 
 def corral(system: System, *words: str) -> str:
-    """What the command prints."""
+    """The output of the command."""
     asked = [sys.executable, "-m", "cli", "--url", f"unix://{system.socket}", *words]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
 

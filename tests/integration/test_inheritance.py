@@ -1,4 +1,4 @@
-"""Inherited priority through the whole system: who is waited for comes first, and everybody is told why."""
+"""Inherited priority in a running system: a job that others depend on comes first."""
 
 from __future__ import annotations
 

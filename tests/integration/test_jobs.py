@@ -61,7 +61,7 @@ TELL = (
 
 
 def corral(system: System, *words: str) -> str:
-    """What a command prints, which must not do anything to a terminal."""
+    """The output of a command, which must have no terminal sequences."""
     done = subprocess.run(
         [sys.executable, "-m", "cli", *words],
         env={**os.environ, "CORRAL_URL": f"unix://{system.socket}", "COLUMNS": "200"},
@@ -96,7 +96,7 @@ def test_hostile_names_are_treated_as_text(oracle: Oracle) -> None:
 
 
 def evil(work: Path, name: str) -> JobSpec:
-    """A job that has this name wherever a name can be, and tells what it got."""
+    """A job with this name in every text field, which prints its environment."""
     place = work / folder(name)
     place.mkdir(parents=True)
     return JobSpec(

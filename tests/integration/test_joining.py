@@ -120,7 +120,7 @@ def test_host_joins_runs_a_job_survives_a_restart_and_is_removed(
 
 
 def test_host_of_another_cluster_is_not_taken(cluster: System, ssh_server: SshServer, corral: Corral) -> None:
-    """Both keep to the same directory there, and neither takes the other's jobs for its own."""
+    """Both clusters use the same directory on the host, and neither takes jobs of the other."""
     add = ["nodes", "add", "gpu02", at(ssh_server), *options(ssh_server), "--yes"]
     assert corral(*add).returncode == 0
     with cluster.client() as client:
@@ -183,7 +183,7 @@ def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer
 def test_interrupted_add_continues_with_the_same_command(
     cluster: System, ssh_server: SshServer, corral: Corral, tmp_path: Path
 ) -> None:
-    """Ctrl-C while one host is slow to answer: nobody waits for it, and nothing is half there."""
+    """Ctrl-C while one host is slow to answer: nothing waits for it, and nothing is half done."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         words = ["nodes", "add", "gpu02", at(ssh_server), "slow", f"127.0.0.1:{silent.getsockname()[1]}"]
         environment = {**os.environ, "CORRAL_URL": f"unix://{cluster.socket}"}
@@ -211,7 +211,7 @@ def test_changed_host_key_is_reported_until_it_is_trusted(
         job = client.submit(JobSpec(("sleep", "1000"), selector={"node": "gpu02"})).ids[0]
         cluster.await_jobs([job], JobState.RUNNING)
         other = key_line(asyncssh.generate_private_key("ssh-ed25519"))
-        client.trust("gpu02", other)  # what is pinned is not what the host shows
+        client.trust("gpu02", other)  # the pinned key differs from the key of the host
         cluster.until(lambda: "ALERT: its host key changed" in client.node("gpu02").why, "the alarm")
         assert client.node("gpu02").state is NodeState.SUSPECT
         assert client.job(job).job.state is JobState.RUNNING
@@ -245,7 +245,7 @@ def test_host_keys_survive_the_controller_and_old_key_files_are_imported(
     other = key_line(asyncssh.generate_private_key("ssh-ed25519"))
     (cluster.state / "known_hosts").write_text(f"gpu02 {other}\nhere {other}\nlong-gone {other}\n")
     cluster.start()
-    cluster.await_nodes("gpu02")  # what the journal has stands
+    cluster.await_nodes("gpu02")  # the key in the journal stays
     told = corral("events", "-n", "500").stdout
     assert "known_hosts pinned the host key" in told
     assert "long-gone" not in told
@@ -267,7 +267,7 @@ def test_preflight_compares_hosts(
         pytest.skip(f"no right to mount here: {tried.stderr.strip()}")
     (tmp_path / "same").mkdir()
     missing = tmp_path / "missing"
-    # Its agent lives in a mount namespace of its own, where one of them is another directory.
+    # The agent runs in its own mount namespace, where one of these directories is different.
     python = tmp_path / "python"
     hide = f"mount -t tmpfs none {tmp_path}/other"
     python.write_text(f'#!/bin/sh\nexec unshare -m sh -c \'{hide}; exec {sys.executable} "$@"\' sh "$@"\n')

@@ -1,4 +1,4 @@
-"""What is acknowledged is kept and what runs goes on, whoever is killed."""
+"""Acknowledged submits are kept and running jobs continue, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Build = Callable[..., System]
 
 @pytest.mark.slow
 def test_a_controller_killed_amid_two_hundred_jobs(build: Build) -> None:
-    """Once while they come in, and twice while they run."""
+    """Once during the submits, and twice while the jobs run."""
     oracle = Oracle(build("gpu01", "gpu02", "gpu03", "gpu04").start())
     dice = random.Random(200)
     jobs, moment = mix(dice, oracle), dice.randrange(60, 140)
@@ -69,7 +69,7 @@ def controller_stopped(system: System) -> Callable[[], object]:
 
 
 def agent_killed(system: System) -> Callable[[], object]:
-    """With the controller stunned, so that it cannot start another one at once."""
+    """With the controller stopped, so that it cannot start another agent at once."""
     system.controller.send(signal.SIGSTOP)
     system.agent("gpu01").kill()
     return lambda: system.controller.send(signal.SIGCONT)

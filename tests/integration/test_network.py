@@ -1,6 +1,6 @@
-"""Cables between controller and real OpenSSH servers are cut: shorter than the lease, longer, one way, often.
+"""Links between controller and real OpenSSH servers are cut: shorter than the lease, longer, one way, often.
 
-Every job writes a beat with the machine's own clock, so that attempts that ran at once would show.
+Every job records its times with the clock of the machine, so that overlapping attempts are detected.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import cables
-from tests.cables import Cluster
+from tests import link_cuts
+from tests.link_cuts import Cluster
 from tests.networks import lacking
 from wire.job.start_conditions import OnNodeLost
 from wire.names import JobState, NodeState
@@ -26,7 +26,7 @@ def lease_s() -> float:
 
 @pytest.fixture
 def cluster(lease_s: float) -> Iterator[Cluster]:
-    with cables.cluster(lease_s) as made:
+    with link_cuts.cluster(lease_s) as made:
         yield made
 
 
@@ -41,10 +41,12 @@ def test_link_cut_shorter_than_the_lease_ends_no_job(cluster: Cluster) -> None:
     assert cluster.finish(job).attempt == 1
 
 
-@pytest.mark.parametrize("way", ["both", "there", "back"])
-def test_link_cut_longer_than_the_lease_moves_the_job_without_overlap(cluster: Cluster, way: str) -> None:
+@pytest.mark.parametrize("direction", ["both", "to_host", "from_host"])
+def test_link_cut_longer_than_the_lease_moves_the_job_without_overlap(
+    cluster: Cluster, direction: str
+) -> None:
     job, host = cluster.submit()
-    host.cut(way)
+    host.cut(direction)
     moved = cluster.running(job, attempt=2)
     assert moved.held[0].node != host.name
     host.mend()
@@ -90,14 +92,14 @@ def test_operator_declares_a_node_lost_without_waiting(cluster: Cluster) -> None
 
 
 def test_random_link_cuts_break_no_guarantee(cluster: Cluster) -> None:
-    report = cables.trouble(cluster, seed=7, seconds=8.0)
+    report = link_cuts.cut_at_random(cluster, seed=7, seconds=8.0)
     assert report.jobs
     assert report.broken == []
 
 
 def test_controller_that_ignores_the_lease_is_detected() -> None:
-    """What these tests look at would show it."""
-    with cables.cluster(600.0, "tests.early_restart") as made:
+    """The checks of these tests detect a broken controller."""
+    with link_cuts.cluster(600.0, "tests.early_restart") as made:
         job, host = made.submit()
         host.cut()
         made.running(job, attempt=2)

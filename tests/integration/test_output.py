@@ -1,4 +1,4 @@
-"""What a job wrote, where it wrote it, and what it took along from the shell that submitted it."""
+"""Output of jobs: content, files, and the environment passed on from the submitting shell."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_o_with_a_file_name_suggests_the_output_flag(cluster: CliCluster) -> Non
     assert "--output out.log" in refused.stderr
 
 
-# --- what comes along ---
+# --- environment ---
 
 
 def test_umask_and_virtual_environment_are_passed_to_the_job(cluster: CliCluster) -> None:

@@ -1,4 +1,4 @@
-"""Room is made on real nodes by real processes."""
+"""Preemption on real nodes with real processes."""
 
 from __future__ import annotations
 

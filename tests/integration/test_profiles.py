@@ -1,4 +1,4 @@
-"""Two schedulers in one controller, through real processes: who decides, on which host, and after a kill."""
+"""Two profiles in one controller with real processes: nodes, order, and a restart after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that answers questions, beside a real controller: it never outlives it, and never holds it."""
+"""The replica process beside a real controller: it ends with the controller, and holds none of its files."""
 
 from __future__ import annotations
 

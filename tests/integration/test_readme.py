@@ -30,7 +30,7 @@ def blocks() -> list[list[str]]:
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clone has after `make demo`: examples, and the command in .venv/bin."""
+    """A directory like a clone after `make demo`: examples, and the command in .venv/bin."""
     place = Path(tmp_path_factory.mktemp("c"))
     shutil.copytree(ROOT / "examples", place / "examples")
     (place / ".venv" / "bin").mkdir(parents=True)

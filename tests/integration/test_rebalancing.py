@@ -27,7 +27,7 @@ while :; do sleep 0.05; done
 
 @pytest.fixture
 def system(build: Callable[..., System], tmp_path: Path) -> System:
-    """Two nodes of 8 GPUs with a job of 2 on each, and somebody who wants 8 on one node."""
+    """Two nodes of 8 GPUs with a job of 2 on each, and a waiting job that needs 8 on one node."""
     made = build("gpu01", "gpu02")
     made.sections["preemption"] = {"min_runtime_s": 0.0, "grace_s": 5.0}
     made.sections["rebalance"] = {"mode": "propose", "restart_s": 1.0}
@@ -49,7 +49,7 @@ def node_of(job: JobView) -> str:
 
 
 def begin_to_move(system: System, place: Path) -> tuple[int, str, str]:
-    """Run the one proposal there is, as far as the job's saving its state: job, from, to."""
+    """Run the only proposal until the job has saved its state. Returns the job, its old and its new node."""
     [proposal] = json.loads(system.corral("rebalance", "-o", "json"))["proposals"]
     [move] = proposal["moves"]
     assert proposal["for_job"] == 3
@@ -61,7 +61,7 @@ def begin_to_move(system: System, place: Path) -> tuple[int, str, str]:
 def test_job_moves_and_the_waiting_job_starts(system: System, tmp_path: Path) -> None:
     mover, old, new = begin_to_move(system, tmp_path)
     assert f"is moved to {new} so that job 3 can start" in system.corral("job", "show", str(mover))
-    system.kill()  # what is under way is on record
+    system.kill()  # the move under way is recorded
     system.start()
     assert system.jobs()[mover].reason.value == "moving"
     (tmp_path / "go").touch()

@@ -1,4 +1,4 @@
-"""Lent GPUs come back through the whole system: the borrower is told to go, and starts again later."""
+"""Lent GPUs are reclaimed in a running system: the borrower is stopped, and starts again later."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def corral(system: System, *words: str, code: int = 0) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def hang_up(system: System, told: str) -> None:
-    """SIGHUP, and wait until the log has a line more with these words."""
+def send_sighup(system: System, told: str) -> None:
+    """Send SIGHUP, and wait until the log has one more line with this text."""
     before = system.log.read_text().count(told)
     system.controller.send(signal.SIGHUP)
     system.until(lambda: system.log.read_text().count(told) > before, told)
@@ -51,19 +51,19 @@ def test_sighup_applies_what_can_change_and_names_the_rest(build: Callable[..., 
     system.corral("submit", "--gpus", "8", "--time", "1h", "--", "sleep", "1000")
     system.await_jobs([1], JobState.RUNNING)
     [job] = system.processes("job")
-    for limit in ("3h", "1h"):  # `priority` starts 2 before 3, `shortest` the other way round
+    for limit in ("3h", "1h"):  # `priority` starts job 2 before job 3, `shortest` job 3 before job 2
         system.corral("submit", "--gpus", "8", "--time", limit, "--", "sleep", "1000")
     system.sections["scheduler"] = {"order": "shortest"}
     system.sections["queues"] = {"short": {"max_time_limit_s": 60.0}}
     system.sections["api"] = {"max_body": 2048}
     system.sections["nodes"]["gpu02"] = {**NODE, "gpus": "simulated:2xA100", "labels": {"rack": "r7"}}
     system.config.write_text(tomli_w.dumps(system.sections))
-    hang_up(system, "configuration read again")
+    send_sighup(system, "configuration read again")
     system.await_nodes("gpu01", "gpu02")
     assert system.controller.pid == pid
     assert system.controller.poll() is None
-    assert 'scheduler.order: "priority" -> "shortest"' in system.said()
-    assert "api.max_body has changed and needs a restart of the controller" in system.said()
+    assert 'scheduler.order: "priority" -> "shortest"' in system.log_end()
+    assert "api.max_body has changed and needs a restart of the controller" in system.log_end()
     corral(system, "submit", "--queue", "short", "--time", "1h", "--", "true", code=2)
     assert [each.pid for each in system.processes("job")] == [job.pid], "what runs goes on"
     system.corral("job", "cancel", "1")
@@ -74,7 +74,7 @@ def test_sighup_applies_what_can_change_and_names_the_rest(build: Callable[..., 
     del system.sections["nodes"]["gpu02"]
     system.sections["nodes"]["gpu03"] = system.sections["nodes"].pop("gpu01")
     system.config.write_text(tomli_w.dumps(system.sections))
-    hang_up(system, "configuration read again")
+    send_sighup(system, "configuration read again")
     with system.client() as client:
         nodes = {node.name: node.state for node in client.nodes().nodes}
     assert nodes["gpu01"] is NodeState.DRAINED
@@ -89,7 +89,7 @@ def test_invalid_file_changes_nothing_and_is_reported_by_line(build: Callable[..
     good = system.config.read_text()
     system.config.write_text(f'{good}\n[scheduler]\norder = "nosuch"\nordr = 1\nbackfill_depth = 0\n')
     first = len(good.splitlines()) + 3
-    hang_up(system, "nothing was changed")
+    send_sighup(system, "nothing was changed")
     assert system.controller.poll() is None
     told = system.log.read_text()
     for line, what in enumerate(("there is no order 'nosuch'", "there is no such key", "must be"), first):
@@ -137,7 +137,7 @@ def test_config_apply_asks_survives_a_restart_and_can_be_undone(
     kept = system.config.read_text()
     assert system.stop() == 0
     system.sections["scheduler"] = {"order": "fifo"}
-    system.start()  # writes the same configuration in other words
+    system.start()  # the same configuration, written differently
     assert load(system.config).scheduler.order.name == "fifo" == policy_config_of(system).scheduler.order.name
     assert kept != system.config.read_text()
     corral(system, "config", "apply", "--previous", "--yes")
@@ -146,7 +146,7 @@ def test_config_apply_asks_survives_a_restart_and_can_be_undone(
 
 
 def policy_config_of(system: System) -> object:
-    """What the journal says the controller decides by."""
+    """The configuration in the journal."""
     applied = [event for event in read_journal(system.store_url) if isinstance(event, ConfigApplied)]
     return policy_config(applied[-1].policy)
 
@@ -161,7 +161,7 @@ def test_journal_with_two_configurations_is_replayed_with_both(build: Callable[.
     system.sections["scheduler"] = {"order": "shortest"}
     system.sections["overcommit"] = {"cpu": 2.0}
     system.config.write_text(tomli_w.dumps(system.sections))
-    hang_up(system, "configuration read again")
+    send_sighup(system, "configuration read again")
     system.corral("job", "cancel", "1")
     system.await_jobs([3], JobState.RUNNING)
     with system.client() as client:
@@ -196,7 +196,7 @@ def test_closed_terminal_ends_a_foreground_controller(build: Callable[..., Syste
     os.close(theirs)
     try:
         system.until(lambda: "ready" in system.log.read_text(), "the controller is ready")
-        controller.send_signal(signal.SIGHUP)  # the terminal is there: read the file again
+        controller.send_signal(signal.SIGHUP)  # with a terminal: the file is read again
         system.until(lambda: "configuration read again" in system.log.read_text(), "it is read again")
         assert controller.poll() is None
         os.close(ours)

@@ -22,7 +22,7 @@ from wire.http.client import Client, Unreachable
 
 
 def corral(home: Path, *words: str, code: int = 0, **environment: str) -> tuple[str, str]:
-    """stdout and stderr of a command, run from a home that knows nothing but what it was told."""
+    """stdout and stderr of a command, run with an empty home directory."""
     known = ("CORRAL_URL", "CORRAL_CONFIG", "CORRAL_TOKEN", "CORRAL_CA", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(known)}
     done = subprocess.run(
@@ -46,7 +46,7 @@ class Authority:
                   "-keyout", self.key, "-out", self.ca, "-subj", f"/CN={name}", "-days", "2")  # fmt: skip
 
     def certificate(self, host: str) -> ssl.SSLContext:
-        """What a server of this name shows."""
+        """A certificate for a server of this name."""
         key, request, signed = (self.place / f"{host}.{kind}" for kind in ("key", "csr", "pem"))
         self._run("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                   "-keyout", key, "-out", request, "-subj", f"/CN={host}")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What jobs ask of nodes, through the command line, a controller and agents."""
+"""Node requirements of jobs, through the command line, a controller and agents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TaintCluster:
         return int(self.corral("submit", *small, *words, "--", "sleep", "1000"))
 
     def runs_on(self, job: int, *nodes: str) -> None:
-        """Until the job runs there."""
+        """Wait until the job runs on these nodes."""
 
         def placed() -> bool:
             with self.system.client() as client:

@@ -1,4 +1,4 @@
-"""Fair share through the whole system: who used less comes first, and a kill -9 forgets nothing of it."""
+"""Fair share in a running system: the tenant with less usage comes first, also after a kill -9."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_fair_share_turns_survive_a_killed_controller(build: Callable[..., Syste
     with system.client() as client:
         shares = {each.share: each for each in client.shares().shares}
         assert (shares["vision"].weight, shares["vision"].held) == (2.0, 8.0)
-        assert shares["vision"].used >= 8.0  # what is held counts as used for an hour already
+        assert shares["vision"].used >= 8.0  # held resources count as used for one hour at once
         whys = {job: client.explain(job).why for job in (again, other)}
         assert [whys[job].position for job in (other, again)] == [1, 2]
         for why in whys.values():

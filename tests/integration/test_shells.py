@@ -56,10 +56,10 @@ def test_exec_on_a_terminal(running: System) -> None:
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
     os.write(terminal, b"stty size; echo $CORRAL_NODE $((6*7))\n")
     _until(terminal, b"33 111\r\ngpu01 42\r\n")
-    # A shell that is just about to start something hears the Ctrl-C that is meant for what it starts.
+    # A shell about to start a program would get the Ctrl-C that is meant for the program.
     os.write(terminal, b"sh -c 'echo asleep $((5*5)); exec sleep 1000'\n")
     _until(terminal, b"asleep 25")
-    os.write(terminal, b"\x03")  # ends the sleep there, not corral here
+    os.write(terminal, b"\x03")  # ends the sleep on the node, not the local corral
     os.write(terminal, b"echo still $((7*7))\n")
     _until(terminal, b"still 49")
     running.corral("job", "cancel", "1")

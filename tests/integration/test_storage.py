@@ -18,7 +18,7 @@ Build = Callable[..., System]
 
 
 def refused_to_start(system: System) -> str:
-    """Launch a controller that cannot be; what it says."""
+    """Launch a controller that cannot start. Returns its error message."""
     before = system.log.stat().st_size if system.log.exists() else 0
     assert system.launch().wait(60) == 1
     said = system.log.read_text()[before:]
@@ -153,7 +153,7 @@ def test_database_server_outage_is_waited_for(build: Build) -> None:
                     oracle.submit(client, oracle.spec(), "again")
                 assert client.health().status == "database away"
                 with pytest.raises(Refused, match="does not answer"):
-                    client.jobs()  # nobody knows what is on record
+                    client.jobs()  # the content of the store is unknown
                 system.until(
                     lambda: life.pid not in {each.pid for each in system.processes()}, "it has ended"
                 )

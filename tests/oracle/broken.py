@@ -1,4 +1,4 @@
-"""Controllers that break one promise each, for the oracle to notice: `python -m tests.oracle.broken A`."""
+"""Controllers that break one guarantee each, for the oracle to detect: `python -m tests.oracle.broken A`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATER_S = 2.0
 
 
 class AnswersFirst(Daemon):
-    """A: says yes at once and saves two seconds later."""
+    """A: acknowledges at once and stores two seconds later."""
 
     late: tuple[Event, ...] = ()
     saving: asyncio.Task[None] | None = None
@@ -38,7 +38,7 @@ class AnswersFirst(Daemon):
 
 
 class Twofold(LocalLink):
-    """B: what one node is told to start, every node is told; and nothing is ever taken back."""
+    """B: sends each start order to every node, and no stop order."""
 
     every: list[LocalLink] = []  # noqa: RUF012 - all of one process
 
@@ -52,7 +52,7 @@ class Twofold(LocalLink):
 
 
 class NeverSatisfied(LocalLink):
-    """C: what has ended is tried once more."""
+    """C: runs each ended job once more."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -70,7 +70,7 @@ class NeverSatisfied(LocalLink):
 
 
 class Optimist(AgentLinks):
-    """D: whatever a job returned, it was a success."""
+    """D: records every exit as a success."""
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
         if isinstance(frame, Report) and frame.status.code:
@@ -79,7 +79,7 @@ class Optimist(AgentLinks):
 
 
 class Favourite(LocalLink):
-    """E: everybody gets the same GPU."""
+    """E: allocates the same GPU to every job."""
 
     gpus: tuple[GpuHold, ...] = ()
 

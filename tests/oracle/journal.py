@@ -1,4 +1,4 @@
-"""The journal under oath: unbroken, and telling the same story as the rows beside it."""
+"""Checks that the journal is unbroken and agrees with the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERYTHING = 1_000_000
 
 
 def problems(url: str) -> list[str]:
-    """What is wrong with a store that nobody has open."""
+    """The problems of a closed store."""
     try:
         with closing(Store.open(url, keep=EVERYTHING)) as store:
             return [*store.verify().problems, *_told_otherwise(store)]

@@ -18,7 +18,7 @@ WATCHED_JOB = Path(__file__).with_name("watched_job.py")
 
 
 class Oracle:
-    """Knows what was acknowledged by a system, and where its jobs write."""
+    """Records the submits that a system acknowledged, and the directory of job records."""
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -26,34 +26,34 @@ class Oracle:
         self.records.mkdir()
         self.acknowledged: list[tuple[int, JobSpec]] = []
         self.jobs: dict[int, JobView] = {}
-        """What became of every job, once verify() has looked."""
+        """The final view of every job, after verify()."""
 
     def spec(self, until: int | Path = 2, outcome: int = 0, **asked: Any) -> JobSpec:
-        """A watched job that lives for some beats, or until a file is there."""
+        """A watched job that runs for some beats, or until a file exists."""
         program = (sys.executable, "-IS", str(WATCHED_JOB), str(self.records), str(until), str(outcome))
         return JobSpec(command=program, memory_mib=64, **{"cpu_milli": 500, "grace_s": 1.0, **asked})
 
     def submit(self, client: Client, spec: JobSpec, key: str = "") -> tuple[int, ...]:
-        """Submit, and keep what was acknowledged."""
+        """Submit, and record the acknowledged ids."""
         submitted = client.submit(spec, key=key)
         self.acknowledge(spec, *submitted.ids)
         return submitted.ids
 
     def acknowledge(self, spec: JobSpec, *ids: int) -> None:
-        """The controller has promised these."""
+        """Record these acknowledged ids."""
         self.acknowledged += [(job, spec) for job in ids]
 
     @property
     def ids(self) -> list[int]:
-        """What was acknowledged."""
+        """The acknowledged ids."""
         return [job for job, _ in self.acknowledged]
 
     def lives(self) -> list[records.Life]:
-        """What the jobs have said so far."""
+        """The records that jobs have written so far."""
         return records.read(self.records)
 
     def await_lives(self, *jobs: int) -> dict[int, records.Life]:
-        """Until each of these jobs has said that it lives."""
+        """Wait until each of these jobs has recorded that it runs."""
         self.system.until(lambda: {*jobs} <= {life.job for life in self.lives()}, f"jobs {jobs} live")
         return {life.job: life for life in self.lives() if life.job in jobs}
 
@@ -63,7 +63,7 @@ class Oracle:
         return judge(self._evidence())
 
     def spoilt(self) -> list[JobView]:
-        """Acknowledged jobs that came to another end than their program would have given them."""
+        """Acknowledged jobs with another end than that of their program."""
         asked = [(self.jobs[job], int(spec.command[-1])) for job, spec in self.acknowledged]
         return [view for view, outcome in asked if _came_to(view) != outcome]
 
@@ -72,7 +72,7 @@ class Oracle:
         with self.system.client() as client:
             rooms = {node.name: Room(node.cpu_milli, node.memory_mib) for node in client.nodes().nodes}
         code = self.system.stop()
-        assert code == 0, f"the controller ended with code {code}: {self.system.said()}"
+        assert code == 0, f"the controller ended with code {code}: {self.system.log_end()}"
         self.system.await_nothing("agent", "nursery")
         left = [f"{each} is left" for each in self.system.processes()]
         return Evidence(

@@ -1,4 +1,4 @@
-"""What the jobs themselves say about their lives."""
+"""The records that jobs write about their own runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Life:
-    """One process of one attempt; times are monotonic, `outcome` None if it never got so far as to say it."""
+    """One process of one attempt. Times are monotonic; `outcome` is None if the process was killed first."""
 
     job: int
     attempt: int
@@ -27,7 +27,7 @@ class Life:
 
 
 def read(folder: Path) -> list[Life]:
-    """Every life on record, oldest first. One that was killed before its first word has none."""
+    """All recorded runs, oldest first. A process killed before its first record has none."""
     lives = (_life(path.name, path.read_text()) for path in folder.iterdir() if path.stat().st_size)
     return sorted(lives, key=lambda life: life.began)
 

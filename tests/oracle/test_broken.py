@@ -1,4 +1,4 @@
-"""The oracle is worth something only if it notices: here every promise is broken by a system that runs."""
+"""The oracle detects each broken guarantee in a running system."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Build = Callable[..., Oracle]
 
 @pytest.fixture
 def build() -> Iterator[Build]:
-    """Start a system that breaks one promise (or none), and an oracle that does not know which."""
+    """Start a system that breaks one guarantee (or none), and an oracle."""
     with ExitStack() as stack:
 
         def start(promise: str = "", *nodes: str) -> Oracle:
@@ -29,7 +29,7 @@ def build() -> Iterator[Build]:
 
 
 def broken(oracle: Oracle) -> set[str]:
-    """The letters of the promises that were not kept."""
+    """The letters of the broken guarantees."""
     return {each.promise for each in oracle.verify()}
 
 
@@ -106,7 +106,7 @@ def test_oracle_detects_an_agent_that_forgot_its_attempts(build: Build) -> None:
     oracle.system.kill()
     oracle.system.await_nothing("agent")
     for nursery in oracle.system.processes("nursery"):
-        nursery.kill()  # first: it would end what its supervisors leave
+        nursery.kill()  # the agent first, because it would kill what its supervisors leave
     oracle.system.await_nothing("nursery")
     for supervisor in oracle.system.supervisors():
         supervisor.kill()

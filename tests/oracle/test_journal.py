@@ -1,4 +1,4 @@
-"""Every way in which journal and rows may disagree is noticed."""
+"""Every disagreement of journal and rows is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the run_watched_job writes is what is read."""
+"""Records are read as watched jobs write them."""
 
 from __future__ import annotations
 

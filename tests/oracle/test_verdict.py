@@ -1,4 +1,4 @@
-"""Forged evidence: the verdict on each way to break each promise, and on what only looks like it."""
+"""Forged evidence: the verdict on each broken guarantee, and on harmless cases that look similar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Were the promises kept? Pure: what was acknowledged, recorded and answered in, broken promises out.
+"""Decides which guarantees were broken, from acknowledgements, records and answers; a pure function.
 
 The letters are those of the design: A terminal states, B never twice at once, C attempts, D outcomes,
 E what is held, F nothing left, G the journal.
@@ -19,7 +19,7 @@ from wire.names import WHOLE_GPU, JobState, Reason
 
 @dataclass(frozen=True)
 class Room:
-    """What a node has to give."""
+    """The resources of a node."""
 
     cpu_milli: int
     memory_mib: int
@@ -27,7 +27,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything there is to judge by, once all is over."""
+    """All evidence, after all jobs have ended."""
 
     acknowledged: list[tuple[int, JobSpec]]
     jobs: Mapping[int, JobView]
@@ -39,7 +39,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Broken:
-    """A promise that was not kept, and how."""
+    """A broken guarantee, and how it was broken."""
 
     promise: str
     how: str
@@ -49,7 +49,7 @@ class Broken:
 
 
 def judge(evidence: Evidence) -> list[Broken]:
-    """Every broken promise; none is what we want to see."""
+    """All broken guarantees."""
     found = {
         "A": _not_ended(evidence),
         "B": _at_once(evidence.lives),
@@ -76,7 +76,7 @@ def _not_ended(evidence: Evidence) -> Iterator[str]:
 
 
 def _at_once(lives: list[Life]) -> Iterator[str]:
-    """A job's members live at once, but each rank has one life per attempt, and attempts do not meet."""
+    """Members of a job run together, but each rank runs once per attempt, and attempts do not overlap."""
     for own in _by_job(lives).values():
         seen: dict[tuple[int, int], Life] = {}
         for life in own:
@@ -124,7 +124,7 @@ def _misrecorded(view: JobView, last: list[Life]) -> Iterator[str]:
         if returned != {0} or len({life.rank for life in last}) != view.nodes:
             yield f"on record as COMPLETED; its {view.nodes} processes returned {_shown(returned)}"
     elif view.state is JobState.CANCELLED or view.reason is Reason.SUPERVISOR_LOST:
-        # What a process was about to return when it was killed, nobody promised to know.
+        # The exit code that a killed process was about to return is not guaranteed.
         if view.exit_code is not None and view.exit_code not in returned:
             yield f"exit code {view.exit_code} on record; its processes returned {_shown(returned)}"
     elif view.reason in (Reason.EXIT_NONZERO, Reason.SIGNAL):
@@ -139,7 +139,7 @@ def _shown(returned: set[int | None]) -> str:
 
 
 def _held(evidence: Evidence) -> Iterator[str]:
-    """At no moment more than there is. A life that was killed held until its last word at least."""
+    """Allocations never exceed the node. A killed run held its resources until its last record at least."""
     shares = {job: round(spec.gpus * WHOLE_GPU) for job, spec in evidence.acknowledged if 0 < spec.gpus < 1}
     taken: dict[str, list[tuple[float, int, Life]]] = defaultdict(list)
     for life in evidence.lives:
@@ -161,7 +161,7 @@ def _span(life: Life, amount: int) -> list[tuple[float, int, Life]]:
 
 
 def _most(changes: Iterable[tuple[float, int, Life]]) -> int:
-    """What ends at a moment makes room for what begins at it."""
+    """An end frees its resources for a start at the same time."""
     now = most = 0
     for _, amount, _ in sorted(changes, key=lambda change: change[:2]):
         now += amount

@@ -41,7 +41,7 @@ def main(folder: str, until: str, outcome: int) -> int:
 
 
 def _open(path: str) -> int:
-    """The record of this attempt; if it is there already, that is the news, and goes into one beside it."""
+    """The record of this attempt. If it exists already, the second run writes another record beside it."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Whatever explain advises and is then carried out, at once and alone, does what was said."""
+"""Advice of explain has the stated effect when it is carried out at once and alone."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_latest_start_estimate_is_kept(
     pause: float,
     which: int,
 ) -> None:
-    """Every job uses its limit and its grace: then the job starts when it was said to."""
+    """Every job uses its limit and its grace; then the job starts at its latest start."""
     harness, waiting = build(pipeline, site, jobs, ended, pause)
     waiting = [each for each in waiting if not harness.job(each).held]
     if not waiting:
@@ -222,7 +222,7 @@ def test_latest_start_estimate_is_kept(
 
 
 def _pass_time(harness: EngineHarness, job: int, until: float) -> None:
-    """Let time pass as far as the job's start, or a little beyond that moment."""
+    """Advance the time to the start of the job, or a little beyond."""
     state, engine = harness.state, harness.engine
     for _ in range(500):
         for other in [state.jobs[number] for number in state.elastic]:

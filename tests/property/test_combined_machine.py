@@ -1,4 +1,4 @@
-"""Preemption, quotas, reservations and backfill together: what holds for one holds beside the others."""
+"""Preemption, quotas, reservations and backfill together: all their guarantees hold at once."""
 
 from __future__ import annotations
 

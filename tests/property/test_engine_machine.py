@@ -121,11 +121,11 @@ SPECS = (
     )
 )
 MOMENTS = st.none() | st.floats(0, 400)
-"""Seconds from now, to and fro around what a run of the machine lasts."""
+"""Seconds from now, around the length of a run of the machine."""
 
 
 class Agents:
-    """What the hosts really run, which need not be what the controller believes."""
+    """The attempts that hosts really run; the controller's state may differ."""
 
     def __init__(self) -> None:
         self.alive: dict[tuple[str, int, int], AttemptStatus] = {}
@@ -141,7 +141,7 @@ class Agents:
             if isinstance(frame, Start):
                 self.alive.setdefault(key, AttemptStatus(frame.job, frame.attempt))
             elif isinstance(frame, Go):
-                continue  # it starts when the test says so
+                continue  # the test starts it
             elif isinstance(frame, Stop):
                 old = self.alive.get(key)
                 if old is None or old.ended_at is None:
@@ -177,7 +177,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def hello(self, name: str) -> None:
-        """The link comes (back) up; the agent tells all it knows."""
+        """The link comes up; the hello of the agent has all its attempts."""
         if self.harness.state.nodes.get(name) is None:
             self.harness.tell(inputs.AddNode(name, {}, HostSpec(f"{name}.cluster"), "root"))
         self.agents.up.add(name)
@@ -192,7 +192,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES))
     def remove(self, name: str) -> None:
-        """The node goes if nobody needs it any more; what its agent still says is not heard."""
+        """The node is removed if no job needs it; later reports of its agent are ignored."""
         before = self.harness.state.nodes.get(name)
         held = [job for job in self.harness.state.jobs.values() if job.running and name in job.members]
         decision = self.harness.tell(inputs.RemoveNode(name, "root"))
@@ -227,7 +227,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_job_runs_twice_at_once(self) -> None:
-        """Also on hosts that nobody can reach."""
+        """Also on unreachable hosts."""
         attempts: dict[int, set[int]] = {}
         for (_, job, attempt), status in self.agents.alive.items():
             if status.started_at is not None and status.ended_at is None:
@@ -247,7 +247,7 @@ class EngineMachine(RuleBasedStateMachine):
             starts, started = told.sentence.startswith(STARTS_NOW), bool(harness.job(job).attempt)
             conservative = (
                 harness.engine.pipeline.backfill == Conservative()
-            )  # is promised something in that cycle
+            )  # gets a reservation in that cycle
             assert started or conservative or not starts, told
             assert starts or not started or asked.gang.min_nodes is not None, told
         self.agents.obey(harness)
@@ -353,7 +353,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.agents.alive)
     @rule(data=st.data(), code=st.sampled_from([0, 0, 1, None]), reported=st.booleans())
     def process_moves(self, data: st.DataObject, code: int | None, reported: bool) -> None:
-        """A process starts, or returns; the agent tells unless the link is down."""
+        """A process starts or exits; the agent reports it unless the link is down."""
         key = data.draw(st.sampled_from(sorted(self.agents.alive)))
         self._move(key, code, ready=data.draw(st.booleans()))
         if key[0] in self.agents.up and reported:
@@ -515,7 +515,7 @@ class EngineMachine(RuleBasedStateMachine):
         comes=st.booleans(),
     )
     def stranger(self, name: str, index: int, user: str, comes: bool) -> None:
-        """Somebody works past the queue, or is gone."""
+        """A process outside the queue begins or ends."""
         where = name, f"GPU-{name}-{index}", user
         self.harness.tell(
             inputs.OffQueueProcessSeen(*where, 7, "python") if comes else inputs.OffQueueProcessGone(*where)
@@ -599,7 +599,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_live_attempt_is_on_record(self) -> None:
-        """What a reachable host runs is either the job's current attempt or already told to stop."""
+        """A reachable host runs only current attempts, or attempts with a stop order."""
         for (node, job_id, attempt), status in self.agents.alive.items():
             if node in self.agents.up and status.ended_at is None and status.started_at is not None:
                 job = self.harness.job(job_id)
@@ -634,7 +634,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.finish()
 
     def finish(self) -> None:
-        """Let everything run to its end: no job may be left over on healthy, open nodes."""
+        """Let all jobs run to their end: no job may be left on healthy, open nodes."""
         for name in NODES:
             self.hello(name)
             self.harness.tell(inputs.Resume(name, "root"))

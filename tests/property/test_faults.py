@@ -1,4 +1,4 @@
-"""Any seed, any size, any policy: whatever goes wrong, every promise is kept."""
+"""With any seed, size and policy, all guarantees hold under faults."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class LimitsMachine(EngineMachine):
 
     @invariant()
     def reservations_are_kept(self) -> None:
-        """Whoever starts on a kept node is admitted, or over before the time comes."""
+        """A job on a reserved node is admitted, or ends before the reservation begins."""
         for event in self.harness.events[self.judged :]:
             if isinstance(event, JobPlaced):
                 job = self.harness.job(event.job)
@@ -197,7 +197,7 @@ class LimitsMachine(EngineMachine):
         """Without reservations, and with every limit that was set lifted, everything runs."""
         for key in [
             *self.harness.state.quotas.edits
-        ]:  # what was taken under a higher limit must be able to end
+        ]:  # jobs started under a higher limit must be able to end
             self.harness.tell(inputs.SetQuota(*key, Quota(Limits(**dict.fromkeys(PLACES, -1))), "root"))
         for name in NAMES:
             self.harness.tell(inputs.CancelReservation(name, "root"))

@@ -1,4 +1,4 @@
-"""The same thousands of steps where some may have others ended: nobody is ended in vain, nor for ever."""
+"""The engine machine with preemption: no job is preempted in vain, or without end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PreemptionMachine(EngineMachine):
         elastic=st.booleans(),
     )
     def fill(self, gpus: float, priority: int, count: int, minutes: float, elastic: bool) -> None:
-        """Some come who are less important, start if they can, and run for a while."""
+        """Jobs of low priority are submitted, start if they can, and run for a while."""
         nodes = 2 if gpus == 16 else None
         gang = Gang(1, elastic=True) if elastic and nodes else Gang()
         for _ in range(count):
@@ -54,11 +54,11 @@ class PreemptionMachine(EngineMachine):
 
     @rule(gpus=st.sampled_from([0.5, 1, 4, 8, 16, 24]), priority=st.sampled_from([50, 75, 100]))
     def hurry(self, gpus: float, priority: int) -> None:
-        """Somebody important comes."""
+        """A job of high priority is submitted."""
         nodes = int(gpus) // 8 if gpus > 8 else None
         self.harness.tell(inputs.Submit(spec(gpus, nodes=nodes, priority=priority), "ada"))
         self.harness.tick()
-        if priority < 100:  # else the agents take their time
+        if priority < 100:  # otherwise the agents report later
             self.agents.obey(self.harness)
 
     @rule(gpus=st.sampled_from([1, 8]), priority=st.sampled_from([0, 20]), late=st.booleans())
@@ -142,7 +142,7 @@ class PreemptionMachine(EngineMachine):
         return victim <= asker - 20
 
     def finish(self) -> None:
-        """In the end nothing is kept for anybody, and everything has run."""
+        """In the end no nomination is left, and all jobs have run."""
         super().finish()
         assert not self.harness.state.claims
         assert all(job.state is not JobState.PREEMPTED for job in self.harness.state.jobs.values())
@@ -153,7 +153,7 @@ TestPreemptionMachine = PreemptionMachine.TestCase
 
 
 class FairMachine(PreemptionMachine):
-    """Between users, whatever the priorities."""
+    """Between users, with any priorities."""
 
     pipeline = replace(PIPELINE, strategies=(FairShareStrategy(threshold=1.0),), guards=GUARDS)
 

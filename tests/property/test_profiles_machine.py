@@ -1,4 +1,4 @@
-"""Two profiles on nodes that they share in part: thousands of steps, and no promise is ever broken."""
+"""Two profiles with shared nodes: in thousands of steps, no reservation is broken."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SharedMachine(EngineMachine):
             assert all(self.harness.job(job).profile == name for lane in queue for _, job in lane)
 
     def finish(self) -> None:
-        """Jobs that came while there was no node may be too wide for their profile; nobody else is left."""
+        """No job is left, except jobs submitted without nodes that are too wide for their profile."""
         for name in NODES:
             self.hello(name)
             self.harness.tell(inputs.MarkNode(name, "root", {"disk": "nvme"}, {}))
@@ -99,7 +99,7 @@ TestShared = SharedMachine.TestCase
 
 
 class PromiseMachine(RuleBasedStateMachine):
-    """First come, first served, on hosts that stay: then nobody's promise may ever move back."""
+    """First come, first served, on hosts that stay up: then no reservation may ever move to a later time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
     @rule(step=st.sampled_from([0.0, 1.0, 15.0, 60.0]))
     def time_passes(self, step: float) -> None:
-        """Every job ends when its limit is up, and a pass follows at once."""
+        """Every job ends at its limit, and a pass follows at once."""
         until = self.harness.now + step
         while True:
             following = min((end for end, _ in self.harness.state.releases), default=until + 1)
@@ -164,7 +164,7 @@ class PromiseMachine(RuleBasedStateMachine):
         self.pass_by()
 
     def pass_by(self) -> None:
-        """One pass; who was promised a start has it by then, or is still promised it."""
+        """One pass; each job with a reservation starts by its time, or keeps the reservation."""
         self.harness.tick()
         now, cycles = self.harness.now, self.harness.engine.profile_cycles.cycles
         for event in self.harness.events[self.seen :]:
@@ -191,7 +191,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_stands_first_is_told_why(self) -> None:
-        """Nobody waits for a promise that there is not."""
+        """No job waits for a reservation that does not exist."""
         for lane in self.harness.state.queue:
             for _, job in lane:
                 assert self.harness.why(job).sentence

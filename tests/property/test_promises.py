@@ -1,4 +1,4 @@
-"""Nobody's promised start is delayed: jobs at random, each of which takes as long as it may."""
+"""No reserved start is delayed: random jobs that all run to their limits."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Run:
 
     harness: EngineHarness
     promised: dict[int, float] = field(default_factory=dict)
-    """By job: the earliest start it was ever promised."""
+    """The earliest reserved start of each job so far."""
 
     def tick(self) -> None:
-        """One cycle; whoever has a promise starts by then."""
+        """One cycle; every job with a reservation starts by its reserved time."""
         harness = self.harness
         harness.tick()
         for job, at in self.promised.items():
@@ -105,7 +105,7 @@ def test_backfilled_jobs_never_delay_the_first_job(
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_conservative_reservation_only_moves_earlier(steps: list[tuple[JobSpec, float]]) -> None:
-    """Of jobs to which it does not matter who is near; what company there will be nobody can promise."""
+    """Jobs without job affinity, because the jobs near a reservation cannot be predicted."""
     harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
     promised: dict[int, float] = {}
 

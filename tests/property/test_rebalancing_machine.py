@@ -1,4 +1,4 @@
-"""The same thousands of steps where running jobs are moved: each goes on somewhere, or in its old place."""
+"""The engine machine with moves: each moved job continues on its target or on its old node."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RebalancingMachine(PreemptionMachine):
 
     @rule(node=st.sampled_from(NODES), gpu=st.integers(0, 7))
     def break_a_gpu(self, node: str, gpu: int) -> None:
-        """Somebody takes a GPU out."""
+        """An operator cordons a GPU."""
         self.harness.tell(inputs.CordonGpu(node, gpu, "root", "test"))
         self.tick(0.0)
         self.harness.tell(inputs.ResumeGpu(node, gpu, "root"))
@@ -138,7 +138,7 @@ class RebalancingMachine(PreemptionMachine):
         assert sum(1 for job in moving if job.claim) <= RULES.max_moves
 
     def finish(self) -> None:
-        """In the end nobody is under way any more."""
+        """In the end no move is under way."""
         super().finish()
         assert all(job.move is None for job in self.harness.state.jobs.values())
 

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Iterator[None]:
-    """The same clock on the wall for everybody."""
+    """The same time of day in every test."""
     monkeypatch.setenv("TZ", "UTC")
     for name in ("NO_COLOR", "CORRAL_THEME", "CORRAL_ASCII", "COLORFGBG", "TMUX"):
         monkeypatch.delenv(name, raising=False)

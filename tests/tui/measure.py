@@ -1,4 +1,4 @@
-"""Figures for people, asserted nowhere: `python -m tests.tui.measure`.
+"""Measures the terminal UI and prints figures; asserts none: `python -m tests.tui.measure`.
 
 Ten thousand jobs, then 500 rows a second change, decoded from JSON in the feed's thread as they would come
 from a controller; measured in a real pty of 120×40: bytes after a key, stalls of the loop, CPU, memory.
@@ -39,7 +39,7 @@ STATES = (JobState.QUEUED, JobState.QUEUED, JobState.RUNNING, JobState.COMPLETED
 
 
 class Busy:
-    """A controller of many jobs, of which some change all the time once the file `busy` is there."""
+    """A controller with many jobs, of which some change all the time once the file `busy` exists."""
 
     def __init__(self, busy: str) -> None:
         self._busy = busy
@@ -91,7 +91,7 @@ def _parts(number: int, size: int) -> Iterator[range]:
 
 
 class Watched(CorralApp):
-    """Writes down how late its loop is, while the file `watch` is there."""
+    """Records the delay of its event loop while the file `watch` exists."""
 
     async def watch(self, figures: str) -> None:
         while True:
@@ -193,7 +193,7 @@ def _until(terminal: int, sign: bytes) -> None:
 
 
 def _drain(terminal: int, seconds: float) -> int:
-    """Read what comes for so long; how much it was."""
+    """Read output for this many seconds. Returns the number of bytes."""
     until, count = time.monotonic() + seconds, 0
     while (left := until - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:

@@ -15,7 +15,7 @@ from wire.http.client import Client
 
 
 async def take(size: tuple[int, int], keys: list[str]) -> str:
-    """The screen after these keys, on the controller that is there."""
+    """The screen after these keys, with the running controller."""
     app = CorralApp(LiveFeed(Client), Client, CliFunctions(command_of, inherited))
     async with app.run_test(size=size) as pilot:
         await pilot.pause(1.5)

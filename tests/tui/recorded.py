@@ -1,4 +1,4 @@
-"""A recorded cluster: what a controller would say, at a moment that never passes."""
+"""A recorded cluster: the answers of a controller at a fixed time."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def jobs() -> tuple[JobView, ...]:
 
 
 def events() -> tuple[EventView, ...]:
-    """What happened lately."""
+    """Recent events."""
     said = (
         ("JobQueued", "bob queued job 22 (rlhf-ppo)", 22, None),
         ("JobPlaced", "job 9 placed on node-3, GPUs 4-5", 9, "node-3"),
@@ -213,7 +213,7 @@ def everything(connection: ConnectionStatus = LIVE) -> Changes:
 
 
 def shares() -> tuple[ShareView, ...]:
-    """An organisation of two projects, and a project by itself whose user has had too much."""
+    """An organisation of two projects, and a separate project whose user is above its share."""
     return (
         ShareView(("lab",), "lab", 2.0, 2 / 3, 24.01, 24.0, 0.9704),
         ShareView(("lab", "speech"), "speech", 1.0, 0.25, 4.0, 4.0, 0.9575),
@@ -231,7 +231,7 @@ def shares() -> tuple[ShareView, ...]:
 
 
 def quotas() -> tuple[QuotaView, ...]:
-    """Somebody who has as much as he may, a project that borrows, and the limits of all others."""
+    """A user at its quota, a project that borrows, and the limits of all other users."""
     return (
         QuotaView("user", "*", Quota(Limits(gpus=4, running=20)), Limits(), False),
         QuotaView(
@@ -329,7 +329,7 @@ def rebalance() -> RebalanceView:
 
 @dataclass(frozen=True)
 class Tenants:
-    """What is asked for besides the stream."""
+    """The answers to requests beside the stream."""
 
     shares: tuple[ShareView, ...] = shares()
     quotas: tuple[QuotaView, ...] = quotas()
@@ -338,7 +338,7 @@ class Tenants:
 
 
 class RecordedFeed:
-    """A feed that says what the test puts into it."""
+    """A feed that delivers what the test puts into it."""
 
     def __init__(self, *first: Changes) -> None:
         self._basket = PendingChanges()
@@ -366,7 +366,7 @@ class RecordedFeed:
 
 
 class RecordedClient(Client):
-    """Answers from the recording, and writes down what was ordered."""
+    """Answers from the recording, and records orders."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The application on a recorded cluster, and waiting for what it does."""
+"""The application on a recorded cluster, and functions that wait for its effects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Screen(CorralApp):
         )
 
     def text(self) -> str:
-        """What can be read on the screen."""
+        """The text of the screen."""
         lines = self.screen._compositor.render_strips()
         return "\n".join(strip.text for strip in lines)
 

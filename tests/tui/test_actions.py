@@ -1,4 +1,4 @@
-"""One registry: what it holds can be reached by key, palette and help, and is true."""
+"""Every action in the registry has a key, a palette entry, help and a valid command."""
 
 from __future__ import annotations
 

@@ -485,7 +485,7 @@ def hostile() -> Changes:
 
 
 def hostile_tenants() -> Tenants:
-    """The same for what is asked for."""
+    """The same for data that is requested."""
     moved = rebalance()
     return Tenants(
         tuple(
@@ -627,7 +627,7 @@ async def test_new_node_is_drawn() -> None:
         assert "node-10" in screen.text().split("node-4")[1]
 
 
-# -- keys that come all at once ---------------------------------------------------------------
+# -- keys typed ahead -------------------------------------------------------------------------
 
 
 async def test_keys_typed_ahead_reach_the_opened_view() -> None:

@@ -1,4 +1,4 @@
-"""What a change would do is said in full before it is done."""
+"""A question names all effects of a change before it is made."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TALKS = ("/bin/sh", "-c", "echo hello from the job; echo and trouble >&2; exec s
 
 
 class Terminal:
-    """A terminal of 120×40 in a tmux of its own, with a shell in it."""
+    """A terminal of 120×40 in its own tmux server, with a shell."""
 
     def __init__(self, place: Path) -> None:
         self._environment = {
@@ -50,11 +50,11 @@ class Terminal:
         return done.stdout
 
     def screen(self) -> str:
-        """What stands in the terminal."""
+        """The text of the terminal."""
         return self._tmux("capture-pane", "-p", "-J", "-t", "t")
 
     def see(self, *signs: str) -> str:
-        """Wait until all of this stands in the terminal."""
+        """Wait until the terminal shows all of these texts."""
         shown = ""
 
         def visible() -> bool:
@@ -90,7 +90,7 @@ class Terminal:
 
 
 def until(true: Callable[[], object], what: Callable[[], str]) -> None:
-    """Wait for a condition that nobody announces."""
+    """Poll a condition until it is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < deadline, f"never: {what()}"
@@ -130,7 +130,7 @@ def test_terminal_session_from_start_to_end(cluster: System, terminal: Terminal)
     terminal.press("h")
     terminal.see("by order")
 
-    # A new job, as long as there is room; then the next has to wait, and says why.
+    # A new job starts while there is room. The next job waits, with a reason.
     for number in (2, 3):
         terminal.press("N")
         terminal.see("New job", "corral submit")
@@ -161,7 +161,7 @@ def test_terminal_session_from_start_to_end(cluster: System, terminal: Terminal)
     terminal.see("⊘ cancelled")
     cluster.await_jobs([3], JobState.RUNNING)
 
-    # The controller dies, comes back, and nothing is missing or there twice.
+    # The controller is killed and restarted, and no row is missing or doubled.
     cluster.kill()
     terminal.see("stale")
     cluster.start()
@@ -169,7 +169,7 @@ def test_terminal_session_from_start_to_end(cluster: System, terminal: Terminal)
         client.submit(JobSpec(("sleep", "600"), name="talks-again", gpus=1, workdir="/"))
     terminal.see("● live", "talks-again", "2 of 4")
 
-    # A node is drained, and whoever looks sees why.
+    # A node is drained, and its view shows the reason.
     terminal.press("2")
     terminal.see("gpu01", "gpu02", "NUMA 1")
     terminal.press("D")
@@ -214,7 +214,7 @@ def test_shares_and_quotas_are_shown_and_edited(cluster: System, terminal: Termi
     terminal.press("Escape")
     until(lambda: "Share of" not in terminal.screen(), terminal.screen)
 
-    # A limit for everybody, and one for a project, taken back.
+    # A quota for all users, and one for a project, which is removed again.
     terminal.press("5", "N")
     terminal.see("New quota", "$ corral quota set user … …")
     terminal.press("Tab")

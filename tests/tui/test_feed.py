@@ -1,4 +1,4 @@
-"""The feed against a source that breaks, stalls and comes back."""
+"""The feed with a source that fails, stalls and recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GONE = Unreachable("unix:///gone", "no program listens there")
 
 
 class Controller:
-    """What a controller has written so far, and listeners who hear it; it can be made to fail."""
+    """The journal of a controller and its stream clients; a test can make it fail."""
 
     def __init__(self) -> None:
         self.rows = {row.id: row for row in jobs()}

@@ -1,4 +1,4 @@
-"""What can be typed behind the slash."""
+"""The filter language behind the slash key."""
 
 from __future__ import annotations
 

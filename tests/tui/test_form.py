@@ -1,4 +1,4 @@
-"""The submit form: what is typed, the job it means, and that its command means the same."""
+"""The submit form: the typed values, the job, and a command that submits the same job."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FULL = {
 
 
 def spoken(command: str) -> JobSpec:
-    """What the command line makes of a command."""
+    """The job that the command line parses from a command."""
     words = shlex.split(command)[2:]
     cut = words.index("--")
     asked: dict[str, Any] = {}
@@ -102,7 +102,7 @@ LEFT_TO_THE_COMMAND = """
     warn_s warn_signal
     batch by_default comment error merge_output open_mode output umask
 """
-"""The form has what most jobs need; a new field of a job gets a line in it, or its name here."""
+"""The form has the fields that most jobs need. A new field of a job gets a line in it, or its name here."""
 
 
 def test_every_job_field_has_a_line_or_is_left_to_the_command() -> None:

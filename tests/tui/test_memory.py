@@ -1,4 +1,4 @@
-"""What the terminal UI keeps over restarts."""
+"""Settings that the terminal UI keeps over restarts."""
 
 from __future__ import annotations
 

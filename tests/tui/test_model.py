@@ -1,4 +1,4 @@
-"""What the model makes of changes."""
+"""The model applies changes of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What everybody may hold: the list, setting and unsetting, and the form as plain data."""
+"""Quotas: the list, setting and unsetting, and the form as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that could be moved: what is proposed, doing it, and what came of it."""
+"""The rebalance view: proposals, moves, and their results."""
 
 from __future__ import annotations
 

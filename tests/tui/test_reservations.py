@@ -99,7 +99,7 @@ async def test_empty_reservation_view_shows_how_to_make_one() -> None:
 
 
 def spoken(command: str) -> ReservationSpec:
-    """What the command line makes of a command."""
+    """The reservation that the command line parses from a command."""
     return parsed(ReservationFlags, *shlex.split(command)[3:]).spec()
 
 

@@ -1,4 +1,4 @@
-"""Who may have how much: the tree, and editing it."""
+"""Shares: the tree, and editing it."""
 
 from __future__ import annotations
 

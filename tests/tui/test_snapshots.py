@@ -1,4 +1,4 @@
-"""How it looks, at the widths people have. `pytest --snapshot-update` accepts what has changed."""
+"""Snapshots of the screen at common widths. `pytest --snapshot-update` accepts changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTHS = pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
 
 
 def after(*keys: str, sign: str = "", first: str = "") -> Callable[[Pilot[Any]], Any]:
-    """Press keys once everything is there, then wait for a sign; for another one after the first key."""
+    """Press keys once everything is drawn, then wait for the text `sign`."""
 
     async def run(pilot: Pilot[Any]) -> None:
         screen = pilot.app

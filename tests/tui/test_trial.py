@@ -1,4 +1,4 @@
-"""What would come of it: asked while one types, told in a few lines, and nobody waits for it."""
+"""What-if in forms: requested while the user types, shown in a few lines, without waiting."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_action_does_not_wait_for_its_what_if(monkeypatch: pytest.MonkeyPa
             await until(pilot, lambda: asked)
             await press(pilot, "right", "enter")
             await until(pilot, lambda: screen.ordered == [("cancel", 1)])
-            for _ in range(3):  # nobody waits for these any more
+            for _ in range(3):  # these answers are no longer needed
                 await press(pilot, "j", "C", "escape")
             await press(pilot, "G", "k", "k", "k", "k", "k", "k", "k", "k", "k", "k", "C")
             assert isinstance(screen.screen, ConfirmDialog)

@@ -1,4 +1,4 @@
-"""The other end of a connection, which does exactly what a test tells it to."""
+"""The other end of a connection, scripted by a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire.codec import encode
 
 @dataclass
 class Request:
-    """One request as it came."""
+    """One received request."""
 
     method: str
     target: str
@@ -33,7 +33,7 @@ class Line:
     buffer: bytes = field(default=b"", repr=False)
 
     def read(self) -> Request:
-        """The next request; EOFError once the client is gone."""
+        """The next request; raises EOFError once the client is gone."""
         while b"\r\n\r\n" not in self.buffer:
             self._more()
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")

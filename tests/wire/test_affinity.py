@@ -1,4 +1,4 @@
-"""Terms, taints and tolerations as people write them."""
+"""Affinity terms, taints and tolerations as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a real socket whose other end behaves well, badly, or not at all."""
+"""The client with a real socket whose other end behaves well, badly, or not at all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def once(body: Any) -> Callable[[Line], None]:
 
 
 def hangs_up(line: Line) -> None:
-    """Reads a request and closes without a word."""
+    """Reads a request and closes without an answer."""
     line.read()
 
 

@@ -1,4 +1,4 @@
-"""Everything that travels comes out as it went in, and nothing else is let in."""
+"""Encoded values decode to the same values, and invalid data is refused."""
 
 from __future__ import annotations
 

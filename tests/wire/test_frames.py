@@ -1,4 +1,4 @@
-"""Frames between controller and agent: strict about what can be kept."""
+"""Frames between controller and agent: values that cannot be stored are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU descriptions: what they mean, and which are refused."""
+"""GPU descriptions: their meaning, and which are refused."""
 
 from __future__ import annotations
 

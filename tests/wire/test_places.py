@@ -1,4 +1,4 @@
-"""Everybody looks for things in the same places."""
+"""The standard paths of sockets, state and configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a spec by itself is found, named by its field, and nothing else is."""
+"""Every problem of a job spec is found and named by its field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must never reach a terminal does not, and amounts read well."""
+"""Text for terminals has no control characters, and amounts are readable."""
 
 from __future__ import annotations
 

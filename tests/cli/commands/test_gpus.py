@@ -22,7 +22,7 @@ def gpu(host: str, index: int, health: GpuHealth = GpuHealth.OK, *found: GpuProc
 
 @pytest.fixture
 def filled(fake: FakeController) -> FakeController:
-    """Two nodes; one GPU is sick, on another somebody works past the queue."""
+    """Two nodes; one GPU is lost, and a process outside the queue runs on another."""
     stranger = GpuProcess("GPU-b-0", 99, "mallory", "python mine.py", 4_096)
     ours = GpuProcess("GPU-b-0", 42, "ada", "python train.py", 8_192, 7)
     hour_ago = replace(gpu("a", 1, GpuHealth.CORDONED), idle_since=time.time() - 3_600)

@@ -1,4 +1,4 @@
-"""Which hosts are meant by the words and files of `corral nodes add`."""
+"""Host arguments and host files of `corral nodes add`."""
 
 from __future__ import annotations
 

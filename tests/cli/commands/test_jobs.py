@@ -20,7 +20,7 @@ from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWh
 
 
 def asked(flags: str = "") -> SubmitOptions:
-    """What typer would make of these flags."""
+    """The values that typer parses from these flags."""
     made = SubmitOptions()
     words = shlex.split(flags)
     while words:
@@ -326,7 +326,7 @@ def test_missing_script_is_refused_with_a_hint_for_commands(tmp_path: Path) -> N
         spec_of(SubmitOptions(), [str(tmp_path)], is_command=False, environment={})
 
 
-# --- what is wrong with a job by itself ---
+# --- invalid jobs ---
 
 
 @pytest.mark.parametrize(

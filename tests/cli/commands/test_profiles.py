@@ -1,4 +1,4 @@
-"""corral profiles: what it shows."""
+"""The output of corral profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""corral quota: what its words mean, and what it shows."""
+"""corral quota: its arguments and its table."""
 
 from __future__ import annotations
 

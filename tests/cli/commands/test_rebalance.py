@@ -1,4 +1,4 @@
-"""corral rebalance: what its tables say."""
+"""The tables of corral rebalance."""
 
 from __future__ import annotations
 

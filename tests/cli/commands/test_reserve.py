@@ -1,4 +1,4 @@
-"""corral reserve: what its options mean, and what it shows."""
+"""corral reserve: its options and its table."""
 
 from __future__ import annotations
 

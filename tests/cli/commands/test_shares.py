@@ -1,4 +1,4 @@
-"""corral shares: what its words mean, and what it shows."""
+"""corral shares: its arguments and its table."""
 
 from __future__ import annotations
 

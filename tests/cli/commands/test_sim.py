@@ -1,6 +1,6 @@
-"""corral sim run as people use it: tables, JSON, files, refusals, a bar on a terminal, Ctrl-C.
+"""corral sim run as users run it: tables, JSON, files, errors, a progress bar on a terminal, Ctrl-C.
 
-CORRAL_RENEW_GOLDEN=1 writes tests/golden/cli/sim-run.txt anew: read the difference before you keep it.
+CORRAL_RENEW_GOLDEN=1 rewrites tests/golden/cli/sim-run.txt: read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ KEYS = [
 
 @dataclass
 class Done:
-    """What a command gave back and said."""
+    """Exit code and output of a command."""
 
     returncode: int
     stdout: str
@@ -75,7 +75,7 @@ Sim = Callable[..., Done]
 
 @pytest.fixture
 def sim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Sim:
-    """corral sim run …, far from every configuration but that which is named."""
+    """Runs corral sim run without any configuration except a named one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in os.environ:
@@ -246,7 +246,7 @@ def test_the_cluster_of_a_configuration(sim: Sim, log: Path, tmp_path: Path) -> 
     config.write_text('[scheduler]\nbackfill = "none"\n' + "".join(map(node.format, ("a", "b"))))
     body = json.loads(sim(str(log), "--config", str(config), "-o", "json").stdout)
     assert (body["policy"], body["cluster"]) == ("fcfs", "2 nodes with 4 CPUs and 6 GPUs")
-    # Its policy without its nodes, and beside one that has a name.
+    # The policy of the file without its nodes, beside a named policy.
     done = sim(str(log), "--pool", "4", "--compare", f"easy,{config}", "-o", "json")
     assert [each["policy"] for each in json.loads(done.stdout)] == ["easy", "mine"]
 
@@ -277,7 +277,7 @@ def test_an_swf_log_brings_its_machine_and_a_table_does_not(sim: Sim, log: Path)
     assert "--nodes" in done.stderr
 
 
-# --- what is said ---
+# --- messages ---
 
 
 def test_one_processor_is_written_in_the_singular(sim: Sim, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_broken_line_is_named(sim: Sim, tmp_path: Path) -> None:
 
 
 def simulate(*words: str, **more: object) -> subprocess.Popen[bytes]:
-    """corral sim run … that goes on while we look."""
+    """Starts corral sim run without waiting for its end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "cli", "sim", "run", *words],
@@ -407,5 +407,5 @@ def test_ctrl_c_ends_all_simulation_processes_silently(tmp_path: Path) -> None:
         assert chunk, said
         said += chunk
     os.killpg(running.pid, signal.SIGINT)
-    out, rest = running.communicate(timeout=PATIENCE_S)  # ends when nobody holds the pipe any more
+    out, rest = running.communicate(timeout=PATIENCE_S)  # ends when no process holds the pipe any more
     assert (running.returncode, out, rest) == (130, b"", b"")

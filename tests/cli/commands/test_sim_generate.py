@@ -1,4 +1,4 @@
-"""corral sim generate, as people run it."""
+"""corral sim generate as users run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""corral sim replay as people use it: tables, JSON, CSV, and journals that cannot be read."""
+"""corral sim replay as users run it: tables, JSON, CSV, and journals that cannot be read."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def test_replay_only_reads_the_journal(
     assert (done.returncode, "60 jobs" in done.stderr) == (0, True)
     after = files()
     if in_use:
-        before.pop("corral.db-shm"), after.pop("corral.db-shm")  # readers put their marks there
+        before.pop("corral.db-shm"), after.pop("corral.db-shm")  # because readers write their locks there
         store.close()
     assert after == before
 
 
-# --- what cannot be replayed ---
+# --- journals that cannot be replayed ---
 
 
 def spoil(state: Path, statement: str) -> None:

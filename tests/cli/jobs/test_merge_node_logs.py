@@ -1,4 +1,4 @@
-"""Output of several nodes: whole lines, told apart."""
+"""Merged output of several nodes: whole lines, each with its node."""
 
 from __future__ import annotations
 

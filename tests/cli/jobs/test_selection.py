@@ -1,4 +1,4 @@
-"""7, 7_3, 7_[0-9], 1-3, last, all and --mine mean the jobs that people mean."""
+"""The jobs that 7, 7_3, 7_[0-9], 1-3, last, all and --mine select."""
 
 from __future__ import annotations
 

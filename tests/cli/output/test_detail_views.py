@@ -67,7 +67,7 @@ TEXTS = {
     "cpu_limit": "3",
     "memory_limit": "3G",
 }
-"""What each option may say; the others take any text."""
+"""Valid values of some options; the other options take any text."""
 
 TOGETHER = {
     "assembly_time": ("min_nodes",),
@@ -81,7 +81,7 @@ TOGETHER = {
     "cpu_limit": ("cpus",),
     "memory_limit": ("memory",),
 }
-"""Options that mean something only beside another one."""
+"""Options that are valid only with another option."""
 
 
 def spec_with(*names: str) -> JobSpec:

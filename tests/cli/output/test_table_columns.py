@@ -1,6 +1,6 @@
-"""Tables as people see them, at several widths.
+"""Tables at several widths.
 
-CORRAL_RENEW_GOLDEN=1 writes tests/golden/cli anew: read the difference before you keep it.
+CORRAL_RENEW_GOLDEN=1 rewrites tests/golden/cli: read the difference before you keep it.
 """
 
 from __future__ import annotations

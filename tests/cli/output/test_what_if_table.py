@@ -1,4 +1,4 @@
-"""What `corral what-if` and `corral explain` print: the worst and the best, sums, and what is not known."""
+"""The tables of `corral what-if` and `corral explain`: worst and best jobs, sums, and unknown starts."""
 
 from __future__ import annotations
 

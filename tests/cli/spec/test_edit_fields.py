@@ -1,4 +1,4 @@
-"""corral job set: what is sent is what was named."""
+"""corral job set sends exactly the named fields."""
 
 from __future__ import annotations
 

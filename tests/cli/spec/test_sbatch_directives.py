@@ -13,7 +13,7 @@ from wire.job.spec import JobSpec
 
 SCRIPTS = Path(__file__).parent / "sbatch"
 REFUSED = {"hetjob"}
-"""Kinds of scripts that cannot run: each line is named, with what to write instead."""
+"""Kinds of scripts that are refused: each line is named, with its replacement."""
 
 
 def read(name: str) -> JobSpec:

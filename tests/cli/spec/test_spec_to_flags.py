@@ -1,4 +1,4 @@
-"""Options made of changes say what the changes said."""
+"""Flags printed for changes are parsed back to the same changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_printed_flags_are_parsed_back(changes: dict[str, Any], options: str | N
 
 
 def meant(words: list[str]) -> dict[str, Any]:
-    """What `corral job set` makes of them."""
+    """The changes that `corral job set` parses from these flags."""
     flags = [word for word in words if word != "--clear"]
     clear = words[words.index("--clear") + 1] if "--clear" in words else ""
     return changes_of(parsed(SubmitOptions, *(word for word in flags if word != clear)), clear)

@@ -1,7 +1,7 @@
 """A controller and hosts in network namespaces whose links are cut, and jobs that record when they run.
 
 All share one clock, so that attempts that overlap are detected.
-`python -m tests.cables --seconds 60 --seed 7` cuts links at random under load and reports.
+`python -m tests.link_cuts --seconds 60 --seed 7` cuts links at random under load and reports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from tests.networks import PYTHON, FarHost, Network, lacking, network
+from tests.networks import PYTHON, Network, NetworkHost, lacking, network
 from tests.systems import System, system
 from wire.api.jobs import JobView
 from wire.api.nodes import NodeRequest
@@ -69,7 +69,7 @@ class Cluster:
                 self._add(client, host)
         self.system.await_nodes(*self.hosts)
 
-    def _add(self, client: Client, host: FarHost) -> None:
+    def _add(self, client: Client, host: NetworkHost) -> None:
         spec = HostSpec(
             f"{host.user}@{host.address}",
             identity=str(self.network.identity),
@@ -94,7 +94,7 @@ class Cluster:
             ("sh", "-c", script), gpus=gpus, workdir="/", grace_s=0.5, on_node_lost=policy, restart=endless
         )
 
-    def submit(self, policy: OnNodeLost | None = OnNodeLost.REQUEUE) -> tuple[int, FarHost]:
+    def submit(self, policy: OnNodeLost | None = OnNodeLost.REQUEUE) -> tuple[int, NetworkHost]:
         """A running job and its nodes."""
         with self.system.client() as client:
             job = client.submit(self.spec(policy)).ids[0]
@@ -115,7 +115,7 @@ class Cluster:
         self.system.until(look, f"job {job} is as it should be")
         return seen[0]
 
-    def await_state(self, node: FarHost, *states: NodeState) -> None:
+    def await_state(self, node: NetworkHost, *states: NodeState) -> None:
         def look() -> bool:
             with self.system.client() as client:
                 return client.node(node.name).state in states
@@ -167,12 +167,12 @@ class Report:
     broken: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        cuts = ", ".join(f"{count} {way}" for way, count in sorted(self.cuts.items()))
-        told = f"seed {self.seed}: cuts: {cuts}; {self.jobs} jobs, {self.moved} started anew; "
-        return told + ("; ".join(self.broken) or "no promise was broken")
+        cuts = ", ".join(f"{count} {direction}" for direction, count in sorted(self.cuts.items()))
+        summary = f"seed {self.seed}: cuts: {cuts}; {self.jobs} jobs, {self.moved} restarted; "
+        return summary + ("; ".join(self.broken) or "no guarantee was broken")
 
 
-def trouble(made: Cluster, seed: int, seconds: float) -> Report:
+def cut_at_random(made: Cluster, seed: int, seconds: float) -> Report:
     """Cut and repair links at random while jobs arrive; then repair all and check the guarantees."""
     dice, report = random.Random(seed), Report(seed)
     codes: dict[int, tuple[int, OnNodeLost]] = {}
@@ -186,9 +186,9 @@ def trouble(made: Cluster, seed: int, seconds: float) -> Report:
         host = dice.choice([*made.hosts.values()])
         host.mend()
         if dice.random() < 0.7:
-            way = dice.choice(["there", "back", "both"])
-            host.cut(way)
-            report.cuts[way] = report.cuts.get(way, 0) + 1
+            direction = dice.choice(["to_host", "from_host", "both"])
+            host.cut(direction)
+            report.cuts[direction] = report.cuts.get(direction, 0) + 1
         time.sleep(dice.uniform(0.1, 3.0))
     for host in made.hosts.values():
         host.mend()
@@ -207,10 +207,10 @@ def _broken(made: Cluster, view: JobView, code: int, policy: OnNodeLost) -> Iter
     if not made.never_at_once(view.id):
         yield f"job {view.id} ran twice at once"
     if policy is OnNodeLost.WAIT and view.attempt != 1:
-        yield f"job {view.id} was to wait and was started anew"
+        yield f"job {view.id} was to wait and was restarted"
     if view.exit_code != code or lives.get(view.attempt, [(0.0, "")])[-1][1] != str(code):
-        said = lives.get(view.attempt, [(0.0, "nothing")])[-1][1]
-        how = f"{view.state.value}, {view.detail} (attempt {view.attempt}, whose last word was {said})"
+        last_word = lives.get(view.attempt, [(0.0, "nothing")])[-1][1]
+        how = f"{view.state.value}, {view.detail} (attempt {view.attempt}, whose last word was {last_word})"
         yield f"job {view.id} was to return {code}, and {view.exit_code} is on record: {how}"
 
 
@@ -221,12 +221,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     given = parser.parse_args()
     if lacking():
-        print(f"no cables are cut: {lacking()}")
+        print(f"no links are cut: {lacking()}")
         return 0
     seed = random.randrange(1_000_000) if given.seed is None else given.seed
-    print(f"{given.seconds:g} s of cut cables with seed {seed} …", flush=True)
+    print(f"{given.seconds:g} s of cut links with seed {seed} …", flush=True)
     with cluster(lease_s=3.0) as made:
-        report = trouble(made, seed, given.seconds)
+        report = cut_at_random(made, seed, given.seconds)
     print(report)
     return 1 if report.broken else 0
 
