@@ -1,4 +1,4 @@
-"""Parses amounts and times as users write them: 16G, 2h30m, 18:30. A ValueError says what is right."""
+"""Parses amounts and times that users write, such as 16G, 2h30m or 18:30. A ValueError shows valid forms."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def _clock(text: str, word: str) -> float:
     if any(part is not None and int(part) > 59 for part in (second, third)):
         raise ValueError(f"{text!r} has more than 59 minutes or seconds; write 2h30m or 01:30:00")
     if days is not None and int(first) > 23:
-        raise ValueError(f"{text!r} has more than 23 hours beside its days")
+        raise ValueError(f"{text!r} has days and more than 23 hours; write 1-12:00:00")
     return int(days or 0) * 86_400 + int(first) * 3_600 + int(second or 0) * 60 + int(third or 0)
 
 
 def moment(text: str, now: Optional[float] = None) -> float:
-    """Seconds since 1970 for now, +2h, 18:30 (the next one), 2030-05-01 or 2030-05-01T08:00."""
+    """Seconds since 1970 for `now`, +2h, 18:30 (today or tomorrow), 2030-05-01 or 2030-05-01T08:00."""
     word, now = text.strip(), time.time() if now is None else now
     relative = word.removeprefix("now")
     if not relative and word:
@@ -75,7 +75,7 @@ def moment(text: str, now: Optional[float] = None) -> float:
     try:
         if clock is not None:
             hour, minute, second = (int(part or 0) for part in clock.groups())
-            # Without an offset it is local time, with summer time.
+            # Use a local time without UTC offset, so that summer time is applied on the day of the result.
             today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
             today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
             return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
@@ -92,7 +92,7 @@ def cores_milli(text: str) -> int:
 
 
 def gpus(text: str) -> float:
-    """A number of GPUs: 8, or a share of one, such as 0.25."""
+    """A number of GPUs, such as 8, or a part of one GPU, such as 0.25."""
     return _number(text, "a number of GPUs", "write 8 or 0.25")
 
 
@@ -102,7 +102,7 @@ def number(text: str) -> float:
 
 
 def limit(text: str) -> float:
-    """A number that is not negative; -1 for none, which means no limit."""
+    """A number that is not negative; -1 for the word none, which means no limit."""
     return -1.0 if text.lower() == "none" else _number(text, "an amount", "write 500 or 0.5, or none")
 
 
@@ -122,7 +122,7 @@ def count(text: str) -> int:
 
 
 def priority(text: str) -> int:
-    """The number of a priority class such as HIGH, or a number from 0 to 100."""
+    """The priority, from 0 to 100, of a number or of a class name such as HIGH."""
     word = text.strip().upper()
     if word in PRIORITIES:
         return PRIORITIES[word]
@@ -132,7 +132,7 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """The parser of the members of an enum."""
+    """A parser that returns the member of the enum with the given value."""
 
     def read(text: str) -> Kind:
         try:
@@ -173,7 +173,7 @@ def _amount(number: str) -> float:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a command, split as a shell splits them, without expansion."""
+    """The words of a command line, split at spaces and quotation marks like in a shell, without expansion."""
     try:
         found = tuple(shlex.split(text))
     except ValueError as error:
@@ -184,7 +184,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def signal(text: str) -> str:
-    """The name of a signal, USR1 for USR1 or SIGUSR1."""
+    """The name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
     name = signal_name(text)
     if not name:
         raise ValueError(f"{text!r} is not a signal for a job; choose one of {', '.join(SIGNALS)}")

@@ -1,20 +1,18 @@
-"""Encodes dataclasses as JSON and decodes them; unknown names and wrong types raise Malformed.
+"""Encodes dataclasses as JSON and decodes them. Unknown names and wrong types raise Malformed.
 
 Algorithm
-1. `encoder(kind)` and `decoder(kind)` work out once, on first use, how a type is converted, from its type
-   hints: scalars, enums, Optional, tuples, lists, mappings and dataclasses of these. Results are cached
-   for each type.
-2. For a dataclass the encoder is the source text of one lambda, `{"id": value.id, "state":
-   _state(value.state)}`, compiled with eval. A field whose JSON form is the value itself is read without
-   a call.
-3. For a dataclass the decoder is the source text of one function, compiled with exec. It has one type
-   check per field in line, and calls a decoder only for a value that does not pass it (see
-   `_dataclass_decoder`).
+1. `encoder(kind)` and `decoder(kind)` derive the functions that convert a type from its type hints:
+   scalars, enums, Optional, tuples, lists, mappings and dataclasses of these. This happens on the first use
+   of a type; the functions are cached.
+2. The encoder of a dataclass is a generated lambda, `{"id": value.id, "state": _state(value.state)}`,
+   compiled with eval. It makes no call for a field whose JSON form is the value itself.
+3. The decoder of a dataclass is a generated function, compiled with exec. It has one type check for each
+   field, and calls another decoder only for a value that fails the check (see `_dataclass_decoder`).
 
-Generated code, because every frame, journal entry and body passes here, and a loop over the fields would
-cost several calls per field. The text has only names of fields and fixed words, never data, so no input is
-run.
-Cost: O(size of the value); one compilation per class and process.
+The code is generated because every frame, journal entry and body is converted here, and a loop over the
+fields would cost several calls for each field. The generated text has only field names and fixed words,
+never data, so data from the network cannot become code.
+Cost: proportional to the size of the value; one compilation for each class and process.
 
 Example: for `Held(node: str, cpu_milli: int)` the decoder is
     def read(data, where):
@@ -41,7 +39,7 @@ _UNION_TYPES = (Union, getattr(types, "UnionType", Union))
 
 
 class Malformed(ValueError):
-    """Data that does not match its type; `where` is the path of the wrong value."""
+    """The data does not match the type. `where` is the path of the wrong value, such as `facts.gpus[0]`."""
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -50,11 +48,11 @@ class Malformed(ValueError):
 
 
 dumps: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""The JSON text used for the journal, frames and bodies."""
+"""Makes the JSON text of journal entries, frames and bodies."""
 
 
 def encode(value: Any) -> Any:
-    """A dataclass instance as plain JSON data."""
+    """The dataclass instance as plain JSON data: dicts, lists and scalars."""
     kind: Any = type(value)
     return encoder(kind)(value)
 
@@ -128,16 +126,17 @@ def decoder(kind: Any) -> Decoder:
 def _only_optional(kind: Any) -> Any:
     inner = [part for part in typing.get_args(kind) if part is not type(None)]
     if len(inner) != 1:
-        raise TypeError(f"only Optional unions travel on the wire, not {kind}")
+        raise TypeError(f"Optional is the only union that can be encoded, not {kind}")
     return inner[0]
 
 
 def _dataclass_decoder(kind: type) -> Decoder:
-    """The decoder of a class, compiled so that the usual case costs one comparison per field.
+    """The decoder of a dataclass, compiled so that most fields cost one comparison.
 
-    1. If the data has exactly the fields of the class, take them in order. A value of the right type
-       (an int for an int, an empty list for a tuple) is taken unchanged; any other goes to its decoder.
-    2. Otherwise read by name: unknown and missing fields raise Malformed, other fields get their defaults.
+    1. If the data has exactly the fields of the class, read them in order. A value that already has the
+       right type is used unchanged, and an empty list becomes (); other values go to their decoder.
+    2. Otherwise read the fields by name: an unknown or missing field raises Malformed, and an optional field
+       that is missing gets its default.
     """
     hints = typing.get_type_hints(kind)
     fields = {f.name: decoder(hints[f.name]) for f in dataclasses.fields(kind)}
@@ -186,7 +185,9 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
 
 def _inline_check(kind: Any) -> tuple[str, list[tuple[str, str]]]:
-    """Code that is true for a value that needs no decoder; pairs of an empty value and its decoded form."""
+    """An expression that is true for values that need no decoder, and pairs of an empty value and its decoded
+    form, such as `[]` and `()`.
+    """
     if typing.get_origin(kind) in _UNION_TYPES:
         check, empties = _inline_check(_only_optional(kind))
         return (f"value is None or {check}" if check else "value is None"), empties

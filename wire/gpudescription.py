@@ -1,4 +1,4 @@
-"""GPU descriptions: `gpus` of a node in scheduler.toml, `--gpus` of the agent and of `corral nodes add`."""
+"""Parses GPU descriptions: `gpus` of a node in scheduler.toml, and `--gpus` of the agent and the CLI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wire.job import mig
 
 DETECTED = ("auto", "none", "nvml")
-"""Descriptions that let the agent find the GPUs, or say that the node has none."""
+"""Descriptions other than simulated GPUs: detect the GPUs, or none, or detect them only with NVML."""
 SIMULATED_MODELS = ("H200", "H100", "A100", "A100-40G", "V100", "L40S", "L4", "T4", "RTX4090")
 """Models that can be simulated; agent/gpus/simulated.py has the properties of each."""
 _PREFIX = "simulated:"
@@ -17,7 +17,7 @@ _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """Simulated GPUs of one model. `slices` are the MIG profiles of each GPU; empty: the GPUs are whole."""
+    """Simulated GPUs of one model. `slices` are the MIG profiles of each GPU; empty: no MIG instances."""
 
     count: int
     model: str
@@ -25,14 +25,16 @@ class GpuGroup:
 
 
 def checked_description(text: str) -> str:
-    """The description unchanged; raises ValueError if an agent could not read it."""
+    """Returns the description unchanged. Raises ValueError if an agent could not parse it."""
     if text not in DETECTED:
         parse_simulated(text)
     return text
 
 
 def parse_simulated(text: str) -> tuple[GpuGroup, ...]:
-    """The groups of `simulated:8xH100,2xA100:1g.5gb*7`; raises ValueError for any other description."""
+    """The GPU groups of a description such as `simulated:8xH100,2xA100:1g.5gb*7`. Raises ValueError for other
+    descriptions.
+    """
     if not text.startswith(_PREFIX):
         raise ValueError(f'cannot read {text!r} as GPUs; write "auto", "none", "nvml" or "simulated:8xH100"')
     return tuple(_group(part.strip()) for part in text[len(_PREFIX) :].split(","))

@@ -1,4 +1,4 @@
-"""States, reasons and priority classes, as they appear everywhere."""
+"""The names of states, reasons and priority classes in the API, the journal and all user interfaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 class JobState(str, enum.Enum):
     """State of a job. controller.core.model.state_machine has the allowed transitions.
 
-    PREEMPTED is left within the same commit and never shown: a preempted job is QUEUED again, with the reason
+    Users never see PREEMPTED: the commit that preempts a job also sets it to QUEUED. Its reason is
     `preempted` until the next cycle sets another reason.
     """
 
@@ -23,7 +23,7 @@ class JobState(str, enum.Enum):
 
     @property
     def terminal(self) -> bool:
-        """True if the job has ended and its state cannot change."""
+        """True if the job has ended. Its state cannot change any more."""
         return self in _TERMINAL
 
 
@@ -33,7 +33,7 @@ SHOWN_STATES: Final = tuple(state for state in JobState if state is not JobState
 
 
 class Reason(str, enum.Enum):
-    """Why a job has its state; short enough for a table column."""
+    """Why a job has its state. The texts are short enough for a table column."""
 
     NONE = ""
     NEW = "new"
@@ -79,23 +79,23 @@ class Reason(str, enum.Enum):
 
 
 class NodeState(str, enum.Enum):
-    """Whether a node is connected, and whether it takes new jobs."""
+    """The state of a node: whether it is connected and whether it takes new jobs."""
 
     UP = "up"
     DRAINED = "drained"
     SUSPECT = "suspect"
-    """Silent for a short time; its jobs are assumed to run."""
+    """The node has not reported for a short time. The controller assumes that its jobs still run."""
     DOWN = "down"
-    """Silent for a long time, or never connected."""
+    """The node has not reported for a long time, or has never connected."""
 
     @property
     def away(self) -> bool:
-        """True if the node is silent: SUSPECT or DOWN."""
+        """True if the node does not report: SUSPECT or DOWN."""
         return self in (NodeState.SUSPECT, NodeState.DOWN)
 
 
 class GpuHealth(str, enum.Enum):
-    """Health of one GPU; only OK takes new jobs."""
+    """Health of one GPU. The GPU takes new jobs only while it is OK."""
 
     OK = "ok"
     SUSPECT = "suspect"
@@ -105,7 +105,7 @@ class GpuHealth(str, enum.Enum):
 
 
 class TroubleKind(str, enum.Enum):
-    """How an agent found that a GPU is faulty."""
+    """The kind of fault of a GPU."""
 
     XID = "xid"
     LOST = "lost"
@@ -118,7 +118,7 @@ class TroubleKind(str, enum.Enum):
     NVLINK = "nvlink"
     SLOWDOWN = "slowdown"
     MEMORY = "memory"
-    """This kind and the next, up to ECC_UNCORRECTED, are found by the controller in readings of the GPU."""
+    """The controller finds this fault in the readings of the GPU, not the agent."""
 
 
 PRIORITIES: Final[dict[str, int]] = {
@@ -133,7 +133,7 @@ PRIORITIES: Final[dict[str, int]] = {
 HIGHEST_PRIORITY: Final = 100
 
 WHOLE_GPU: Final = 1000
-"""Thousandths in one whole GPU."""
+"""One whole GPU, in the unit in which parts of GPUs are counted: thousandths of a GPU."""
 
 
 def priority_name(value: int) -> str:

@@ -1,4 +1,4 @@
-"""Text for terminals: safe names, durations, sizes and counts."""
+"""Formats names, durations, sizes and counts as text for terminals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ _HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """The text on one line, without control, escape or direction-changing characters, cut to `limit`."""
+    """The text with control, escape and direction characters replaced, on one line of at most `limit`
+    characters.
+    """
     clean = _HOSTILE.sub("\ufffd", text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def duration(seconds: Optional[float]) -> str:
-    """Seconds as 42s, 3m05s, 2h10m or 4d02h; "-" for None."""
+    """A duration in seconds as text such as 42s, 3m05s, 2h10m or 4d02h; "-" for None."""
     if seconds is None:
         return "-"
     whole = max(0, int(seconds))
@@ -29,7 +31,7 @@ def duration(seconds: Optional[float]) -> str:
 
 
 def memory(mib: int) -> str:
-    """MiB as 512M, 1.5G or 2T."""
+    """An amount of memory in MiB as text such as 512M, 1.5G or 2T."""
     if mib < 1024:
         return f"{mib}M"
     if mib < 1024 * 1024:

@@ -1,30 +1,32 @@
-"""Directories and files that only this process and root can change.
+"""Opens and checks directories and files that only this process and root can change.
 
-Controller and agents often run as root on hosts where users log in. If a user can rename, replace or prepare
-a directory that root then writes to or deletes from, the user decides what root writes and deletes. So every
-directory that they use for themselves (state, socket, spool, scratch, the directory of the agent's file) is
-opened here, and every file that decides what root runs (configuration, plugins, prolog, epilog) is checked.
+The controller and the agents often run as root on hosts where users log in. A user who can rename, replace or
+create a directory that root uses could make root write or delete other files. Therefore every directory that
+the controller and the agents use (state, socket, spool, scratch, the directory of the agent's program) is
+opened here, and every file that decides which programs root runs (configuration, plugins, prolog, epilog) is
+checked here.
 
-Algorithm of `open_directory`, after sshd's StrictModes, but by descriptor so that nothing can be exchanged
-between the check and the use:
-1. Start at "/" and open one component after the other, relative to the last one and with O_NOFOLLOW.
-2. A symbolic link is followed only if root or the user of this process made it. It must have one name only,
-   because every user may make hard links to a link of root's. The components of its target are opened in the
-   same way.
-3. Each directory on the way belongs to root, to the user of this process, or to the owner of "/" (which in a
-   user namespace is not called root), and only its owner may write to it. Others may if it is sticky, as /tmp
-   is: then they cannot rename or delete our files.
-4. The last directory belongs to root or to the user of this process, and only its owner may write to it.
-   Sticky is not enough.
+Algorithm of `open_directory`. It has the rules of sshd's StrictModes, but works on descriptors, so that no
+directory can be replaced between the check and the use:
+1. Start at "/" and open each component relative to the directory before it, with O_NOFOLLOW.
+2. Follow a symbolic link only if root or the user of this process made it, and only if its link count is 1,
+   because every user may make hard links to a symbolic link of root. Open the components of its target in
+   the same way.
+3. Each parent directory must belong to root, to the user of this process, or to the owner of "/" (in a user
+   namespace, the real root has another uid). Other users may write to it only if it has the sticky bit, like
+   /tmp, because then they cannot rename or delete our files.
+4. The last directory must belong to root or to the user of this process, and no other user may write to it,
+   even with the sticky bit.
 
-Invariant: below a directory that `open_directory` returned, names are as this process and root created
-them, until an administrator changes it. Paths below it may therefore be used as paths.
-Cost: two system calls for each component, some 50 microseconds for a usual path.
+Invariant: only this process, root and an administrator can change names below a directory that
+`open_directory` returned. Therefore these names may be used as ordinary paths.
+Cost: two system calls for each component, about 50 microseconds for a usual path.
 
 Example: `/scratch` has mode 0777 and no sticky bit. `open_directory("/scratch/corral")` raises UntrustedPath
 with the command `chmod +t /scratch`.
 
-Imported by the fork server and sent to hosts before the agent: only cheap imports, none of Corral.
+The fork server imports this module, and the controller sends it to hosts before the agent. Therefore it
+imports only small standard modules and no other module of Corral.
 """
 
 from __future__ import annotations
@@ -37,19 +39,23 @@ from contextlib import suppress
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""For directories on the way: a user may pass through a parent that it may not list."""
+"""Flags for parent directories. With O_PATH a directory can be opened without the right to list it."""
 _LINK_ERRORS = (errno.ENOTDIR, errno.ELOOP)
-"""What the kernel answers when a link stands where a directory was to be opened."""
+"""Errors that the kernel returns if the directory to open is a symbolic link."""
 _MOST_LINKS = 40
 _MOST_OPEN = 64
 
 
 class UntrustedPath(Exception):
-    """Another user could change this path; the message says what, where and which command repairs it."""
+    """Another user could change this path. The message has the path, the problem and a command that repairs
+    it.
+    """
 
 
 def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of a directory that only our user can change; raises UntrustedPath or OSError."""
+    """A descriptor of a directory that only root and the user of this process can change. Raises
+    UntrustedPath or OSError. With `make` missing directories are created.
+    """
     folder, name = os.path.split(os.path.abspath(path))
     if not name:
         raise UntrustedPath("/ cannot be used for this; name a directory below it")
@@ -57,7 +63,8 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     try:
         return open_child(parent, name, path, make, mode)
     except OSError as error:
-        # because the last component may be a link that the administrator made, for instance to another disk
+        # Follow a link at the end of the path too: an administrator may have moved the directory to another
+        # disk.
         if error.errno not in _LINK_ERRORS or not _is_link(parent, name):
             raise
         target = _target(parent, name, path)
@@ -72,7 +79,9 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
 
 
 def open_parent(path: str, make: bool = False) -> int:
-    """A descriptor of a directory in which others cannot replace our entries. It may be sticky."""
+    """A descriptor of a directory in which other users cannot rename or delete our entries. Other users may
+    write to it if it has the sticky bit.
+    """
     at = os.open("/", _PATH_FLAGS)
     try:
         left, seen, links = _components(path), "", 0
@@ -111,7 +120,9 @@ def open_parent(path: str, make: bool = False) -> int:
 
 
 def open_child(parent: int, name: str, path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of our directory in an open one, never through a link. `path` is for messages."""
+    """A descriptor of the directory `name` in the open directory `parent`. Links are not followed. `path` is
+    used only in error messages.
+    """
     try:
         if make:
             with suppress(FileExistsError):
@@ -128,7 +139,9 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file that belongs to our user and that no other user can write to."""
+    """A descriptor of a regular file that belongs to the user of this process and that no other user can
+    write to.
+    """
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
     what = ""
@@ -145,10 +158,11 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 
 def check_file(path: str) -> None:
-    """Raise UntrustedPath if another user could change or replace this file, OSError if it cannot be found.
+    """Raise UntrustedPath if another user could change or replace this file; OSError if it does not exist.
 
-    For files that decide what this process runs. Root, this process's user or the owner of "/" owns the file
-    and the links to it, and only the owner may write to it. Its directories are as `open_parent` wants them.
+    For files that decide which programs this process runs. The file and symbolic links to it must belong to
+    root, to the user of this process or to the owner of "/", and only the owner may write to the file. Its
+    directories must pass the checks of `open_parent`.
     """
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(os.path.abspath(path))
@@ -175,10 +189,10 @@ def check_file(path: str) -> None:
 
 
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete an entry of our directory with all below it; whether it is gone.
+    """Delete the entry `name` of an open directory, with everything below it. Returns whether it was deleted.
 
-    Its content may be a user's and malicious: links are deleted and not followed, and deeply nested
-    directories are moved up before descriptors run out.
+    A user may have made the content, with bad intent. Therefore links are deleted and not followed, and
+    deeply nested directories are moved up before this process has too many open files.
     """
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -190,7 +204,7 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(top, top, 0):  # once more for what was moved up
+            while _empty(top, top, 0):  # Repeat for directories that were moved up.
                 pass
         finally:
             os.close(top)
@@ -201,7 +215,9 @@ def remove_tree(parent: int, name: str) -> bool:
 
 
 def _empty(folder: int, top: int, depth: int) -> bool:
-    """Delete what can be deleted in an open directory; whether anything was moved up to `top`."""
+    """Delete the content of an open directory, as far as possible. Returns whether a directory was moved up
+    to `top`.
+    """
     moved = False
     with os.scandir(folder) as entries:
         names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -221,12 +237,12 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # because the caller checks at the end whether all is gone
+            continue  # The caller detects entries that are left.
     return moved
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # because root needs no permission, and all below is of one user otherwise
+    if os.geteuid():  # Root can open every directory. Other users may change the mode of their directories.
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 
@@ -237,7 +253,7 @@ def _enter(at: int, name: str, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):  # because another agent may have made it
+    with suppress(FileExistsError):  # Another agent may have made it at the same time.
         os.mkdir(name, 0o700, dir_fd=at)
     return os.open(name, _PATH_FLAGS, dir_fd=at)
 
@@ -251,12 +267,12 @@ def _components(path: str) -> list[str]:
 
 
 def _target(parent: int, name: str, path: str, trusted: set[int] | None = None) -> str:
-    """The target of a link; raises UntrustedPath if another user made it or can replace it."""
+    """The target of a symbolic link. Raises UntrustedPath if another user made or could replace the link."""
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if found.st_uid not in (trusted or {0, os.geteuid(), os.stat("/").st_uid}) or found.st_nlink != 1:
         raise UntrustedPath(
-            f"{path} is a symbolic link that {_name(found.st_uid)} made or can exchange. "
-            f"Look where it leads (ls -ld {path}) and delete it: rm {path}"
+            f"{path} is a symbolic link that {_name(found.st_uid)} made or can replace. "
+            f"Check its target (ls -ld {path}) and delete it: rm {path}"
         )
     return os.readlink(name, dir_fd=parent)
 
@@ -279,18 +295,18 @@ def _check_own(descriptor: int, path: str) -> None:
     found = os.fstat(descriptor)
     if found.st_uid not in (0, os.geteuid()):
         raise UntrustedPath(
-            f"{path} belongs to {_name(found.st_uid)}, not to {_name(os.geteuid())}, so what lies in it may "
-            f"have been prepared. Look at it and delete it (rm -r {path}) or choose another directory."
+            f"{path} belongs to {_name(found.st_uid)}, not to {_name(os.geteuid())}, so that user may have "
+            f"changed its content. Check it and delete it (rm -r {path}) or choose another directory."
         )
     if _is_writable_by_others(found):
         raise UntrustedPath(
-            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}), so what lies in "
-            f"it may have been prepared. Look at it, then take the right away: chmod go-w {path}"
+            f"{path} can be written to by others (mode {stat.S_IMODE(found.st_mode):04o}), so another user "
+            f"may have changed its content. Check it, then take the right away: chmod go-w {path}"
         )
 
 
 def _is_writable_by_others(found: os.stat_result) -> bool:
-    """Whether others than the owner may write to it. The owner's private group does not count."""
+    """Whether users other than the owner may write to the file. The owner's private group is allowed to."""
     if found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and not _is_private(found.st_uid, found.st_gid)
@@ -298,7 +314,7 @@ def _is_writable_by_others(found: os.stat_result) -> bool:
 
 def _is_private(uid: int, gid: int) -> bool:
     import grp
-    import pwd  # as `grp` only where a group may write, which is rare
+    import pwd  # Imported only here, like grp, because group write permission is rare.
 
     try:
         owner, group = pwd.getpwuid(uid), grp.getgrgid(gid)

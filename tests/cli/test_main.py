@@ -171,7 +171,7 @@ def test_refusal_of_the_controller_sets_the_exit_code(
 def test_missing_controller_has_exit_code_7_and_a_hint(corral: Corral, words: str) -> None:
     done = corral(*words.split())
     assert done.returncode == 7
-    assert "no such socket" in done.stderr
+    assert "the socket does not exist" in done.stderr
     assert "corral controller" in done.stderr
     assert done.stdout == ""
 

@@ -334,7 +334,7 @@ def test_ui_without_a_controller_reports_it(terminal: Terminal, tmp_path: Path) 
     terminal.run(f"{sys.executable} -m cli --url unix://{tmp_path}/none.sock tui; echo it ended with $?")
     shown = terminal.see("it ended with 7")
     assert "no controller at unix://" in shown
-    assert "there is no such socket" in shown
+    assert "the socket does not exist" in shown
     assert "Traceback" not in shown
     assert terminal.restored
 

@@ -506,7 +506,7 @@ def test_invalid_token_is_refused_before_it_is_sent(token: str) -> None:
 def test_unreachable_controller_is_reported_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for url, why in [
-        (f"unix://{tmp_path}/none.sock", "no such socket"),
+        (f"unix://{tmp_path}/none.sock", "the socket does not exist"),
         (f"unix://{tmp_path}/file", "no process listens"),
         (f"unix://{tmp_path}/{'x' * 200}", "too long"),
         ("http://127.0.0.1:1", "no process listens"),

@@ -80,7 +80,7 @@ def test_searched_places_are_named() -> None:
 def test_unknown_context_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     contexts.save(Contexts("", {"lab": Context("ssh://lab")}))
     monkeypatch.setenv("CORRAL_CONTEXT", "lap")
-    with pytest.raises(Unreachable, match="there is no context 'lap'; there are: lab"):
+    with pytest.raises(Unreachable, match="there is no context 'lap'; known contexts: lab"):
         Client()
     contexts.path().write_text("{")
     monkeypatch.delenv("CORRAL_CONTEXT")

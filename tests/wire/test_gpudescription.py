@@ -10,7 +10,7 @@ from wire.gpudescription import SIMULATED_MODELS, GpuGroup
 
 BAD = {
     "simulated:8xA100:zz": "cannot read '8xA100:zz': 'zz' is not a MIG profile",
-    "simulated:1xA100:1g.5gb*8": "asks for more than the seven slices of a GPU",
+    "simulated:1xA100:1g.5gb*8": "needs more than the seven slices of a GPU",
     "simulated:0xH100": "cannot read '0xH100'; write 8xH100",
     "simulated:8xH1000": "cannot read '8xH1000'; write 8xH100",
     "simulated:8xH100,": "cannot read ''; write 8xH100",

@@ -1,4 +1,4 @@
-"""Messages between controller and agent: one JSON object per line, with its kind under "t"."""
+"""Messages between controller and agent. Each is one JSON object on one line; its field "t" is its kind."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from wire.names import GpuHealth, TroubleKind
 PROTOCOL = 1
 MAX_FRAME = 64 * 1024 * 1024
 MOST = 1 << 53
-"""The largest whole number in a frame, so that sums fit into columns and every JSON reader agrees."""
+"""The largest whole number in a frame. Up to this number every JSON reader is exact, and sums fit into the
+database columns."""
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU as the host reports it; `links` are the indices it reaches over NVLink.
+    """One GPU as the host reports it. `links` are the indices of the GPUs connected to it by NVLink.
 
-    A MIG instance is reported like a GPU, with a UUID and memory of its own and the profile in `mig`; the
-    GPU that it is a part of is not. `compute` is the compute capability, such as 9.0; "" if unknown.
+    A MIG instance is reported like a GPU, with its own UUID and memory and its profile in `mig`; the GPU that
+    contains it is not reported. `compute` is the compute capability, such as 9.0; empty if unknown.
     """
 
     index: int
@@ -38,7 +39,7 @@ class GpuFacts:
     mig: str = ""
     power_limit_w: int = 0
     label: str = ""
-    """The driver's number if it differs from `index`, which counts MIG instances as GPUs."""
+    """The GPU number of the driver, if it differs from `index`, which counts MIG instances as GPUs."""
 
     @property
     def number(self) -> str:
@@ -58,7 +59,7 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """Resources of a host; only a new Hello changes them. `storage_mib` is local disk for scratch."""
+    """Resources of a host. They change only with a new Hello. `storage_mib` is local disk for scratch."""
 
     cpu_milli: int
     memory_mib: int
@@ -71,16 +72,16 @@ class NodeFacts:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     handling: Mapping[str, str] = field(default_factory=dict)
-    """How jobs run on the host, as text by topic: their user, how limits are enforced, and so on."""
+    """How jobs run on the host: a text for each topic, such as the user of the jobs and the limits."""
     runtime: str = ""
-    """The container runtime and its version; empty if there is none."""
+    """The container runtime of the host and its version; empty if the host has no runtime."""
     image_gpus: str = ""
-    """Why containers get no GPUs on this host; empty if they get them."""
+    """Why containers cannot use GPUs on this host; empty if they can."""
 
 
 @dataclass(frozen=True)
 class GpuUse:
-    """GPU usage of an attempt: utilisation in percent, peak memory, energy."""
+    """GPU usage of an attempt: mean and 95th percentile of utilisation in percent, peak memory, energy."""
 
     mean: float = 0.0
     p95: int = 0
@@ -90,7 +91,7 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class Usage:
-    """Usage of one attempt on one node."""
+    """CPU time in seconds, peak memory and GPU usage of one attempt on one node."""
 
     cpu_s: float = 0.0
     max_rss_mib: int = 0
@@ -99,7 +100,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The newest checkpoint of an attempt: a file or a directory, its size, and its time of change."""
+    """The newest checkpoint of an attempt: the path of a file or directory, its size in bytes, and its
+    modification time in seconds since 1970.
+    """
 
     path: str
     size: int = 0
@@ -108,10 +111,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class AttemptStatus:
-    """One attempt from the spool: `pid` after its start, `ended_at` after its end.
+    """The state of one attempt, from the spool. `pid` is set after its start, `ended_at` after its end.
 
-    `code` is the exit code, `signal` the signal that killed it; `why` is set if the program did not end by
-    itself (time_limit, cancelled, launch_failed: …, supervisor_lost).
+    `code` is the exit code, `signal` the signal that killed the attempt. `why` is the reason if Corral ended
+    the attempt or could not start it: time_limit, cancelled, launch_failed: …, supervisor_lost.
     """
 
     job: int
@@ -125,11 +128,11 @@ class AttemptStatus:
     usage: Optional[Usage] = None
     checkpoint: Optional[Checkpoint] = None
     ready: bool = False
-    """True while the attempt waits at the barrier of its gang for Go."""
+    """True while the attempt waits for Go, at the barrier of its gang."""
 
     @property
     def ran(self) -> bool:
-        """True if a process has run, also if its start was not reported."""
+        """True if a process of the attempt has run, even if its start was not reported."""
         return self.started_at is not None or self.code is not None or self.signal is not None
 
 
@@ -138,7 +141,7 @@ class AttemptStatus:
 
 @dataclass(frozen=True)
 class Hello:
-    """First frame of every connection: the node's name and its full state."""
+    """The first frame of every connection: the name of the node and its full state."""
 
     node: str
     version: str
@@ -152,14 +155,14 @@ class Hello:
 
 @dataclass(frozen=True)
 class Report:
-    """One attempt has started or ended. Repeated after every Hello until it is settled."""
+    """One attempt has started or ended. The agent sends the report again after every Hello until Settle."""
 
     status: AttemptStatus
 
 
 @dataclass(frozen=True)
 class GpuSample:
-    """A reading of one GPU; not journaled. `throttle` lists what lowers its clocks, as text."""
+    """A reading of one GPU; not journalled. `throttle` lists the reasons for which its clocks are lowered."""
 
     uuid: str
     utilisation: int = 0
@@ -180,7 +183,7 @@ class GpuSample:
 
 @dataclass(frozen=True)
 class AttemptUse:
-    """GPU usage of a running attempt on this node so far."""
+    """GPU usage of a running attempt on this node, from its start until now."""
 
     job: int
     attempt: int
@@ -189,9 +192,9 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """Readings that changed since the last report.
+    """The GPU readings that changed since the last report.
 
-    At intervals also the usage so far of every running attempt on the node; otherwise `uses` is empty.
+    At intervals the report also has the usage of every running attempt on the node in `uses`.
     """
 
     samples: tuple[GpuSample, ...]
@@ -212,14 +215,14 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuProcesses:
-    """Every process on the GPUs of a node; sent again when that changes."""
+    """All processes on the GPUs of a node. The agent sends the list again when it changes."""
 
     processes: tuple[GpuProcess, ...]
 
 
 @dataclass(frozen=True)
 class GpuTrouble:
-    """A GPU is faulty. The controller decides what to do."""
+    """The agent has found a fault of a GPU. The controller decides whether the GPU is used further."""
 
     uuid: str
     kind: TroubleKind
@@ -229,18 +232,18 @@ class GpuTrouble:
 
 @dataclass(frozen=True)
 class GpuChecked:
-    """Answer to CheckGpu: whether the GPU is healthy, and if not, why."""
+    """The answer to CheckGpu: `ok` if the GPU is healthy; otherwise `why` is the reason."""
 
     uuid: str
     ok: bool
     why: str = ""
     occupied: bool = False
-    """True if the only problem is a process that no job started, which is no fault of the GPU."""
+    """True if the only problem is a process that no job started. The GPU itself is then not at fault."""
 
 
 @dataclass(frozen=True)
 class GpuReset:
-    """Answer to ResetGpu: whether the GPU was reset, and if not, why."""
+    """The answer to ResetGpu: `ok` if the GPU was reset; otherwise `why` is the reason."""
 
     uuid: str
     ok: bool
@@ -249,7 +252,9 @@ class GpuReset:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Part of an answer to ReadLog; `data` is base64 and begins at `offset`, `end` closes the answer."""
+    """A part of the answer to ReadLog. `data` is base64, `offset` is the position of its first byte in the
+    log, and `end` is True in the last part.
+    """
 
     request: int
     data: str = ""
@@ -260,7 +265,7 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class ShellOutput:
-    """Output of a command in a job's allocation; `data` is base64."""
+    """Output of a command that runs in the allocation of a job; `data` is base64."""
 
     request: int
     data: str
@@ -269,7 +274,7 @@ class ShellOutput:
 
 @dataclass(frozen=True)
 class ShellEnded:
-    """The command has ended. `error`: why it could not start, or why it was ended before its time."""
+    """The command has ended. `error` is the reason if it could not start or if Corral ended it."""
 
     request: int
     code: Optional[int] = None
@@ -279,7 +284,7 @@ class ShellEnded:
 
 @dataclass(frozen=True)
 class Pong:
-    """Answer to Ping; `clock` is that of the host, as in Hello: seconds since it booted."""
+    """The answer to Ping. `clock` is the clock of the host, in seconds since it booted, as in Hello."""
 
     beat: int
     clock: Optional[float] = None
@@ -290,7 +295,7 @@ class Pong:
 
 @dataclass(frozen=True)
 class GpuHold:
-    """A GPU, or `milli` thousandths of one, held by an allocation."""
+    """A GPU, or a part of a GPU, in an allocation. `milli` is the part in thousandths of a GPU."""
 
     uuid: str
     milli: int
@@ -298,12 +303,13 @@ class GpuHold:
 
 @dataclass(frozen=True)
 class Start:
-    """Run one attempt. A repeat has no effect; an attempt older than one already seen is refused.
+    """Run one attempt. A repeated Start has no effect; the agent refuses a lower attempt number than the
+    highest that it has received for the job.
 
     `checkpoint` was saved by an earlier attempt of the job; the fields after it are those of the JobSpec.
-    `tasks` processes run on this node, which has the number `rank` among the job's `nodes`. With `barrier`
-    the agent prepares the attempt, reports it and waits for Go. `output` and `error` are paths without
-    patterns; with `append` their content stays.
+    `tasks` processes run on this node. `rank` is the number of this node among the `nodes` of the job. With
+    `barrier` the agent prepares the attempt, reports it and waits for Go. `output` and `error` are paths
+    without patterns; with `append` the output is added to files that exist.
     """
 
     job: int
@@ -345,18 +351,18 @@ class Start:
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
-        """The most CPU that the attempt may use, in thousandths of a core; None: all of the node."""
+        """The limit on the CPU use of the attempt, in thousandths of a core; None: no limit."""
         return None if self.best_effort else self.cpu_limit_milli or self.cpu_milli
 
     @property
     def most_memory_mib(self) -> Optional[int]:
-        """The most memory that the attempt may use, in MiB; None: all of the node."""
+        """The limit on the memory of the attempt, in MiB; None: no limit."""
         return None if self.best_effort else self.memory_limit_mib or self.memory_mib
 
 
 @dataclass(frozen=True)
 class Go:
-    """Start: all members of the gang are ready. A repeat has no effect."""
+    """All members of the gang are ready: start the program of the attempt. A repeated Go has no effect."""
 
     job: int
     attempt: int
@@ -364,9 +370,10 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
-    """End an attempt: checkpoint, SIGTERM, grace, SIGKILL. An unknown one is reported as ended with `why`.
+    """End an attempt: save a checkpoint, send SIGTERM, wait `grace_s` seconds, send SIGKILL.
 
-    `checkpoint_s` is the longest time for a checkpoint before SIGTERM; 0: no checkpoint.
+    `checkpoint_s` is the longest time for the checkpoint, in seconds; 0: no checkpoint. If the agent does not
+    know the attempt, it reports the attempt as ended, with the reason `why`.
     """
 
     job: int
@@ -378,7 +385,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to the processes of an attempt that have a handler for it; it would end the others."""
+    """Send a signal to the processes of an attempt that have a handler for it. Other processes are left out,
+    because the signal would end them.
+    """
 
     job: int
     attempt: int
@@ -396,7 +405,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Settle:
-    """The end of this attempt is stored: stop reporting it. Logs stay until retention deletes them."""
+    """The controller has stored the end of this attempt: stop reporting the attempt. Its logs stay until
+    log retention deletes them.
+    """
 
     job: int
     attempt: int
@@ -404,7 +415,10 @@ class Settle:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """Send a log from `offset`; with `follow`, until the attempt has ended. Negative offset: from the end."""
+    """Send the log of an attempt from byte `offset`; a negative offset counts from the end of the log.
+
+    With `follow` the agent also sends new output until the attempt has ended.
+    """
 
     request: int
     job: int
@@ -416,14 +430,16 @@ class ReadLog:
 
 @dataclass(frozen=True)
 class StopReading:
-    """Stop answering this ReadLog, because the reader has left."""
+    """Stop answering this ReadLog, because the client has closed its connection."""
 
     request: int
 
 
 @dataclass(frozen=True)
 class CheckGpu:
-    """Check a faulty GPU after `after_s` seconds, and answer with GpuChecked; a later order replaces it."""
+    """Check a faulty GPU after `after_s` seconds and answer with GpuChecked. A later CheckGpu for the GPU
+    replaces this one.
+    """
 
     uuid: str
     after_s: float = 0.0
@@ -431,7 +447,9 @@ class CheckGpu:
 
 @dataclass(frozen=True)
 class ResetGpu:
-    """Reset an unused GPU with this command and its UUID; a later CheckGpu cancels the reset."""
+    """Reset an unused GPU after `after_s` seconds by running this command with the GPU's UUID as its last
+    argument. A later CheckGpu cancels the reset.
+    """
 
     uuid: str
     command: tuple[str, ...]
@@ -440,7 +458,9 @@ class ResetGpu:
 
 @dataclass(frozen=True)
 class OpenShell:
-    """Run a command in the allocation of a running attempt; without a command, its user's login shell."""
+    """Run a command in the allocation of a running attempt. If `command` is empty, run the user's login
+    shell.
+    """
 
     request: int
     job: int
@@ -454,7 +474,7 @@ class OpenShell:
 
 @dataclass(frozen=True)
 class ShellInput:
-    """Input for a command, base64; `end` closes the input."""
+    """Input for a command, as base64. `end` closes the input."""
 
     request: int
     data: str = ""
@@ -463,7 +483,7 @@ class ShellInput:
 
 @dataclass(frozen=True)
 class ShellTaken:
-    """This number of bytes of output has been read; the command may write as many again."""
+    """The client has read `size` bytes of the output, so the agent may send as many more bytes."""
 
     request: int
     size: int
@@ -471,7 +491,7 @@ class ShellTaken:
 
 @dataclass(frozen=True)
 class ResizeShell:
-    """The window of a command has a new size."""
+    """The terminal window of a command has a new size."""
 
     request: int
     rows: int
@@ -480,16 +500,17 @@ class ResizeShell:
 
 @dataclass(frozen=True)
 class CloseShell:
-    """End the command, because its user has left."""
+    """End the command, because the client has closed its connection."""
 
     request: int
 
 
 @dataclass(frozen=True)
 class Ping:
-    """Ask for a Pong. Renews leases as of `heard`, the host's clock in its last frame.
+    """Ask for a Pong, and renew the leases of all attempts on the host.
 
-    That time counts, not the arrival of this frame, because a network may delay it for minutes.
+    `heard` is the host's clock in the last frame that the controller received. Leases count from that time
+    and not from the arrival of this frame, because the network may delay the frame for minutes.
     """
 
     beat: int
@@ -498,7 +519,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class Leave:
-    """Close the connection and exit; running attempts continue."""
+    """Close the connection and exit. Running attempts continue."""
 
 
 AgentFrame = Union[
@@ -536,7 +557,7 @@ ControllerFrame = Union[
 Frame = Union[AgentFrame, ControllerFrame]
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
-"""Classes whose kind is not their name in snake case."""
+"""Kinds of the frames whose kind is not their class name in snake case."""
 _NAMES = {
     kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     for kind in (*get_args(AgentFrame), *get_args(ControllerFrame))
@@ -566,7 +587,7 @@ _JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_
 
 
 def pack(frame: Frame) -> bytes:
-    """The frame as one line with its newline; names that are not UTF-8 are preserved."""
+    """The frame as one line that ends with a newline. Names that are not UTF-8 are preserved."""
     return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode("utf-8", "surrogatepass")
 
 
@@ -575,7 +596,7 @@ def unpack(line: bytes) -> Frame:
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
-            dumps(data).encode()  # because JSON allows half a surrogate pair, which cannot be stored
+            dumps(data).encode()  # This raises for half a surrogate pair, because it cannot be stored.
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None
     name = data.pop("t", None) if isinstance(data, dict) else None

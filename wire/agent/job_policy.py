@@ -1,4 +1,4 @@
-"""How agents run all jobs: [jobs] of scheduler.toml, passed to every agent."""
+"""Settings for running jobs on nodes: [jobs] of scheduler.toml. The controller passes them to every agent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ContainerPolicy:
-    """How containers run: the runtime, its extra arguments, and mounts for all containers."""
+    """Settings of containers: the command of the runtime, its options, and mounts for all containers."""
 
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -16,7 +16,7 @@ class ContainerPolicy:
 
 @dataclass(frozen=True)
 class JobPolicy:
-    """The policy of all nodes; NodeFacts says what a host cannot do."""
+    """The settings that all agents use. NodeFacts shows which of them a host cannot support."""
 
     limits: str = "auto"
     bind: str = "cores"

@@ -1,1 +1,1 @@
-"""Bodies of requests and answers of the HTTP API. The paths are in docs/api.md and /v1/openapi.json."""
+"""Bodies of requests and answers of the HTTP API. docs/api.md and /v1/openapi.json list the paths."""

@@ -1,4 +1,4 @@
-"""The cluster as a whole: summary, health, events and their stream."""
+"""API bodies for the whole cluster: summary, health, events and the event stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.api.nodes import NodeView
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Summary of the cluster."""
+    """Summary of the cluster: numbers of jobs and nodes by state, and used resources."""
 
     name: str
     version: str
@@ -28,7 +28,7 @@ class ClusterView:
 
 @dataclass(frozen=True)
 class EventView:
-    """One entry of the journal, with a sentence for people."""
+    """One entry of the journal. `text` describes the event in a sentence for users."""
 
     seq: int
     at: float
@@ -43,7 +43,7 @@ class EventView:
 
 @dataclass(frozen=True)
 class EventList:
-    """A page of the journal. Entries up to `begins` were deleted by retention."""
+    """A page of the journal. Retention has deleted the entries up to number `begins`."""
 
     events: tuple[EventView, ...]
     seq: int
@@ -52,9 +52,9 @@ class EventList:
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """One commit on the stream: its events, and each changed job and node after them.
+    """One commit on the event stream: its events, and the new state of each job and node that they change.
 
-    A batch without events carries fresh GPU readings; it does not advance the journal.
+    A batch without events has new GPU readings, which are not in the journal.
     """
 
     seq: int
@@ -65,7 +65,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """Whether the controller is healthy."""
+    """The health of the controller. `user` and `role` are those of the caller."""
 
     status: str
     version: str

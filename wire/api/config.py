@@ -1,4 +1,4 @@
-"""Bodies of /v1/config: the configuration in effect, and what another one would change."""
+"""API bodies of /v1/config: the configuration in effect, and the changes that another one would make."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class ConfigChange:
-    """A changed key of scheduler.toml, as JSON; None: the key is missing. Secrets are not shown."""
+    """A changed key of scheduler.toml, with JSON values. None: the key is missing. Secrets are not shown."""
 
     key: str
     before: Optional[str]
@@ -19,7 +19,7 @@ class ConfigChange:
 
 @dataclass(frozen=True)
 class ConfigView:
-    """The configuration in effect: its file, the time since when, and the user who applied it."""
+    """The configuration in effect: its file, when it was applied, and the user who applied it."""
 
     file: str
     digest: str
@@ -31,9 +31,10 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """Another scheduler.toml: its text, the previous one (`previous`), or neither for the controller's file.
+    """A request to apply another configuration: `text`, the previous configuration (`previous`), or, if
+    neither is set, the controller's file.
 
-    With `expect`, the request is refused unless it is the digest of the configuration in effect.
+    If `expect` is set and is not the digest of the configuration in effect, the request is refused.
     """
 
     text: Optional[str] = None
@@ -45,7 +46,9 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class ConfigAnswer:
-    """The changes, made or planned. With problems nothing is changed."""
+    """The changes of a configuration, made if `applied`, else planned. If `problems` has entries, nothing was
+    changed.
+    """
 
     file: str
     digest: str
@@ -56,4 +59,4 @@ class ConfigAnswer:
     notes: tuple[str, ...] = ()
     """Changes that could not be made at once, such as removing a node that has jobs."""
     text: str = ""
-    """The text that would be applied, for administrators, if the request did not have it."""
+    """The text that would be applied, if the request did not have it. Only administrators get it."""

@@ -1,4 +1,4 @@
-"""Forecasts: when a job starts, which change would start it now, and the effect of changes."""
+"""API bodies of forecasts: the start of a job, changes that would start it now, and effects of changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True)
 class Easing:
-    """A change that starts a waiting job, as a sentence and as changes or a command; tested on a copy.
+    """A change that would start a waiting job at once. The controller has tested it on a copy of its state.
 
-    Either `changes` of fields of its JobSpec, or the words of a command after `corral`: to release the
-    job, to resume nodes or GPUs, or to preempt the `victims`, after whose end it starts.
+    `sentence` describes the change. It is made either by `changes` of the job's JobSpec, or by the words in
+    `command` after `corral`: to release the job, to resume nodes or GPUs, or to preempt the `victims`. In the
+    last case the job starts when the victims have ended.
     """
 
     sentence: str
@@ -29,12 +30,12 @@ class Easing:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job waits, and when it starts at the latest if all jobs keep their time limits.
+    """Why a job waits, and its latest start if all jobs keep their time limits.
 
-    `starts_at` is None if that is unknown, and `unknown` says why. The job is likely to start at `likely_at`
-    if jobs run as predicted, and then to run for `predicted_s`. It would start now with each of the
-    `easings`, the smallest change first. With `makes_room`, the `victims` are preempted for it before it
-    starts.
+    `starts_at` is the latest start; if it is unknown it is None, and `unknown` has the reason. If jobs run as
+    long as predicted, the job starts at `likely_at` and runs for `predicted_s` seconds. Each of the `easings`
+    would start it now; the smallest change is first. With `makes_room`, the `victims` are preempted for the
+    job before it starts.
     """
 
     job: JobView
@@ -47,19 +48,20 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """The start if this forecast is as wrong as earlier ones; 8 of 10 jobs started by then."""
+    """The earliest and the latest likely start, from the errors of earlier forecasts: 8 of 10 jobs started
+    between these times."""
     complete: bool = True
-    """False if the time did not suffice for the whole answer; see `covers_until`."""
+    """False if the time limit ended the forecast early; see `covers_until`."""
     covers_until: Optional[float] = None
-    """The job does not start before this time; later starts are unknown. None: nothing was cut off."""
+    """The time at which the forecast ended early: the job does not start before it. None: it is complete."""
     as_of: int = 0
-    """The journal entry at which the forecast was made; 0: no forecast was needed."""
+    """The newest journal entry when the forecast was made; 0: no forecast was needed."""
     unknown: str = ""
     """Why `starts_at` is unknown."""
     assumes: tuple[str, ...] = ()
     """Assumptions of `starts_at` besides time limits, such as preemptions before it."""
     last: str = ""
-    """The last reason for which the job waits, if it differs from the present one."""
+    """The last condition that keeps the job from starting, if it differs from the current one."""
     no_preemption: str = ""
     """Why no running job is preempted for this job now."""
 
@@ -74,7 +76,7 @@ class JobEdit:
 
 @dataclass(frozen=True)
 class QuotaEdit:
-    """A change of a quota; None removes the limits that were set at run time."""
+    """A change of a quota. A `quota` of None removes the limits that were set at run time."""
 
     scope: str
     name: str
@@ -83,7 +85,7 @@ class QuotaEdit:
 
 @dataclass(frozen=True)
 class MoreNodes:
-    """A number of new idle nodes with the GPUs, labels and taints of an existing node."""
+    """`count` new idle nodes with the same GPUs, labels and taints as the existing node `like`."""
 
     like: str
     count: int = 1
@@ -91,7 +93,7 @@ class MoreNodes:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A scheduler.toml as text, and its name for error messages."""
+    """The text of a scheduler.toml, and the file name for error messages."""
 
     text: str
     name: str = "scheduler.toml"
@@ -99,7 +101,7 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class MarkEdit:
-    """Labels and taints that a node gets, or loses if None."""
+    """Labels and taints to set on a node. None removes the label or taint."""
 
     node: str
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -108,8 +110,8 @@ class MarkEdit:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy: a configuration first, then nodes, marks, shares, quotas, cancels,
-    preemptions, holds, releases, drains, resumes, reservations, edits and submits.
+    """Changes to try on a copy of the controller's state. The order is: configuration, nodes, marks, shares,
+    quotas, cancels, preemptions, holds, releases, drains, resumes, reservations, edits and submits.
     """
 
     submit: tuple[JobSpec, ...] = ()
@@ -133,7 +135,7 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Shift:
-    """A waiting job whose start would change; None: after the end of the forecast."""
+    """A waiting job whose start would change from `was` to `becomes`. None: after the end of the forecast."""
 
     job: int
     label: str
@@ -147,16 +149,16 @@ class Shift:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """The effect of changes. `refused` has the changes that would not be accepted, with the reason.
+    """The effect of changes. `refused` has the changes that the controller would refuse, with the reason.
 
-    `passed_over` has the tables of a configuration that differ from those in effect and are not considered.
-    `why` is the reason for which the first submitted job would wait; each of the `easings` would start it at
-    once.
+    `passed_over` has the tables of the configuration that differ from the current one but are ignored here.
+    `why` is the reason for which the first submitted job would wait; each of the `easings` would start that
+    job at once.
 
-    `shifts` has the new jobs first, then the most delayed jobs, then those that gain most, at most 200 of
-    each; `later` and `sooner` count all of them. Shifts below a minute, or below 5 % of the wait, are only
-    counted as `trifles`. `later_h` and `sooner_h` are the sums of hours over all jobs whose start is known in
-    both cases.
+    `shifts` has the new jobs, then the jobs with the largest delays, then those that start earlier by most;
+    at most 200 of each. `later` and `sooner` count all delayed and all earlier jobs. Shifts below a minute,
+    or below 5 % of the wait, are not listed; `trifles` is their number. `later_h` and `sooner_h` are the sums
+    in hours, over all jobs whose start is known with and without the changes.
     """
 
     now: float
@@ -172,12 +174,12 @@ class WhatIfAnswer:
     sooner: int = 0
     trifles: int = 0
     unknown: int = 0
-    """Waiting jobs whose start is unknown: after `covers_until` with and without the change."""
+    """Number of waiting jobs whose start is unknown: after `covers_until`, with and without the changes."""
     later_h: float = 0.0
     sooner_h: float = 0.0
     complete: bool = True
-    """False if the time did not suffice for the whole answer; see `covers_until`."""
+    """False if the time limit ended the forecast early; see `covers_until`."""
     covers_until: Optional[float] = None
-    """Starts after this time are unknown; None: nothing was cut off."""
+    """The time at which the forecast ended early; later starts are unknown. None: it is complete."""
     as_of: int = 0
-    """The journal entry at which the forecast was made."""
+    """The newest journal entry when the forecast was made."""

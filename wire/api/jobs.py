@@ -1,4 +1,4 @@
-"""Jobs: submitting, showing and changing them, one by one or many at once."""
+"""API bodies for jobs: to submit, show and change one job or many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A job to submit. With the same `key` from the same user a retry returns the same job."""
+    """A job to submit. A repeated request of the same user with the same `key` returns the same job."""
 
     spec: JobSpec
     key: str = ""
@@ -25,7 +25,7 @@ class SubmitRequest:
 
 @dataclass(frozen=True)
 class Submitted:
-    """The ids of a submitted job or array, in array order; `label` is its name for people."""
+    """The id of the submitted job, or the ids of all array elements by index. `label` is the id for users."""
 
     ids: tuple[int, ...]
     label: str
@@ -33,21 +33,23 @@ class Submitted:
 
 @dataclass(frozen=True)
 class JobChange:
-    """New values of fields of a JobSpec; null: the default."""
+    """New values for fields of a JobSpec, by field name. null sets the default."""
 
     changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal such as USR1, for the processes of a running job that have a handler for it."""
+    """A signal such as USR1 to send to the processes of a running job that have a handler for it."""
 
     signal: str
 
 
 @dataclass(frozen=True)
 class ShellRequest:
-    """Run a command in a running job's allocation; without one, a login shell. `node` is for gangs."""
+    """Run a command, or a login shell if `command` is empty, in a running job's allocation. `node` selects
+    the node of a gang.
+    """
 
     command: tuple[str, ...] = ()
     tty: bool = False
@@ -59,14 +61,16 @@ class ShellRequest:
 
 @dataclass(frozen=True)
 class ShellOpened:
-    """The id of the opened shell; only its opener may use it."""
+    """The id of the opened shell. Only the user that opened it may use it."""
 
     shell: str
 
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """Part of the output, base64; or the end: exit code, signal, and why it could not start or was ended."""
+    """A part of the output of a command, as base64; or, with `end`, its exit code or signal. `error` is the
+    reason if the command could not start or Corral ended it.
+    """
 
     stream: str = ""
     data: str = ""
@@ -78,7 +82,7 @@ class ShellSaid:
 
 @dataclass(frozen=True)
 class ShellGiven:
-    """Input, base64; the end of the input; or a new size of the window."""
+    """Input for a command, as base64; or the end of the input; or a new size of the terminal window."""
 
     data: str = ""
     end: bool = False
@@ -99,7 +103,7 @@ class Held:
 
 @dataclass(frozen=True)
 class JobView:
-    """A job, as all users see it."""
+    """A job with the fields that all users may see."""
 
     id: int
     label: str
@@ -129,13 +133,13 @@ class JobView:
     held: tuple[Held, ...] = ()
     preempted: int = 0
     gpu_hours: float = 0.0
-    """GPU-hours of ended attempts."""
+    """GPU-hours of the ended attempts of the job."""
     use: Optional[GpuUse] = None
-    """GPU usage of the last attempt; so far, if it runs. None if nothing was measured."""
+    """GPU usage of the last attempt, until now if it runs. None if there is no measurement."""
     idle_since: Optional[float] = None
-    """Since when its GPUs are idle, if that is long enough to be reported."""
+    """The time since which the job's GPUs are idle; None if they are busy or not idle for long enough."""
     silent: tuple[str, ...] = ()
-    """Silent nodes of the running job; whether it still runs there is unknown."""
+    """Nodes of the running job that do not report; it is unknown whether the job still runs on them."""
     profile: str = ""
     """The scheduler profile of the job; empty on a cluster without profiles."""
 
@@ -144,9 +148,9 @@ class JobView:
 class JobsOrder:
     """One action on many jobs: cancel, hold, release, preempt, requeue or set.
 
-    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all; `mine` leaves out jobs of other users, and
-    alone means all jobs of the caller. `changes` are for set, as in JobChange; with `stay_held` a preempted
-    job stays in the queue until released; with `only_tell` nothing is changed.
+    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all. `mine` leaves out jobs of other users; with
+    `mine` and no `jobs` the order is for all jobs of the caller. `changes` are used by set, as in JobChange.
+    With `stay_held` a preempted job stays in the queue until released. With `only_tell` nothing is changed.
     """
 
     action: str
@@ -159,7 +163,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job, or a word that names no job, for which an order was refused, and why."""
+    """A job, or a word that matches no job, for which the order was refused, and the reason."""
 
     job: str
     problem: Problem
@@ -167,7 +171,7 @@ class JobRefused:
 
 @dataclass(frozen=True)
 class JobsAnswer:
-    """The jobs for which an order was carried out, as they are now, and the refusals."""
+    """The jobs for which the order was carried out, in their new state, and the refusals."""
 
     done: tuple[JobView, ...]
     refused: tuple[JobRefused, ...] = ()
@@ -182,7 +186,7 @@ class PreemptAction:
 
 @dataclass(frozen=True)
 class Preempted:
-    """A preempted attempt: the reason, and the lost GPU-hours."""
+    """The preemption of one attempt: the job or policy that caused it, and the GPU-hours that were lost."""
 
     at: float
     attempt: int
@@ -209,13 +213,14 @@ class Moved:
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """When the job ran on the new nodes. With neither this nor `undone` the move is under way."""
+    """The time at which the job ran on the new nodes. If this and `undone` are empty, the move is under
+    way."""
     undone: str = ""
 
 
 @dataclass(frozen=True)
 class JobDetail:
-    """A job with its request and the reason for its state; `spec.env` only for its owner and operators."""
+    """A job with its request and the reason for its state. Only its owner and operators get `spec.env`."""
 
     job: JobView
     spec: JobSpec
@@ -223,9 +228,9 @@ class JobDetail:
     checkpoint: Optional[Checkpoint] = None
     preemptions: tuple[Preempted, ...] = ()
     predicted_s: Optional[float] = None
-    """Predicted run time from similar jobs, in seconds; of a started job, the prediction at its start."""
+    """Run time predicted from similar jobs, in seconds. For a started job, the prediction at its start."""
     planned_s: Optional[float] = None
-    """Run time of a running job that plans assume, in seconds; None: its time limit."""
+    """The run time that plans assume for a running job, in seconds; None: its time limit."""
     foreseen: tuple[Foreseen, ...] = ()
     """Start times that were forecast while the job waited."""
     moves: tuple[Moved, ...] = ()
@@ -233,7 +238,9 @@ class JobDetail:
 
 @dataclass(frozen=True)
 class JobList:
-    """Jobs by id, with the journal position of this answer; `next` is the `after` of the next page."""
+    """One page of jobs by id. `seq` is the number of the newest journal entry in this answer; `next` is the
+    `after` of the next page.
+    """
 
     jobs: tuple[JobView, ...]
     seq: int

@@ -1,4 +1,4 @@
-"""Nodes and their GPUs: adding, labelling, draining and showing them."""
+"""API bodies for nodes and their GPUs: to add, label, drain and show them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from wire.names import GpuHealth, NodeState
 
 @dataclass(frozen=True)
 class NodeAction:
-    """Body of drain and resume."""
+    """Body of the node actions drain, resume, lost and remove, and of cordon and resume of a GPU."""
 
     why: str = ""
 
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """Body of a preflight and of adding a node; `host_key` is accepted and pinned.
+    """Body of a preflight, and of adding a node. The SSH host key in `host_key` is accepted and pinned.
 
-    Without a host a preflight checks the present host of the node.
+    A preflight without `host` checks the current host of the node.
     """
 
     name: str
@@ -31,14 +31,14 @@ class NodeRequest:
 
 @dataclass(frozen=True)
 class HostKey:
-    """Body of trust: the new key of a node's host, in OpenSSH's format."""
+    """Body of trust: the new SSH host key of a node, in the format of OpenSSH."""
 
     host_key: str
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a host: `verdict` is ok, note (it works, with a remark), unknown or failed."""
+    """One check of a host. `verdict` is ok, note (passed, but `found` has a remark), unknown or failed."""
 
     name: str
     verdict: str
@@ -48,9 +48,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Preflight:
-    """The result of checking a host; `ready` if it can join. `host_key` is the key that it showed.
+    """The result of checking a host. `ready` is True if the host can be added as a node. `host_key` is the
+    SSH key that the host sent.
 
-    Two hosts with the same `boot_id` are one machine.
+    Two hosts with the same `boot_id` are the same machine.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Preflight:
 
 @dataclass(frozen=True)
 class NodeMarks:
-    """Labels and taints to set on a node, or with null to remove; a taint's name is `key:Effect`."""
+    """Labels and taints to set on a node; null removes one. Taints are named `key:Effect`."""
 
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
     taints: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class NodeMarks:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """A GPU of a node, or a share of it."""
+    """A GPU of a node, or a part of a GPU. `milli` is the part in thousandths of the GPU."""
 
     index: int
     uuid: str
@@ -117,9 +118,9 @@ class GpuView:
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
     idle_since: Optional[float] = None
+    """The time since which the GPU is idle although it is allocated to running jobs."""
     heard: bool = True
-    """True if the node is connected. Otherwise the readings are unknown, and zero."""
-    """Since when the GPU is allocated to running jobs and idle."""
+    """True if the node is connected. Otherwise the readings are unknown, and their fields are 0."""
     job_labels: tuple[str, ...] = ()
     """Labels of the `jobs`: 17, or 12_3 for an element of array 12."""
     label: str = ""
@@ -132,7 +133,7 @@ class GpuView:
 
 @dataclass(frozen=True)
 class GpuList:
-    """GPUs by node and index."""
+    """GPUs, ordered by node and index."""
 
     gpus: tuple[GpuView, ...]
     seq: int
@@ -140,7 +141,7 @@ class GpuList:
 
 @dataclass(frozen=True)
 class NodeView:
-    """One node; a silent node has its last known values."""
+    """One node. For a node that does not report, the fields have the last known values."""
 
     name: str
     state: NodeState
@@ -163,17 +164,17 @@ class NodeView:
     scratch_mib: int = 0
     scratch_free_mib: int = 0
     job_labels: tuple[str, ...] = ()
-    """Labels of the `jobs`."""
+    """Labels of the `jobs`, in the same order."""
 
     @property
     def state_word(self) -> str:
-        """The state for people: a drained node is draining until its last job has ended."""
+        """The state to show to users: a drained node is `draining` until its last job has ended."""
         return "draining" if self.state is NodeState.DRAINED and self.jobs else self.state.value
 
 
 @dataclass(frozen=True)
 class NodeList:
-    """All nodes by name."""
+    """All nodes, ordered by name."""
 
     nodes: tuple[NodeView, ...]
     seq: int

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """A refusal: `code` for programs, `message`: what is wrong, `where`: the field, `hint`: what to do."""
+    """Why a request was refused. Programs test `code`; `message` is the error, `where` the field with the
+    error, and `hint` a way to correct it.
+    """
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""Why a job waits, and which jobs would be preempted for it."""
+"""API bodies that explain why a job waits and which jobs would be preempted for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wire.names import Reason
 
 @dataclass(frozen=True)
 class Ousted:
-    """A running job that would be preempted, for which job, and the GPU-hours lost."""
+    """A running job that would be preempted for the job `by`, and the GPU-hours that would be lost."""
 
     job: int
     label: str
@@ -23,7 +23,7 @@ class Ousted:
 
 @dataclass(frozen=True)
 class FilterLoss:
-    """Nodes that one filter rejected, with the names of a few."""
+    """The number of nodes that one filter rejected, and the names of some of them."""
 
     filter: str
     lost: int
@@ -33,7 +33,7 @@ class FilterLoss:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A waiting job ahead in the queue, and its request or reservation."""
+    """A waiting job that is ahead in the queue. `wants` describes its request or its reservation."""
 
     job: int
     label: str
@@ -43,19 +43,21 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """One term of a queue position: a factor from 0 to 1 times its weight."""
+    """The points that one factor gives a job: the factor, from 0 to 1, times its weight."""
 
     name: str
     factor: float
     weight: float
     points: float
     note: str = ""
-    """The source of the factor, if it is not the job itself."""
+    """Where the factor comes from, if not from the job itself."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """The main reason as a sentence, the nodes that each filter rejected, and the position in the queue."""
+    """Why a job waits: the main reason as a sentence, the nodes that each filter rejected, and the job's
+    position in the queue.
+    """
 
     reason: Reason
     sentence: str
@@ -63,8 +65,8 @@ class Why:
     position: Optional[int] = None
     fitting: int = 0
     receipt: tuple[Points, ...] = ()
-    """The terms of the job's position in the queue; jobs are ordered by their sum."""
+    """The points that each factor gives the job. The queue is ordered by their sum."""
     ahead: tuple[Ahead, ...] = ()
-    """The first jobs ahead in the queue; there are `position` - 1 of them in all."""
+    """The first jobs of the queue that are ahead of this job. In total `position` - 1 jobs are ahead."""
     notes: tuple[str, ...] = ()
-    """Other causes, such as an exceeded soft limit or GPUs out of service."""
+    """Further reasons, such as an exceeded soft limit or GPUs out of service."""

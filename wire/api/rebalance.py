@@ -1,4 +1,4 @@
-"""Moves of running jobs: proposals, orders and results."""
+"""API bodies for moves of running jobs to other nodes: proposals, orders and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.text import counted, duration, printable
 
 @dataclass(frozen=True)
 class MoveView:
-    """One job that would move: its allocation now, its new allocation, and the cost."""
+    """One job that would move: its current and its new allocation, and the GPU-hours that the move costs."""
 
     job: int
     label: str
@@ -24,7 +24,9 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """Fragmentation: free GPUs, free GPUs of idle nodes, and the share of free GPUs on other nodes."""
+    """Fragmentation of the cluster: `free_gpus` is the number of free GPUs, `whole_gpus` the number of them
+    on idle nodes, and `fragmentation` the fraction of them on nodes that are not idle.
+    """
 
     free_gpus: int
     whole_gpus: int
@@ -33,34 +35,37 @@ class SpreadView:
 
 @dataclass(frozen=True)
 class ProposalView:
-    """Jobs that could be moved, with cost and benefit; each proposal stands alone."""
+    """A proposal to move one or several jobs, with its cost and benefit. It does not depend on other
+    proposals.
+    """
 
     id: str
     kind: str
     moves: tuple[MoveView, ...]
     gpu_hours: float
     worth: float
-    """Benefit in GPU-hours: an earlier start, an earlier end of a drain, or defragmented GPUs."""
+    """The benefit in GPU-hours, from a job that starts earlier, a drain that ends earlier, or free GPUs that
+    are less fragmented."""
     before: SpreadView
     after: SpreadView
     for_job: Optional[int] = None
     label: str = ""
     name: str = ""
-    """The job that starts because of the move."""
+    """Id, label and name of the job that can start because of the move."""
     place: tuple[Held, ...] = ()
     node: str = ""
-    """The node that becomes empty or less loaded."""
+    """The node that has fewer jobs or none after the move."""
     rest: int = 0
-    """Jobs that stay on the node."""
+    """The number of jobs that stay on the node."""
     earlier_s: Optional[float] = None
-    """Seconds by which the job starts, or the node is empty, sooner; None if unknown."""
+    """How many seconds earlier the job starts or the node is empty; None if unknown."""
     gap: Optional[tuple[float, float]] = None
-    """The difference between the loads of nodes, before and after the move."""
+    """The difference between the highest and the lowest load of a node, before and after the move."""
 
 
 @dataclass(frozen=True)
 class RebalanceView:
-    """The present proposals, and the latest moves."""
+    """The current proposals and the latest moves."""
 
     mode: str
     proposals: tuple[ProposalView, ...]
@@ -70,20 +75,20 @@ class RebalanceView:
 
 @dataclass(frozen=True)
 class RebalanceRequest:
-    """Body of run: the id of one proposal; empty: all proposals."""
+    """Body of `/v1/rebalance/run`: the id of a proposal to carry out; empty: all proposals."""
 
     proposal: str = ""
 
 
 @dataclass(frozen=True)
 class Rebalanced:
-    """The moves that have started."""
+    """The moves that the controller has started."""
 
     moves: tuple[Moved, ...]
 
 
 def proposal_benefit(each: ProposalView) -> str:
-    """The benefit of a proposal, as text."""
+    """The benefit of a proposal, as text for users."""
     sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
     if each.for_job is not None:
         return f"job {each.label} ({printable(each.name)}) starts{sooner} on {nodes_and_gpus(each.place)}"
@@ -99,16 +104,16 @@ def proposal_benefit(each: ProposalView) -> str:
 
 
 def nodes_and_gpus(parts: Sequence[Held]) -> str:
-    """Nodes with the GPUs by number, as in `gpu01:0,1`."""
-    told = []
+    """The nodes of an allocation and the numbers of their GPUs as text, such as `gpu01:0,1`."""
+    texts = []
     for part in parts:
         gpus = ",".join(gpu.number for gpu in part.gpus)
-        told.append(f"{part.node}:{gpus}" if gpus else part.node)
-    return " ".join(told)
+        texts.append(f"{part.node}:{gpus}" if gpus else part.node)
+    return " ".join(texts)
 
 
 def move_purpose(move: Moved) -> str:
-    """The purpose of a move, as text."""
+    """The purpose of a move, as text for users."""
     if move.for_job is not None:
         return f"job {move.for_job} starts"
     return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
@@ -117,7 +122,7 @@ def move_purpose(move: Moved) -> str:
 
 
 def move_status(move: Moved) -> str:
-    """The status of a move: under way, moved or undone."""
+    """The status of a move as text: under way, moved or undone."""
     if move.undone:
         return "undone"
     return "under way" if move.done_at is None else "moved"

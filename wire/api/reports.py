@@ -1,4 +1,4 @@
-"""Reports: usage, and the accuracy of estimates."""
+"""API bodies of the reports on usage and on the accuracy of estimates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class UsageView:
-    """GPU usage of a user, project, queue or job: utilisation in percent, None if not measured."""
+    """GPU usage of a user, project, queue or job. `utilisation` is in percent; None if not measured."""
 
     name: str
     jobs: int
@@ -22,7 +22,9 @@ class UsageView:
 
 @dataclass(frozen=True)
 class UsageList:
-    """Usage in a window, the largest first; `total` is the number of lines without a limit."""
+    """Usage in the time from `since` to `until`, the largest usage first. `total` is the number of all lines,
+    even if `usage` has only the first of them.
+    """
 
     usage: tuple[UsageView, ...]
     since: float
@@ -32,10 +34,11 @@ class UsageList:
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """Errors of predicted run times, for the jobs of one user; times are means in seconds.
+    """Errors of the predicted run times of one user's jobs. All times are means in seconds.
 
-    `bias_s` is above 0 if jobs run longer than predicted, `error_s` is the absolute error; `outlived` is the
-    share of jobs that ran longer. `limit_error_s` is the error of time limits, for jobs that had one.
+    `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the absolute error. `outlived` is the
+    fraction of jobs that ran longer than predicted. `limit_error_s` is the absolute error of the time limit
+    as a prediction, for jobs that had one.
     """
 
     user: str
@@ -49,11 +52,12 @@ class RunEstimate:
 
 @dataclass(frozen=True)
 class StartEstimates:
-    """Errors of estimated starts; times are means in seconds. `kind`: promise (to the first waiting job),
-    latest (by limits) or likely (by predictions), both estimated when a user asked.
+    """Errors of estimated start times. All times are means in seconds. `kind` is promise (the reservation of
+    the first waiting job), latest (a forecast from time limits) or likely (a forecast from predicted run
+    times).
 
-    `bias_s` is above 0 if jobs start later than estimated, `error_s` is the absolute error; `late` is the
-    share of jobs that started later.
+    `bias_s` is above 0 if jobs start later than estimated. `error_s` is the absolute error. `late` is the
+    fraction of jobs that started later than estimated.
     """
 
     kind: str
@@ -66,7 +70,7 @@ class StartEstimates:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """An estimated start of a job, made while it waited."""
+    """A start time of a job that was estimated while the job waited."""
 
     kind: str
     made_at: float
@@ -75,7 +79,9 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class EstimateReport:
-    """Accuracy of estimates, by user, most jobs first. `plans`: limit or predicted."""
+    """Accuracy of estimates. `runs` has one entry for each user, the user with most jobs first. `plans` is
+    limit or predicted: the run times that scheduling uses.
+    """
 
     plans: str
     runs: tuple[RunEstimate, ...]
@@ -85,7 +91,9 @@ class EstimateReport:
 
 @dataclass(frozen=True)
 class StintView:
-    """GPU use by a user without a job; `until` is None while it lasts, `units` is its cost."""
+    """GPU use by a process that does not belong to a job. `until` is None while it lasts; `units` is its cost
+    in billing units.
+    """
 
     user: str
     node: str
@@ -98,12 +106,14 @@ class StintView:
     gpu_hours: float
     units: float = 0.0
     number: str = ""
-    """The driver's number of the GPU."""
+    """The number that the driver gives the GPU."""
 
 
 @dataclass(frozen=True)
 class StintList:
-    """GPU use without a job in a window, the newest first; each GPU counts as a whole."""
+    """GPU use without a job in the time from `since` to `until`, the newest first. A used GPU counts as one
+    whole GPU.
+    """
 
     stints: tuple[StintView, ...]
     since: float

@@ -1,4 +1,4 @@
-"""Verifying and compacting the store through the controller."""
+"""API bodies to verify and compact the store of the controller."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class VerifyLine:
-    """A line of the answer to `GET /v1/store/verify`: progress, and with `done` the report.
+    """A line of the answer to `GET /v1/store/verify`. It has the progress, or the report if `done` is True.
 
-    `head` is the hash of entry `seq`, the newest. Entries up to `begins` were deleted by retention.
+    `seq` is the number of the newest journal entry and `head` its hash. Retention has deleted the entries up
+    to number `begins`.
     """
 
     done: bool = False
@@ -28,7 +29,7 @@ class VerifyLine:
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """Delete ended jobs and journal entries older than this number of days; None: as in [retention]."""
+    """Delete ended jobs and journal entries that are older than this. None: the value in [retention]."""
 
     jobs_days: Optional[float] = None
     journal_days: Optional[float] = None
@@ -36,7 +37,7 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class Compacted:
-    """The number of deleted rows, and the entry after which the journal begins now."""
+    """The numbers of deleted jobs and journal entries. `begins` is the number of the last deleted entry."""
 
     jobs: int
     entries: int

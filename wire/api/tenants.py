@@ -1,4 +1,4 @@
-"""Shares, quotas, licences, reservations and profiles."""
+"""API bodies for shares, quotas, licences, reservations and profiles."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wire.cluster.reservation import ReservationSpec
 class ShareWeight:
     """Weight and limits of an organisation, a project or a user (`project/user`).
 
-    Limits are in billing units; -1: no limit, None: as before. Over the soft limit its jobs start after all
-    others; at the hard limit none of its jobs starts.
+    The limits are in billing units; -1: no limit, None: unchanged. Above the soft limit, jobs of the share
+    start after all other jobs. At the hard limit, no job of the share starts.
     """
 
     share: str
@@ -25,30 +25,32 @@ class ShareWeight:
 
 @dataclass(frozen=True)
 class ShareView:
-    """A node of the share tree. `used` is decayed usage in billing units; `held` is usage per hour now."""
+    """One share in the share tree. `used` is its decayed usage in billing units. `held` is the usage per hour
+    of its current allocations.
+    """
 
     path: tuple[str, ...]
     share: str
     weight: float
     part: float
-    """Part of the weights of all shares with the same parent."""
+    """The weight as a part, from 0 to 1, of the weights of all shares with the same parent."""
     used: float
     held: float
     factor: float
-    """1 without usage; halved by each fair share used, at every level."""
+    """The fair-share factor: 1 without usage; usage equal to the fair share halves it, at each tree level."""
     beyond: bool = False
-    """True if it exceeds a soft limit, its own or that of a parent."""
+    """True if the share or one of its parents exceeds its soft limit."""
     soft: Optional[float] = None
     hard: Optional[float] = None
     stopped: str = ""
-    """The share whose hard limit stops its jobs: this one, or a parent; empty if none."""
+    """The share whose hard limit keeps jobs from starting: this share or a parent; empty if there is none."""
     until: Optional[float] = None
-    """The latest time at which its jobs start again; None if unknown."""
+    """The latest time at which jobs of the share may start again; None if unknown."""
 
 
 @dataclass(frozen=True)
 class ShareList:
-    """All shares, from the root down."""
+    """All shares; each parent is listed before its children."""
 
     shares: tuple[ShareView, ...]
     at: float
@@ -56,20 +58,20 @@ class ShareList:
 
 @dataclass(frozen=True)
 class LicenceView:
-    """One licence: its number, the jobs that hold it, and the jobs that wait for it."""
+    """One licence: its total, the jobs that hold it, and the number of jobs that wait for it."""
 
     name: str
     total: int
     used: int
     jobs: tuple[str, ...] = ()
-    """Labels of the jobs that hold it; a reservation for a job that will start counts as held."""
+    """Labels of the jobs that hold the licence, including jobs for which it is kept until they start."""
     waiting: int = 0
-    """Queued jobs that request it."""
+    """Number of queued jobs that request the licence."""
 
 
 @dataclass(frozen=True)
 class LicenceList:
-    """Every licence of the cluster, by name."""
+    """All licences of the cluster, ordered by name."""
 
     licences: tuple[LicenceView, ...]
     seq: int
@@ -77,14 +79,14 @@ class LicenceList:
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """Limits to set; limits that are not named stay as they are."""
+    """Limits to set. Limits that are None stay unchanged."""
 
     quota: Quota
 
 
 @dataclass(frozen=True)
 class QuotaView:
-    """Limits and usage of a user, project or queue; `edited` if they were set at run time."""
+    """Limits and usage of a user, project or queue. `edited` is True if the limits were set at run time."""
 
     scope: str
     name: str
@@ -95,7 +97,9 @@ class QuotaView:
 
 @dataclass(frozen=True)
 class QuotaList:
-    """Users, projects and queues with a quota or with jobs; GPU-hours are of the last `window_s` seconds."""
+    """Users, projects and queues with a quota or with jobs. GPU-hours are those of the last `window_s`
+    seconds.
+    """
 
     quotas: tuple[QuotaView, ...]
     window_s: float
@@ -106,8 +110,8 @@ class QuotaList:
 class ProfileView:
     """A scheduler profile: its jobs, its nodes, and its `policy` as in scheduler.toml.
 
-    `terms` are its conditions on nodes, `nodes` the nodes that meet them, `shared` other profiles on these
-    nodes.
+    `terms` are its conditions on nodes, `nodes` are the nodes that meet them, and `shared` are the other
+    profiles that use these nodes.
     """
 
     name: str
@@ -128,7 +132,7 @@ class ProfileView:
 
 @dataclass(frozen=True)
 class ProfileList:
-    """Profiles, in the order in which they are tried for a job; empty: one policy for all jobs."""
+    """Profiles, in the order in which the controller tries them for a job. Empty: one policy for all jobs."""
 
     profiles: tuple[ProfileView, ...]
     seq: int
@@ -136,7 +140,9 @@ class ProfileList:
 
 @dataclass(frozen=True)
 class ReserveRequest:
-    """A reservation to make; `anyway` even if running jobs may still be on its nodes at the start."""
+    """A reservation to make. With `anyway` it is made even if running jobs may still be on its nodes at its
+    start.
+    """
 
     reservation: ReservationSpec
     anyway: bool = False
@@ -144,7 +150,9 @@ class ReserveRequest:
 
 @dataclass(frozen=True)
 class ReservationView:
-    """A reservation with its nodes; `on` while it is active. `starts_at` is its next or present start."""
+    """A reservation with its nodes. `on` is True while it is active. `starts_at` is the start of the current
+    or next period.
+    """
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -157,7 +165,7 @@ class ReservationView:
 
 @dataclass(frozen=True)
 class ReservationList:
-    """Current and future reservations, the next first."""
+    """Current and future reservations, ordered by start time."""
 
     reservations: tuple[ReservationView, ...]
     seq: int

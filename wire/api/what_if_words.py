@@ -1,4 +1,4 @@
-"""Sums of a what-if answer as text, for the command line and the terminal UI."""
+"""Summarises a what-if answer as text, for the command line and the terminal UI."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """Seconds by which the job would start later; below 0: sooner. A start beyond what is known counts as
-    the end of what is known, and as never if nothing was cut off.
+    """How many seconds later the job would start; below 0: earlier. An unknown start counts as the end of the
+    forecast, or as infinitely late if the forecast is complete.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
@@ -19,7 +19,7 @@ def delay(answer: WhatIfAnswer, shift: Shift) -> float:
 
 
 def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
-    """A start as a time from now, as text."""
+    """The time from now until a start, as text."""
     if at is None and answer.covers_until is not None:
         return f"after {duration(answer.covers_until - answer.now)}"
     if at is None:
@@ -28,33 +28,35 @@ def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
 
 
 def counts(answer: WhatIfAnswer) -> tuple[int, int]:
-    """The number of jobs that would start later, and sooner; the answer may list only some of them."""
+    """The number of jobs that would start later, and the number that would start sooner. The answer may list
+    only some of these jobs.
+    """
     moved = [delay(answer, shift) for shift in answer.shifts if not shift.new]
     later = sum(each > 0 for each in moved)
     return max(answer.later, later), max(answer.sooner, len(moved) - later)
 
 
 def hours(answer: WhatIfAnswer) -> str:
-    """The waiting hours gained and lost, as text; empty if there are none."""
+    """The additional and the saved waiting hours of all jobs, as text; empty if both are near 0."""
     if max(answer.later_h, answer.sooner_h) < 0.05:
         return ""
     return f"+{_hours(answer.later_h)} h / -{_hours(answer.sooner_h)} h waited"
 
 
 def extent(answer: WhatIfAnswer) -> str:
-    """What the answer does not cover; empty if it covers everything."""
-    told = []
+    """The jobs and times that the answer does not cover, as text; empty if it covers everything."""
+    limits = []
     if answer.trifles:
-        told.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")
+        limits.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")
     if answer.covers_until is not None:
-        told.append(f"starts are known for the next {duration(answer.covers_until - answer.now)}")
+        limits.append(f"starts are known for the next {duration(answer.covers_until - answer.now)}")
         if answer.unknown:
-            told.append(
+            limits.append(
                 f"{counted(answer.unknown, 'job')} {'starts' if answer.unknown == 1 else 'start'} later"
             )
     elif not answer.complete:
-        told.append("not everything could be worked out in time")
-    return "; ".join(told)
+        limits.append("not everything could be worked out in time")
+    return "; ".join(limits)
 
 
 def _hours(hours: float) -> str:

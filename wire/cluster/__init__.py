@@ -1,1 +1,1 @@
-"""Hosts, quotas and reservations as they are written in scheduler.toml and the API."""
+"""Hosts, quotas and reservations, in the form that scheduler.toml and the API use."""

@@ -1,4 +1,4 @@
-"""A host: how to reach it and its resources, as in scheduler.toml, the API and the journal."""
+"""The settings of a host: its SSH address and resources, as in scheduler.toml, the API and the journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host that is reached by SSH. Defaults come from the host itself or from ~/.ssh/config."""
+    """The settings of a host that the controller connects to by SSH. Settings that are empty are taken from
+    ~/.ssh/config or detected on the host.
+    """
 
     ssh: str
     identity: str = ""
@@ -39,7 +41,9 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class SshAddress:
-    """An SSH address. Defaults come from ~/.ssh/config, otherwise the controller's user and port 22."""
+    """An SSH address. A missing user or port is taken from ~/.ssh/config; otherwise it is the user of the
+    controller or port 22.
+    """
 
     host: str
     user: str = ""
@@ -55,7 +59,7 @@ class SshAddress:
 
 
 def parse_ssh_address(text: str) -> SshAddress:
-    """The address of `[user@]host[:port]`. Raises ValueError."""
+    """The SSH address for a text of the form `[user@]host[:port]`. Raises ValueError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"] or 22) < 65_536:
         raise ValueError(
@@ -65,14 +69,14 @@ def parse_ssh_address(text: str) -> SshAddress:
 
 
 def checked_node_name(name: str) -> str:
-    """The name unchanged. Raises ValueError if it is not a valid name of a node."""
+    """Returns the name unchanged. Raises ValueError if it is not a valid node name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for a node: use letters, digits, '.', '_', '-', at most 63")
     return name
 
 
 def checked_memory(text: str) -> str:
-    """The text unchanged. Raises ValueError if it is not an amount of memory."""
+    """Returns the text unchanged. Raises ValueError if it is not an amount of memory."""
     match = _MEMORY.fullmatch(text)
     if match is None or not 0 < int(match[1]) * _MIB[match[2]] <= 1 << 30:
         raise ValueError(f'cannot read {text!r} as memory; write "512G", "2T" or "800M"')
@@ -80,23 +84,23 @@ def checked_memory(text: str) -> str:
 
 
 def memory_mib(text: str) -> int:
-    """MiB for a text such as 512G. Raises ValueError if it is not an amount of memory."""
+    """The memory in MiB for a text such as 512G. Raises ValueError if it is not an amount of memory."""
     match = _MEMORY.fullmatch(checked_memory(text))
     assert match is not None
     return int(match[1]) * _MIB[match[2]]
 
 
 def checked_remote_path(text: str) -> str:
-    """The path unchanged. Raises ValueError if it has characters that are special to a shell."""
+    """Returns the path unchanged. Raises ValueError if it has characters that a shell treats specially."""
     if text and not _PATH.fullmatch(text):
         raise ValueError(
-            f"{text!r} has characters that a shell there may misread; use letters, digits, / . _ + -"
+            f"{text!r} has characters that a shell may treat specially; use letters, digits, / . _ + -"
         )
     return text
 
 
 def host_problems(host: HostSpec) -> list[tuple[str, str]]:
-    """Everything wrong with the host, as (field, sentence)."""
+    """The errors in the settings of a host, each as (field, sentence)."""
     checks: list[tuple[str, Callable[[], object]]] = [
         ("ssh", lambda: parse_ssh_address(host.ssh)),
         ("python", lambda: checked_remote_path(host.python)),
@@ -121,7 +125,7 @@ def host_problems(host: HostSpec) -> list[tuple[str, str]]:
 
 def _absolute(text: str) -> None:
     if text and (not text.startswith("/") or not text.isprintable() or len(text) > 1_000):
-        raise ValueError(f"{text!r} is not an absolute path on that host")
+        raise ValueError(f"{text!r} is not an absolute path of printable characters")
 
 
 def _cpus(count: Optional[int]) -> None:

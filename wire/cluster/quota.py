@@ -1,4 +1,4 @@
-"""Quotas of users, projects and queues, in the units of job requests."""
+"""Quotas of users, projects and queues. Amounts have the units of job requests."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from wire import amounts
 from wire.text import memory
 
 UNLIMITED = -1
-"""As a limit: no limit, even if the quota of '*' has one."""
+"""The value of a limit that means no limit, even if the quota of '*' sets one."""
 
 SCOPES = ("user", "project", "queue")
 ANY_NAME = "*"
-"""The name whose quota applies to each user (or project, or queue) without a quota of its own."""
+"""The quota with this name applies to each user, project or queue that has no quota of its own."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one kind; None: not set here."""
+    """Limits on resources and jobs of a user, project or queue. None: the quota does not set this limit."""
 
     cpu_milli: Optional[int] = None
     memory_mib: Optional[int] = None
@@ -28,7 +28,7 @@ class Limits:
     gpu_hours: Optional[float] = None
 
     def over(self, below: Limits) -> Limits:
-        """These limits, and the other ones where these are None."""
+        """These limits; where one is None, the limit from `below`."""
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         return Limits(
             **{name: getattr(below, name) if value is None else value for name, value in mine.items()}
@@ -40,7 +40,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Amount:
-    """A limited resource: its name in commands, its field in `Limits`, its parser and its text."""
+    """One kind of limit: its name in commands, its field in `Limits`, and functions to parse and print it."""
 
     word: str
     field: str
@@ -48,7 +48,7 @@ class Amount:
     text: Callable[[Any], str]
 
     def read_limit(self, text: str) -> Any:
-        """The limit of a text; "none" means no limit. Raises ValueError."""
+        """Parse a limit. "none" means no limit. Raises ValueError."""
         if text.lower() == "none":
             return UNLIMITED
         try:
@@ -57,7 +57,7 @@ class Amount:
             raise ValueError(f"{error}, or none") from None
 
     def limit_text(self, limits: Limits) -> str:
-        """The limit as `read_limit` reads it; empty if it is not set here."""
+        """The limit as text that `read_limit` can parse; empty if `limits` does not set it."""
         value = getattr(limits, self.field)
         return "" if value is None else "none" if value == UNLIMITED else self.text(value)
 
@@ -74,9 +74,11 @@ AMOUNTS = (
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota. `hard` is never exceeded; jobs over `soft` start after all others.
+    """A quota. Jobs that would exceed a `hard` limit wait; jobs that exceed a `soft` limit start after all
+    other jobs.
 
-    A project may exceed its hard limit by `borrow`, from the unused quota of other projects.
+    A project may exceed its hard limit by up to `borrow`, as long as other projects leave that much of their
+    quotas unused.
     """
 
     hard: Limits = NO_LIMITS
@@ -84,12 +86,12 @@ class Quota:
     borrow: Limits = NO_LIMITS
 
     def over(self, below: Quota) -> Quota:
-        """This quota, and the other one where this one is not set."""
+        """The limits of this quota; where one is not set, the limit of `below`."""
         return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))
 
 
 def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
-    """Everything wrong with a quota, as (field, sentence)."""
+    """The errors in a quota, each as (field, sentence)."""
     found = []
     for part in fields(quota):
         limits: Limits = getattr(quota, part.name)

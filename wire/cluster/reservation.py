@@ -11,10 +11,11 @@ LONGEST_S = 10 * 365 * 86_400.0
 
 @dataclass(frozen=True)
 class ReservationSpec:
-    """A reservation of named `nodes`, of a number of nodes, or of whole nodes with a number of GPUs.
+    """A reservation of the named `nodes`, of `count` nodes, or of whole nodes that together have `gpus` GPUs.
 
-    It begins at `starts_at`, lasts `duration_s`, and repeats every `every_s`. Only jobs of `users` and
-    `projects` run on its nodes; with neither it is maintenance, and no job runs there.
+    The reservation begins at `starts_at`, lasts `duration_s` seconds, and repeats every `every_s` seconds.
+    Only jobs of `users` and `projects` run on its nodes. Without both it is maintenance: no job runs on its
+    nodes.
     """
 
     name: str
@@ -36,7 +37,7 @@ class ReservationSpec:
 
 
 def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
-    """Everything wrong with a reservation, as (field, sentence)."""
+    """The errors in a reservation, each as (field, sentence)."""
     found: list[tuple[str, str]] = []
 
     def need(good: bool, where: str, sentence: str) -> None:
@@ -58,7 +59,7 @@ def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
     )
     ways = bool(spec.nodes) + (spec.count is not None) + (spec.gpus is not None)
     need(ways == 1, "nodes", "name nodes, or say how many nodes, or how many GPUs: one of the three")
-    need(not (spec.nodes and spec.selector), "selector", "has no meaning beside names of nodes")
+    need(not (spec.nodes and spec.selector), "selector", "cannot be combined with node names")
     need(spec.count is None or 1 <= spec.count <= 100_000, "count", "must be positive")
     need(spec.gpus is None or 1 <= spec.gpus <= 1_000_000, "gpus", "must be positive")
     need(len(spec.why) <= 500, "why", "must be at most 500 characters")

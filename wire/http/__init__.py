@@ -1,1 +1,1 @@
-"""The HTTP client of the API."""
+"""The HTTP client of the controller's API."""

@@ -12,14 +12,14 @@ SYSTEM_CONFIG = Path("/etc/corral/scheduler.toml")
 
 
 def state_dir() -> Path:
-    """The default directory of a controller's journal."""
+    """The directory in which a controller keeps its journal, unless the configuration sets another one."""
     if os.geteuid() == 0:
         return SYSTEM_STATE
     return (_from_environment("XDG_STATE_HOME") or _home() / ".local" / "state") / "corral"
 
 
 def socket_path() -> Path:
-    """The default socket of a controller of this user."""
+    """The socket on which a controller of this user listens by default."""
     if os.geteuid() == 0:
         return SYSTEM_SOCKET
     runtime = _from_environment("XDG_RUNTIME_DIR")
@@ -27,17 +27,21 @@ def socket_path() -> Path:
 
 
 def admin_socket(path: str) -> str:
-    """The socket beside `path` for root and the controller's user, whose queue other users cannot fill."""
+    """The path of a second socket, which only root and the controller's user can connect to. Other users
+    cannot fill its backlog.
+    """
     return f"{path}.admin"
 
 
 def config_dir() -> Path:
-    """The directory of the user's own configuration: scheduler.toml, and the contexts of clients."""
+    """The directory of this user's configuration files: scheduler.toml and contexts.json."""
     return (_from_environment("XDG_CONFIG_HOME") or _home() / ".config") / "corral"
 
 
 def find_config(given: str = "") -> Optional[Path]:
-    """The configuration file to use; a given path is returned even if the file does not exist."""
+    """The configuration file to use. A path from the caller or from $CORRAL_CONFIG is returned even if the
+    file does not exist.
+    """
     named = given or os.environ.get("CORRAL_CONFIG", "")
     if named:
         return Path(named)
@@ -49,10 +53,10 @@ def _home() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/")  # because a uid may have neither a name nor $HOME, as in some containers
+        return Path("/")  # In some containers the uid has no account and $HOME is not set.
 
 
 def _from_environment(name: str) -> Optional[Path]:
-    # because the XDG specification says to ignore a relative path in these variables
+    # Ignore a relative path, because the XDG specification requires it.
     value = os.environ.get(name, "")
     return Path(value) if value.startswith("/") else None

@@ -1,4 +1,4 @@
-"""The API client of CLI and TUI, on the standard library. Use one Client per thread."""
+"""The API client that the CLI and the TUI use. Each thread needs its own Client."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ JobName = Union[str, int]
 Query = list[tuple[str, Any]]
 
 SILENCE_S = 15.0
-"""Seconds of silence (three heartbeats) after which a stream counts as lost."""
+"""After this many seconds without data (three heartbeats) the client treats a stream as lost."""
 
 _ONCE: tuple[float, ...] = ()
 _AGAIN = (0.0,)
@@ -72,7 +72,7 @@ class Client:
             found = discovery.ControllerAddress(url, "given") if url else discovery.find_controller()
             known = contexts.load().of_url(found.url)
         except contexts.InvalidContexts as unusable:
-            hint = "'corral config list' shows the contexts there are."
+            hint = "'corral config list' shows all contexts."
             raise Unreachable(url or "any address", str(unusable), hint) from None
         self.url = found.url
         self._timeout_s = timeout_s
@@ -87,12 +87,12 @@ class Client:
         self.close()
 
     def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
-        """Queue a job or an array. The key makes it one job, even if the request is sent again."""
+        """Queue a job or an array. Requests with the same `key` queue it only once."""
         request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
-        """The job as a submit would queue it, with defaults filled in."""
+        """The JobSpec that a submit would queue, with defaults filled in."""
         return self._post(JobSpec, "/v1/jobs/preview", SubmitRequest(spec, "", as_user))
 
     def jobs(
@@ -105,9 +105,9 @@ class Client:
         limit: int = 1000,
         history: bool = False,
     ) -> JobList:
-        """One page of jobs by id; `next` of the answer is the `after` of the next page.
+        """One page of jobs, ordered by id. `next` of the answer is the `after` of the next page.
 
-        With `history` all stored jobs, the newest first.
+        With `history` the pages have all stored jobs, the newest first.
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
@@ -116,18 +116,20 @@ class Client:
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
     def job(self, job: JobName) -> JobDetail:
-        """One job by id or array label such as 7_3."""
+        """One job, given by its id or by the label of an array element, such as 7_3."""
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Why a job waits, and its latest start, as far as can be forecast in `within_s` seconds."""
+        """Why a job waits, and its latest start. The controller forecasts for at most `within_s` seconds."""
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
 
     def what_if(
         self, asked: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """The effect of changes, which are not made. `only_first`: of the next 24 hours and 200 jobs."""
+        """The effect that the changes would have; they are not made. With `only_first` the answer covers only
+        the next 24 hours and 200 jobs.
+        """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
         target, more_s = _target("/v1/what-if", query), within_s or 0.0
@@ -146,7 +148,7 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/cancel")
 
     def change(self, job: JobName, changes: Mapping[str, Any]) -> JobView:
-        """Change fields of a job's JobSpec, given as JSON."""
+        """Change fields of a job's JobSpec. `changes` maps field names to JSON values."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
 
     def signal(self, job: JobName, signal: str) -> JobView:
@@ -162,7 +164,7 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
-        """Carry out one action on many jobs. A refusal for one job does not stop the others."""
+        """Carry out one action on many jobs. A refusal for one job does not prevent the action on others."""
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
     def logs(
@@ -175,21 +177,25 @@ class Client:
         node: str = "",
         attempt: int = 0,
     ) -> Iterator[bytes]:
-        """The output of an attempt (0: the last) piece by piece; a negative offset counts from the end."""
+        """The output of an attempt, piece by piece. `attempt` 0 is the last attempt; a negative offset counts
+        from the end of the log.
+        """
         query: Query = [("stream", stream), ("offset", offset)]
         query += [("node", node)] if node else []
         query += [("attempt", attempt)] if attempt else []
         query += [("follow", 1)] if follow else []
-        # A job may be silent for days: while following, only the end of the connection ends the wait.
+        # There is no time limit while following, because a job may write no output for days.
         silence_s = None if follow else self._timeout_s
         return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
 
     def open_shell(self, job: JobName, asked: ShellRequest) -> str:
-        """Run a command in a running job's allocation; return its id. read_shell must follow soon."""
+        """Run a command in a running job's allocation; return the id of the shell. Call read_shell soon
+        after, because the controller closes a shell that is not read.
+        """
         return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", asked).shell
 
     def read_shell(self, shell: str) -> Iterator[ShellSaid]:
-        """The output of the command, then its end."""
+        """The output of the command, and as the last item its end."""
         return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
     def write_shell(self, shell: str, given: ShellGiven) -> None:
@@ -225,7 +231,7 @@ class Client:
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))
 
     def unset_quota(self, scope: str, name: str) -> QuotaView:
-        """Remove the limits that were set; those of the configuration apply again."""
+        """Remove the limits that were set at run time. The limits of the configuration apply again."""
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
 
     def profiles(self) -> ProfileList:
@@ -237,7 +243,7 @@ class Client:
         return self._get(ProfileView, f"/v1/profiles/{_quoted(name)}")
 
     def reservations(self) -> ReservationList:
-        """Current and future reservations, the next first."""
+        """Current and future reservations, ordered by start time."""
         return self._get(ReservationList, "/v1/reservations")
 
     def reservation(self, name: str) -> ReservationView:
@@ -245,7 +251,7 @@ class Client:
         return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
 
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
-        """Reserve nodes."""
+        """Reserve nodes. With `anyway` running jobs may still be on the nodes when the reservation starts."""
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
 
     def rebalance(self) -> RebalanceView:
@@ -257,15 +263,15 @@ class Client:
         return self._post(Rebalanced, "/v1/rebalance/run", RebalanceRequest(proposal))
 
     def cancel_reservation(self, name: str) -> ReservationView:
-        """Cancel a reservation; return it as it was."""
+        """Cancel a reservation and return its last state."""
         return self._post(ReservationView, f"/v1/reservations/{_quoted(name)}/cancel")
 
     def preflight(self, request: NodeRequest) -> Preflight:
-        """Check a host, before or after it joins."""
+        """Check whether a host can run an agent, before or after it is added as a node."""
         return self._post(Preflight, "/v1/preflight", request)
 
     def add_node(self, request: NodeRequest) -> NodeView:
-        """Add a node at a host; if it exists, change how it is reached."""
+        """Add a node. If the node exists, change the host settings that the controller connects with."""
         return self._post(NodeView, "/v1/nodes", request)
 
     def trust(self, name: str, host_key: str) -> NodeView:
@@ -273,7 +279,7 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/trust", HostKey(host_key))
 
     def remove_node(self, name: str) -> NodeView:
-        """Remove a node; return it as it was."""
+        """Remove a node and return its last state."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
 
     def licences(self) -> LicenceList:
@@ -301,16 +307,16 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/cordon", NodeAction(why))
 
     def resume_gpu(self, name: str, gpu: str) -> NodeView:
-        """Resume a GPU, after it has passed a check."""
+        """Resume a cordoned GPU. It takes jobs again after it has passed a check."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """GPU usage of jobs in a window, by user, project, queue or job."""
+        """GPU usage of jobs between `since` and `until`, summed by user, project, queue or job."""
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def verify(self) -> Iterator[VerifyLine]:
-        """Verify the whole store: yields progress, and the report last."""
+        """Verify the whole store: yield progress lines, and then the report."""
         return self._lines(VerifyLine, "/v1/store/verify")
 
     def compact(self, asked: CompactRequest) -> Compacted:
@@ -318,12 +324,12 @@ class Client:
         return self._post(Compacted, "/v1/store/compact", asked)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
-        """GPU use without a job in a window."""
+        """GPU use by processes outside jobs between `since` and `until`."""
         window = [("since", since)] + ([("until", until)] if until is not None else [])
         return self._get(StintList, "/v1/usage/off-queue", window)
 
     def estimates(self) -> EstimateReport:
-        """The accuracy of estimates."""
+        """The accuracy of predicted run times and start times."""
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def cluster(self) -> ClusterView:
@@ -331,27 +337,29 @@ class Client:
         return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> Health:
-        """The health of the controller, and the user that it sees in us."""
+        """The health of the controller, and the name and role of the caller."""
         return self._get(Health, "/v1/health")
 
     def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
-        """One page of the journal after position `after`."""
+        """One page of the journal: the events after journal entry `after`."""
         query: Query = [("after", after), ("limit", limit)]
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
     def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
-        """Commits after position `after`, or from now on; None for a heartbeat."""
+        """Yield the commits after journal entry `after`, or all new commits if it is None. Yield None for a
+        heartbeat.
+        """
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []
         for data in _sent_events(self._transport.listen(_target("/v1/stream", query), SILENCE_S)):
             yield None if data is None else self._transport.understand(StreamBatch, data)
 
     def close(self) -> None:
-        """Close all connections; a thread that waits in `stream` or `logs` gets Unreachable."""
+        """Close all connections. A thread that waits in `stream` or `logs` gets Unreachable."""
         self._transport.close()
 
     def _lines(self, kind: type[T], path: str) -> Iterator[T]:
-        """An answer of one JSON object per line."""
+        """The items of an answer that has one JSON object on each line."""
         rest = b""
         for piece in self._transport.listen(path, None):
             *lines, rest = (rest + piece).split(b"\n")
@@ -379,7 +387,7 @@ class Client:
 
 
 def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:
-    """The data of server-sent events; None for a comment, which is a heartbeat."""
+    """Yield the data of each server-sent event, and None for each comment line, which is a heartbeat."""
     rest = b""
     data: list[bytes] = []
     for piece in pieces:
@@ -402,7 +410,7 @@ def _token_in(file: str, url: str) -> str:
         with open(os.path.expanduser(file), encoding="ascii") as opened:
             return opened.readline().strip()
     except (OSError, UnicodeDecodeError) as error:
-        hint = "'corral config add' names another one."
+        hint = "Set another token file with 'corral config add'."
         raise Unreachable(url, f"the token file {file} cannot be read: {error}", hint) from None
 
 

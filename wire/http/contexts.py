@@ -1,4 +1,4 @@
-"""Named controllers, stored by `corral config add` and `use` in ~/.config/corral/contexts.json."""
+"""Named controllers (contexts), which `corral config` stores in ~/.config/corral/contexts.json."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from wire.http import addresses
 
 
 class InvalidContexts(Exception):
-    """The file of contexts cannot be used; the message says why."""
+    """The file of contexts cannot be used. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A controller: its URL, and certificates and token for clients."""
+    """The URL of a controller, and the files with certificates and token that a client needs."""
 
     url: str
     ca: str = ""
-    """File with the certificates of the authority that signed the controller's certificate; for https."""
+    """PEM file of the authority that signed the controller's certificate; used with https."""
     token_file: str = ""
-    """File with the token, for http and https."""
+    """The file that has the token; used with http and https."""
 
 
 @dataclass(frozen=True)
 class Contexts:
-    """All contexts by name; `current` is used if nothing else names a controller."""
+    """All contexts by name. `current` is used if neither an option nor a variable names a controller."""
 
     current: str = ""
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def of_url(self, url: str) -> Context:
-        """The context with this URL; a new one if there is none."""
+        """The context with this URL; a new context if none has it."""
         return next((each for each in self.known.values() if each.url == url), Context(url))
 
 
 def path() -> Path:
-    """The path of the file, which may not exist."""
+    """The path of contexts.json, which may not exist."""
     return addresses.config_dir() / "contexts.json"
 
 
 def load() -> Contexts:
-    """The contexts in the file; none if there is no file. Raises InvalidContexts."""
+    """The contexts from the file. If the file does not exist, there are none. Raises InvalidContexts."""
     try:
         text = path().read_text("utf-8")
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def load() -> Contexts:
 
 
 def save(contexts: Contexts) -> None:
-    """Replace the file, readable only by this user."""
+    """Write the contexts to the file. Only this user can read the file."""
     place = path()
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=str(place.parent), prefix=".contexts.")

@@ -1,4 +1,4 @@
-"""Finds the controller for a client without a URL, and remembers the places that were tried."""
+"""Finds the controller for a client that was started without a URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.http import addresses, contexts
 
 @dataclass(frozen=True)
 class ControllerAddress:
-    """The URL of a controller, its source, and the places that were tried before."""
+    """The URL of a controller, where the URL was found, and the sources that were tried before."""
 
     url: str
     source: str
@@ -20,21 +20,22 @@ class ControllerAddress:
 
 
 def find_url() -> str:
-    """The URL of the controller to use."""
+    """The URL of the controller that this client uses."""
     return find_controller().url
 
 
 def find_controller() -> ControllerAddress:
-    """The address from the first of these sources that names a controller:
+    """The controller's address, from the first of these sources that has one:
 
     1. $CORRAL_URL, which `--url` sets
     2. $CORRAL_CONTEXT, which `--context` sets
-    3. [controller] socket in the file that $CORRAL_CONFIG names, or else in ./scheduler.toml
+    3. [controller] socket in the file $CORRAL_CONFIG or, if that is not set, in ./scheduler.toml
     4. the context chosen by `corral config use`
     5. [controller] socket in ~/.config/corral/scheduler.toml
-    6. the usual socket of this user, then the machine's
+    6. the default socket of this user, then the default socket of the machine
 
-    A scheduler.toml of another user except root is skipped, because it could send jobs to their controller.
+    A scheduler.toml that belongs to another user, except root, is skipped, because that user could direct the
+    jobs to their own controller.
     """
     tried: list[str] = []
     url = os.environ.get("CORRAL_URL", "")
@@ -46,7 +47,7 @@ def find_controller() -> ControllerAddress:
     if named:
         if named not in known.known:
             there = ", ".join(known.known) or "none"
-            raise contexts.InvalidContexts(f"there is no context {named!r}; there are: {there}")
+            raise contexts.InvalidContexts(f"there is no context {named!r}; known contexts: {there}")
         return ControllerAddress(known.known[named].url, f"context {named}", tuple(tried))
     given = os.environ.get("CORRAL_CONFIG", "")
     near = Path(given) if given else Path("scheduler.toml")
@@ -68,7 +69,7 @@ def find_controller() -> ControllerAddress:
 
 
 def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
-    """The socket in a scheduler.toml; None if there is none, with the reason added to `tried`."""
+    """The socket that a scheduler.toml sets. None if it sets none; then the reason is added to `tried`."""
     try:
         with file.open("rb") as opened:
             if os.fstat(opened.fileno()).st_uid not in (0, os.geteuid()):
@@ -90,7 +91,7 @@ def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
 def _toml(text: str) -> Optional[Any]:
     try:
         import tomllib
-    except ImportError:  # because Python 3.9 and 3.10 lack tomllib; only agents run there
+    except ImportError:  # Python 3.9 and 3.10 have no tomllib, but only agents use these versions.
         return None
     try:
         return tomllib.loads(text)

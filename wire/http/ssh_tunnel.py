@@ -1,4 +1,4 @@
-"""Connects to the controller's unix socket on another machine through ssh."""
+"""Connects to the unix socket of a controller on another machine through ssh."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _lock = threading.Lock()
 
 
 class TunnelBroken(OSError):
-    """The tunnel cannot be opened; the message is that of ssh."""
+    """The tunnel cannot be opened. The message is the last error line of ssh."""
 
 
 class Tunnel:
-    """One ssh process that forwards a local socket to the remote one.
+    """One ssh process that forwards a local socket to the socket of the remote controller.
 
-    1. ssh gets `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
-    2. The word means that the tunnel is open, because ssh opens it before it starts the command.
-    3. When this process ends, even by SIGKILL, the command's input ends, and so do the command and ssh.
+    1. Start ssh with `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
+    2. Wait for the word. ssh opens the tunnel before it starts the command, so the tunnel is open then.
+    3. When this process ends, even by SIGKILL, the input of the command ends; then the command and ssh end.
 
-    The remote sshd connects as the remote user, so the controller learns the user from its kernel: there is
-    no token, and the rights are those of that user.
+    The remote sshd connects to the controller as the remote user, and the controller gets that user from the
+    kernel. No token is needed, and the client has the rights of that user.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
@@ -104,7 +104,7 @@ class Tunnel:
 
 
 def ssh_command(url: str, local: str) -> list[str]:
-    """The ssh command for an address; $CORRAL_SSH_COMMAND replaces `ssh`. Raises ValueError."""
+    """The ssh command that opens a tunnel to `url`. $CORRAL_SSH_COMMAND replaces `ssh`. Raises ValueError."""
     match = _parsed(url)
     words = shlex.split(os.environ.get("CORRAL_SSH_COMMAND", "")) or ["ssh"]
     words += ["-T", "-o", "ExitOnForwardFailure=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"]
@@ -128,7 +128,7 @@ def _parsed(url: str) -> re.Match[str]:
 
 
 def open_tunnel(url: str, timeout_s: float) -> str:
-    """The local socket of the process's tunnel to this address, which is opened if there is none."""
+    """The local socket of the tunnel to this URL. Each process opens at most one tunnel to a URL."""
     with _lock:
         tunnel = _open.get(url)
         if tunnel is None or not tunnel.alive:
@@ -148,7 +148,7 @@ def close_all() -> None:
 
 
 def _drain(descriptor: int) -> None:
-    # because later messages of ssh would fill the pipe and block it
+    # Read and discard the messages of ssh, because a full pipe would block it.
     with suppress(OSError):
         while os.read(descriptor, 65_536):
             pass

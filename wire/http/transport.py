@@ -1,4 +1,4 @@
-"""HTTP requests over a unix socket or TCP; every failure is Unreachable or Refused."""
+"""HTTP requests over a unix socket or TCP. Every failure is raised as Unreachable or Refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMEOUTS = (socket.timeout, TimeoutError)
 
 
 class Unreachable(Exception):
-    """No controller answers at `url`, or it does not speak our protocol."""
+    """No Corral controller answers at `url`."""
 
     def __init__(self, url: str, why: str, hint: str = "") -> None:
         super().__init__(f"no controller at {url}: {why}")
@@ -36,7 +36,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The controller has refused the request; `problem` says why."""
+    """The controller has refused the request; `problem` has the reason."""
 
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Transport:
-    """One open connection for requests, and one more for each endless answer."""
+    """Sends requests over one connection. Each endless answer, such as a stream, gets its own connection."""
 
     def __init__(
         self, url: str, timeout_s: float, token: str, *, ca: str = "", tried: Sequence[str] = ()
@@ -76,9 +76,10 @@ class Transport:
         question: bool,
         more_s: float = 0.0,
     ) -> bytes:
-        """Send the request until it is answered; after a lost connection wait for the next of `pauses`.
+        """Send the request and return the answer. After a lost connection, wait for the next of `pauses`
+        (seconds) and send it again.
 
-        A `question` changes nothing, so it may be sent again. `more_s` is added to its time.
+        A `question` is a request that changes nothing. `more_s` is added to the time limit for the answer.
         """
         self._asking = True
         try:
@@ -108,14 +109,16 @@ class Transport:
                 return self._body(response.status, response.read())
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                # Not again if the first connection failed or the answer is too slow.
+                # Do not send it again if no connection was possible or the answer took too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
                     raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
                 time.sleep(pauses.pop(0))
 
     def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
-        """The answer's body as it arrives; silence longer than `silence_s` counts as a lost connection."""
+        """Yield the body of the answer as it arrives. The connection counts as lost after `silence_s` seconds
+        without data; None: no limit.
+        """
         line: Optional[socket.socket] = None
         try:
             connection = self._connect()
@@ -137,7 +140,7 @@ class Transport:
                 connection.close()
 
     def close(self) -> None:
-        """Close all connections; a thread that waits in a request is woken by Unreachable."""
+        """Close all connections. A thread that waits for an answer gets Unreachable."""
         for line in list(self._endless):
             _shut(line)
         kept = self._kept
@@ -147,7 +150,7 @@ class Transport:
             self._drop()
 
     def understand(self, kind: type[T], answer: bytes) -> T:
-        """The answer decoded as `kind`. Raises Unreachable if it is something else."""
+        """The answer decoded as `kind`. Raises Unreachable if the answer has another type."""
         try:
             return decode(kind, json.loads(answer))
         except (ValueError, RecursionError) as error:
@@ -161,13 +164,14 @@ class Transport:
         if 200 <= status < 300:
             return answer
         problem = self.understand(Problem, answer)
-        # "stopping" counts as unreachable, because clients should wait for the restart.
+        # A stopping controller counts as unreachable, because clients should wait until it has restarted.
         if problem.code == "stopping":
             raise Unreachable(self._url, problem.message, problem.hint)
         raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
-        # Checked before sending, because a server closes idle connections, and then nothing is sent twice.
+        # Check the connection before each request, because the server closes idle connections. A request
+        # that fails on a closed connection might be sent twice.
         if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
             self._drop()
         if self._kept is None:
@@ -192,7 +196,7 @@ class Transport:
     ) -> Unreachable:
         if not connected:
             why, hint = _absence(error)
-            if self._tried:  # because no URL was given, list the places that were tried
+            if self._tried:  # No URL was given, so list the addresses that discovery tried.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (
@@ -204,15 +208,16 @@ class Transport:
             if self._url.startswith("ssh:"):
                 socket_there = ssh_tunnel.remote_socket(self._url)
                 hint = (
-                    f"Check that a controller listens at {socket_there} there; ssh://HOST/PATH names another."
+                    f"Check that a controller listens at {socket_there} on that host. "
+                    "For another socket write ssh://HOST/PATH."
                 )
         if unsure:
-            hint = "The request may have been carried out: look before you repeat it."
+            hint = "The request may have been carried out: check before you repeat it."
         return Unreachable(self._url, why, hint)
 
 
 class _Connection(http.client.HTTPConnection):
-    """http.client over a unix socket, TCP or TLS, as the address says."""
+    """An HTTP connection over a unix socket, TCP or TLS. A string address is the path of a unix socket."""
 
     def __init__(
         self,
@@ -247,7 +252,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect if a controller listens there; False if none does."""
+    """Connect to the socket at `path`. Returns False if no process listens there."""
     try:
         _connect_unix(line, path, timeout_s)
     except (ConnectionRefusedError, FileNotFoundError):
@@ -256,12 +261,12 @@ def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> boo
 
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
-    """Connect within the timeout, also while the listener's backlog is full.
+    """Connect within the timeout, even while the backlog of the listener is full.
 
-    A socket with a Python timeout is non-blocking, and for those the kernel returns EAGAIN at once when the
-    backlog is full. A blocking one waits in the kernel's queue, as long as SO_SNDTIMEO allows.
+    A socket with a Python timeout is non-blocking: when the backlog is full, its connect fails at once with
+    EAGAIN. A blocking socket waits in the kernel for a free entry, for at most SO_SNDTIMEO.
     """
-    seconds = timeout_s or 0.0  # because 0 means no limit, as None does
+    seconds = timeout_s or 0.0  # For SO_SNDTIMEO, 0 means no limit.
     whole = int(seconds)
     line.setsockopt(
         socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", whole, int((seconds - whole) * 1e6))
@@ -275,7 +280,7 @@ def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) ->
 
 
 def _address(url: str) -> Union[str, tuple[str, int]]:
-    """The path of the socket, or host and port."""
+    """The path of the unix socket, or host and port, from a URL. It is empty for ssh."""
     if url.startswith("unix:///") and len(url) > len("unix:///"):
         return url[len("unix://") :]
     hint = "Write unix:///path/to/corral.sock, ssh://[user@]host, https://host or http://host:port."
@@ -297,29 +302,32 @@ def _address(url: str) -> Union[str, tuple[str, int]]:
 
 
 def _secure(url: str, ca: str) -> ssl.SSLContext:
-    """The TLS settings: certificates and names are checked; `ca` is a file of further authorities."""
+    """TLS settings that check the server's certificate and name. `ca` is a file with certificates of further
+    authorities.
+    """
     context = ssl.create_default_context()
     if ca:
         try:
             context.load_verify_locations(os.path.expanduser(ca))
         except (OSError, ssl.SSLError) as error:
             why = f"the certificates of the authority in {ca} cannot be read ({error})"
-            raise Unreachable(url, why, "CORRAL_CA or 'corral config add --ca' names a PEM file.") from None
+            hint = "Set CORRAL_CA or 'corral config add --ca' to a PEM file."
+            raise Unreachable(url, why, hint) from None
     return context
 
 
 def _absence(error: Exception) -> tuple[str, str]:
-    """Why the connection failed, and what to do, as two sentences."""
+    """Two sentences: why the connection failed, and how the user can repair it."""
     start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
     if isinstance(error, ssh_tunnel.TunnelBroken):
         return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint = "If the certificate is signed by an authority of your own, name its file with CORRAL_CA."
+        hint = "If a private authority signed the certificate, set CORRAL_CA to the authority's PEM file."
         return f"its certificate is not accepted: {error.verify_message}", hint
     if isinstance(error, ssl.SSLError):
-        return f"no TLS connection ({error.reason or error})", "Does it speak plain HTTP? Then write http://."
+        return f"no TLS connection ({error.reason or error})", "If the server uses plain HTTP, write http://."
     if isinstance(error, FileNotFoundError):
-        return "there is no such socket", start
+        return "the socket does not exist", start
     if isinstance(error, ConnectionRefusedError):
         return "no process listens there", start
     if isinstance(error, PermissionError):
@@ -330,13 +338,13 @@ def _absence(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # because data before the first request means that the server closed or is no HTTP server
+    # A connection with data before the request is unusable: the server has closed it or does not use HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _shut(line: socket.socket) -> None:
-    # because close() alone does not wake a reading thread
+    # Shut the socket down, because close() alone does not wake a thread that reads from it.
     with contextlib.suppress(OSError):
         line.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Node affinity, taints and tolerations: terms over node labels, and taints that jobs tolerate."""
+"""Node affinity, taints and tolerations of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WEIGHED = re.compile(r"(.*\S)\s+weight\s+(\d{1,3})", re.IGNORECASE)
 
 
 class Operator(str, enum.Enum):
-    """How a label is compared."""
+    """How a term compares the value of a node label with the values of the term."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -28,7 +28,7 @@ class Operator(str, enum.Enum):
 
 
 class Effect(str, enum.Enum):
-    """What a taint does to jobs that do not tolerate it."""
+    """The effect of a taint on jobs that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -44,7 +44,9 @@ class Term:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet the term. A missing label is in no list, and neither above nor below."""
+        """Whether the labels of a node meet the term. A node without the label meets only NotIn and
+        DoesNotExist.
+        """
         value = labels.get(self.key)
         if self.operator is Operator.IN:
             return value in self.values
@@ -69,7 +71,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Preference:
-    """A preferred condition, with a weight from 1 to 100 against the job's other preferences."""
+    """A condition that a job prefers. `weight` is from 1 to 100, relative to the job's other preferences."""
 
     term: Term
     weight: int = 50
@@ -80,7 +82,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of a node: jobs that do not tolerate it are kept away."""
+    """A taint of a node: it keeps away jobs that do not tolerate it."""
 
     key: str
     effect: Effect
@@ -92,14 +94,14 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """The taints that a job tolerates; an empty key, value or effect matches all."""
+    """The taints that a job tolerates. An empty key, value or effect matches every key, value or effect."""
 
     key: str = ""
     value: Optional[str] = None
     effect: Optional[Effect] = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this taint is tolerated."""
+        """Whether the toleration matches this taint."""
         return (
             self.key in ("", taint.key)
             and self.value in (None, taint.value)
@@ -140,7 +142,7 @@ def parse_term(text: str) -> Term:
 
 
 def parse_preference(text: str) -> Preference:
-    """The preference of a term, or of a term with a weight: `zone in a,b weight 80`."""
+    """The preference of a text such as `zone in a,b` or `zone in a,b weight 80`. Raises ValueError."""
     weighed = _WEIGHED.fullmatch(text.strip())
     return Preference(parse_term(weighed[1]), int(weighed[2])) if weighed else Preference(parse_term(text))
 
@@ -177,7 +179,7 @@ def parse_effect(text: str) -> Effect:
 
 
 def term_problems(term: Term) -> Iterator[str]:
-    """Everything wrong with a term."""
+    """A sentence for each error in a term."""
     if not KEY.fullmatch(term.key):
         yield f"{term.key!r} is not the name of a label"
     if len(term.values) > MAX_VALUES or any(len(value) > 200 for value in term.values):
@@ -195,7 +197,7 @@ def term_problems(term: Term) -> Iterator[str]:
 def affinity_problems(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Everything wrong with these fields, as (field, sentence)."""
+    """The errors in affinity, preferences and tolerations, each as (field, sentence)."""
     for where, count in (
         ("affinity", len(terms)),
         ("preferences", len(preferences)),
@@ -219,7 +221,7 @@ def affinity_problems(
 def affinity_texts(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Every free text in these fields, as (field, text)."""
+    """Every text that the user wrote in these fields, as (field, text)."""
     for where, given in (("affinity", terms), ("preferences", tuple(each.term for each in preferences))):
         for term in given:
             yield from ((where, text) for text in (term.key, *term.values))

@@ -1,4 +1,4 @@
-"""Requirements on GPUs besides their number, and on the topology of a job's nodes."""
+"""Requirements of a job on its GPUs, besides their number, and on the topology of its nodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _COMPUTE = re.compile(r"\d{1,2}\.\d")
 
 @dataclass(frozen=True)
 class GpuWish:
-    """Requirements on GPUs. `memory_mib` requests a share of one GPU by its memory; the others select GPUs.
+    """Requirements on GPUs. `memory_mib` requests a part of one GPU that has this much memory; the other
+    fields limit which GPUs the job may get.
 
-    `numa` (all on one NUMA node) and `nvlink` (all linked with each other) are "", "prefer" or "require".
+    `numa` (all GPUs on one NUMA node) and `nvlink` (each GPU linked to all others) are empty, "prefer" or
+    "require".
     """
 
     memory_mib: int = 0
@@ -33,12 +35,12 @@ class GpuWish:
 
     @property
     def demands(self) -> bool:
-        """True if the GPUs of a node must share a NUMA node or NVLink."""
+        """True if the job's GPUs on a node must be on one NUMA node or linked by NVLink."""
         return REQUIRE in (self.numa, self.nvlink)
 
     @property
     def prefers(self) -> bool:
-        """True if the GPUs of a node should share a NUMA node or NVLink."""
+        """True if the job prefers GPUs that are on one NUMA node or linked by NVLink."""
         return PREFER in (self.numa, self.nvlink)
 
     def __str__(self) -> str:
@@ -58,9 +60,11 @@ class GpuWish:
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes of a job over `domains` values of a node label, evenly; None: each node in a domain of its own.
+    """Distributes the nodes of a job evenly over `domains` topology domains. A domain is the set of nodes
+    with one value of the node label `label`, such as one rack. None: each node of the job in a different
+    domain.
 
-    With `prefer` it is only a preference.
+    With `prefer` it is a preference and not a requirement.
     """
 
     label: str
@@ -68,7 +72,9 @@ class Topology:
     prefer: bool = False
 
     def split(self, nodes: int) -> Optional[tuple[int, int]]:
-        """The number of domains and of nodes in each; None if the nodes cannot be divided evenly."""
+        """The number of domains, and the number of nodes in each domain. None if the nodes cannot be divided
+        evenly.
+        """
         domains = nodes if self.domains is None else self.domains
         return (domains, nodes // domains) if nodes % domains == 0 else None
 
@@ -79,12 +85,12 @@ class Topology:
 
 
 def parse_compute_capability(text: str) -> float:
-    """The number of a compute capability such as 8.0; 0 if it is unknown."""
+    """A compute capability such as "8.0" as a number; 0 if the text is not a compute capability."""
     return float(text) if _COMPUTE.fullmatch(text) else 0.0
 
 
 def parse_topology(text: str, domains: Optional[int]) -> Topology:
-    """The topology of `rack` or `rack:prefer`. Raises ValueError."""
+    """The topology for a text such as `rack` or `rack:prefer`. Raises ValueError."""
     label, _, word = text.partition(":")
     if not KEY.fullmatch(label) or word not in ("", PREFER, REQUIRE):
         raise ValueError(f"cannot read {text!r}; write rack, or rack:prefer")
@@ -92,7 +98,7 @@ def parse_topology(text: str, domains: Optional[int]) -> Topology:
 
 
 def parse_domains(text: str) -> Topology:
-    """The topology of `rack=2` or `rack=2:prefer`. Raises ValueError."""
+    """The topology for a text such as `rack=2` or `rack=2:prefer`. Raises ValueError."""
     label, _, rest = text.partition("=")
     number, _, word = rest.partition(":")
     if not number.isascii() or not number.isdigit() or not 0 < int(number[:6]) <= 10_000:
@@ -108,7 +114,7 @@ def parse_require_or_prefer(text: str) -> str:
 
 
 def gpu_requirement_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with these fields, as (field, sentence)."""
+    """The errors in datasets, GPU requirements and topology, each as (field, sentence)."""
     wish, topology = spec.gpu, spec.topology
     if len(spec.datasets) > 64 or any(not KEY.fullmatch(name) for name in spec.datasets):
         yield "datasets", "must be at most 64 names of letters, digits, '.', '_', '/' and '-'"
@@ -128,7 +134,10 @@ def _gpu_problems(spec: JobSpec, wish: GpuWish) -> Iterator[tuple[str, str]]:
         if not 0 <= mib <= 1 << 30:
             yield f"gpu.{name}", "must be positive"
     if wish.memory_mib and spec.gpus:
-        yield "gpu.memory_mib", "asks for a share of one GPU by its memory: leave the number of GPUs out"
+        yield (
+            "gpu.memory_mib",
+            "requests a part of one GPU by its memory and cannot be set together with gpus",
+        )
     if wish.memory_mib and wish.mig:
         yield "gpu.memory_mib", "a MIG instance cannot be shared"
     if wish.mig and not mig.is_profile(wish.mig):
@@ -141,4 +150,4 @@ def _gpu_problems(spec: JobSpec, wish: GpuWish) -> Iterator[tuple[str, str]]:
         if word not in ("", PREFER, REQUIRE):
             yield f"gpu.{name}", f"{word!r} is neither require nor prefer"
     if not (spec.gpus or wish.memory_mib) and wish != GpuWish():
-        yield "gpu", "asks something of GPUs, but for none: say gpus"
+        yield "gpu", "has requirements on GPUs, but the job requests no GPU: set gpus"

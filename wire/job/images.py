@@ -12,11 +12,11 @@ _LONGEST = 4_096
 
 
 def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with image and mounts, as (field, sentence)."""
+    """The errors in image and mounts, each as (field, sentence)."""
     if len(spec.image) > _LONGEST or spec.image != spec.image.strip() or spec.image.startswith("-"):
         yield "image", "must be the name of an image, such as docker.io/library/python:3.12"
     if spec.mounts and not spec.image:
-        yield "mounts", "has no meaning without an image: the job sees all of the host"
+        yield "mounts", "has no effect without an image: the job already sees all files of the host"
     if len(spec.mounts) > MAX_MOUNTS:
         yield "mounts", f"must be at most {MAX_MOUNTS}"
     for index, text in enumerate(spec.mounts):
@@ -26,7 +26,7 @@ def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def mount_problem(text: str) -> str:
-    """What is wrong with a mount such as `/data`, `/data:/mnt` or `/data:/mnt:ro`; empty if valid."""
+    """The error in a mount; empty if it is valid. Examples: `/data`, `/data:/mnt` and `/data:/mnt:ro`."""
     paths = text[:-3] if text.endswith((":ro", ":rw")) else text
     source, colon, target = paths.partition(":")
     whole = source.startswith("/") and (not colon or target.startswith("/"))
@@ -36,6 +36,6 @@ def mount_problem(text: str) -> str:
 
 
 def image_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text of image and mounts, as (field, text)."""
+    """Every text in image and mounts, as (field, text)."""
     yield "image", spec.image
     yield from ((f"mounts[{index}]", text) for index, text in enumerate(spec.mounts))

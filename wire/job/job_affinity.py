@@ -1,4 +1,4 @@
-"""Job affinity: running near, apart from, or spread with jobs that have a label."""
+"""Job affinity: conditions that place a job near to, apart from, or spread with jobs that have a label."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TEXT = re.compile(r"([^=\s]+)=(\S*)\s+on\s+(\S+?)(:prefer|:require)?", re.IGNOR
 
 @dataclass(frozen=True)
 class JobTerm:
-    """A condition on where a job runs, relative to running jobs with the label `key=value`.
+    """A condition on the nodes of a job, relative to running jobs that have the label `key=value`.
 
-    Domains are the values of the node label `topology`; `node` is the node itself.
-    `domains` 1: only in a domain where such a job runs. None: only in domains without such a job, and such
-    jobs not where this one runs. N: all these jobs together use exactly N domains.
-    With `prefer` it is only a preference.
+    A domain is the set of nodes with one value of the node label `topology`, or one node for `node`.
+    `domains` 1: the job runs only in a domain where a labelled job runs. None: the job and labelled jobs
+    never run in the same domain. N: the job and the labelled jobs together use exactly N domains. With
+    `prefer` it is a preference and not a requirement.
     """
 
     key: str
@@ -38,7 +38,9 @@ class JobTerm:
 
 
 def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
-    """The term of `app=ps on rack[:prefer]`; with `domains` 0, of `app=ps on rack=2`. Raises ValueError."""
+    """The term for a text such as `app=ps on rack[:prefer]`. If `domains` is 0, the text has the number of
+    domains, as in `app=ps on rack=2`. Raises ValueError.
+    """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"cannot read {text!r}; write 'app=ps on rack', or 'app=ps on rack:prefer'")
@@ -52,7 +54,7 @@ def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
 
 
 def job_affinity_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with labels and job affinity of a spec, as (field, sentence)."""
+    """The errors in the labels and job affinity of a spec, each as (field, sentence)."""
     if len(spec.labels) > MAX_LABELS:
         yield "labels", f"may have at most {MAX_LABELS} entries"
     if len(spec.company) > MAX_TERMS:

@@ -1,4 +1,4 @@
-"""Licences: counted resources of the whole cluster, not of a node."""
+"""Licences: resources that are counted for the whole cluster and not for a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_LICENCES = 32
 
 
 def parse_licence(text: str) -> tuple[str, int]:
-    """Name and number for `matlab:2`, or `matlab` for one. Raises ValueError."""
+    """The name and the number in a text such as `matlab:2`. Without a number it is 1. Raises ValueError."""
     name, colon, number = text.partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else 0
     if not NAME.fullmatch(name) or (colon and not count):
@@ -20,7 +20,7 @@ def parse_licence(text: str) -> tuple[str, int]:
 
 
 def licence_problems(licences: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Everything wrong with the licences of a spec, as (field, sentence)."""
+    """The errors in the licences of a spec, each as (field, sentence)."""
     if len(licences) > MAX_LICENCES:
         yield "licences", f"must be at most {MAX_LICENCES} kinds"
         return

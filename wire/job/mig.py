@@ -1,4 +1,4 @@
-"""MIG profiles: parts of a GPU that the driver presents as devices."""
+"""MIG profiles: sizes of the instances into which the driver divides a GPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SLICES = re.compile(r"(.+?)(?:\*([1-9]\d?))?")
 
 
 def is_profile(text: str) -> bool:
-    """Whether the text is a profile in NVIDIA's format: 1g.5gb, 3g.20gb, 1g.5gb+me."""
+    """Whether the text is a MIG profile in NVIDIA's format: 1g.5gb, 3g.20gb, 1g.5gb+me."""
     return _PROFILE.fullmatch(text) is not None
 
 
 def memory_mib(profile: str) -> int:
-    """The memory of a profile in MiB. Raises ValueError."""
+    """The memory of a MIG profile in MiB. Raises ValueError."""
     match = _PROFILE.fullmatch(profile)
     if match is None:
         raise ValueError(f"{profile!r} is not a MIG profile; write 1g.5gb or 3g.20gb")
@@ -23,7 +23,7 @@ def memory_mib(profile: str) -> int:
 
 
 def instances(text: str) -> list[str]:
-    """The profiles of one divided GPU, from `1g.5gb*7` or `3g.20gb/1g.5gb*4`. Raises ValueError."""
+    """The MIG profiles of one GPU from a text like `1g.5gb*7` or `3g.20gb/1g.5gb*4`. Raises ValueError."""
     found: list[str] = []
     for part in text.split("/"):
         match = _SLICES.fullmatch(part)
@@ -31,14 +31,15 @@ def instances(text: str) -> list[str]:
             raise ValueError(f"{part!r} is not a MIG profile; write 1g.5gb*7 or 3g.20gb/1g.5gb*4")
         found += [match[1]] * int(match[2] or 1)
     if sum(int(profile[0]) for profile in found) > 7:
-        raise ValueError(f"{text!r} asks for more than the seven slices of a GPU")
+        raise ValueError(f"{text!r} needs more than the seven slices of a GPU")
     return found
 
 
 def counted_models(gpus: Iterable[tuple[str, str]]) -> str:
-    """The GPUs of a host as text, from the driver's number and the model of each.
+    """The GPUs of a host as text, such as `4 × H100 (1 of them as 3 MIG instances)`.
 
-    The instances of a GPU count as one: `4 × H100 (1 of them as 3 MIG instances)`.
+    `gpus` has the driver's number and the model of each GPU or MIG instance. The instances of one GPU count
+    as one GPU.
     """
     whole: dict[str, set[str]] = {}
     divided: dict[str, list[str]] = {}
@@ -47,9 +48,9 @@ def counted_models(gpus: Iterable[tuple[str, str]]) -> str:
         whole.setdefault(model, set()).add(gpu)
         if colon:
             divided.setdefault(model, []).append(gpu)
-    told = []
+    texts = []
     for model in sorted(whole):
         parts = divided.get(model, [])
         more = f" ({len(set(parts))} of them as {len(parts)} MIG instances)" if parts else ""
-        told.append(f"{len(whole[model])} × {model}{more}")
-    return ", ".join(told)
+        texts.append(f"{len(whole[model])} × {model}{more}")
+    return ", ".join(texts)

@@ -1,4 +1,4 @@
-"""The files of --output and --error, with Slurm's patterns."""
+"""The output files of a job (--output and --error) and the Slurm patterns in their names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LONGEST = 4_096
 
 
 def output_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with the output files of a spec, as (field, sentence)."""
+    """The errors in the output files of a spec, each as (field, sentence)."""
     for where, text in (("output", spec.output), ("error", spec.error)):
         if len(text) > _LONGEST:
             yield where, f"must be at most {_LONGEST:,} characters"
         wrong = next((each[0] for each in _PATTERN.finditer(text) if each[2] not in PATTERNS), None)
         if wrong is not None:
-            known = ", ".join(f"%{letter} ({told})" for letter, told in PATTERNS.items())
-            yield where, f"{wrong!r} is not a pattern; there are {known}"
+            known = ", ".join(f"%{letter} ({meaning})" for letter, meaning in PATTERNS.items())
+            yield where, f"{wrong!r} is not a pattern; valid patterns are {known}"
     if spec.open_mode and spec.open_mode not in OPEN_MODES:
         yield "open_mode", f"must be one of {', '.join(OPEN_MODES)}"
     if spec.umask is not None and not 0 <= spec.umask <= 0o777:
@@ -39,9 +39,9 @@ def output_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def expand_patterns(text: str, values: Mapping[str, str]) -> str:
-    """The path with its patterns replaced; `%4j` is the job id in at least four digits.
+    """The path with its patterns replaced. `%4j` is the job id with at least four digits.
 
-    A slash in a value becomes an underscore, because a job's name must not choose another directory.
+    A slash in a value becomes an underscore, so that the name of a job cannot select another directory.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -53,5 +53,5 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
 
 
 def is_per_node(text: str) -> bool:
-    """Whether the pattern gives each node of a job a file of its own."""
+    """Whether the pattern gives each node of a job a different file."""
     return any(match[2] in ("N", "n") for match in _PATTERN.finditer(text))

@@ -1,4 +1,4 @@
-"""Parses words that select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
+"""Parses words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ LAST, ALL = "last", "all"
 
 @dataclass(frozen=True)
 class JobLabel:
-    """A job by its id or label; the id of an array selects the whole array, if several jobs are allowed."""
+    """Selects a job by its id or label. The id of an array selects all its elements, if the command accepts
+    several jobs.
+    """
 
     text: str
 
     @property
     def is_id(self) -> bool:
-        """True for an id, False for an element of an array."""
+        """True for an id such as 7, False for an array element such as 7_3."""
         return "_" not in self.text
 
 
 @dataclass(frozen=True)
 class ArrayElements:
-    """Elements of an array."""
+    """Selects elements of an array by index."""
 
     array: int
     indices: tuple[int, ...]
@@ -36,7 +38,7 @@ class ArrayElements:
 
 @dataclass(frozen=True)
 class JobRange:
-    """Active jobs with ids from `low` to `high`."""
+    """Selects the active jobs with ids from `low` to `high`."""
 
     low: int
     high: int
@@ -44,16 +46,16 @@ class JobRange:
 
 @dataclass(frozen=True)
 class AllJobs:
-    """All active jobs."""
+    """Selects all active jobs."""
 
 
 @dataclass(frozen=True)
 class NewestJob:
-    """The job that was submitted last."""
+    """Selects the job that was submitted last."""
 
 
 class InvalidSelection(ValueError):
-    """The word does not select jobs; `hint` says what to write."""
+    """The word does not select jobs. `hint` shows valid words."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -61,7 +63,7 @@ class InvalidSelection(ValueError):
 
 
 def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
-    """The selection of a word. Raises InvalidSelection."""
+    """The jobs that a word selects. Raises InvalidSelection."""
     if word == ALL:
         return AllJobs()
     if word == LAST:

@@ -1,4 +1,4 @@
-"""JobSpec: the request of a job. Validated by clients and the API, and used unchanged by the engine."""
+"""JobSpec: the request of a job. Clients and the API validate it, and the engine uses it unchanged."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from wire.names import HIGHEST_PRIORITY, PRIORITIES, WHOLE_GPU
 
 @dataclass(frozen=True)
 class JobSpec:
-    """One job, or one array of jobs that differ only in their index.
+    """The request of one job, or of one array of jobs that differ only in their index.
 
-    `cpu_milli`, `memory_mib` and `scratch_mib` are per node, `gpus` is the total over all nodes:
-    a whole number, or a share of a single GPU such as 0.25. Without `nodes` the job gets as few
-    nodes as its GPUs need. Moments (`…_at`) are seconds since 1970; `start_within_s` counts from when the job
-    could first have started. Of the dependencies in `after`, `after_count` must be met; None: all.
-    A `cpu_milli` or `memory_mib` of 0 means the default: the controller fills it in, and records in
-    `by_default` where it comes from.
-    `output` and `error` are files of the user, relative to `workdir` (patterns: output_files.py);
-    `open_mode` is append, truncate, or empty: truncate in the first attempt and append in later ones. With
-    `merge_output` stdout and stderr are one log, in the order written. A `batch` command runs once, on the
-    first node; the other nodes are reserved for programs that it starts there. A `comment` is for people.
-    A `profile` must accept the job; without one the job gets the first profile that does.
-    `lease_s` is not set by users: the controller records the lease that applies to the job.
+    - `cpu_milli`, `memory_mib` and `scratch_mib` are amounts per node. 0 for `cpu_milli` or `memory_mib`
+      means the default: the controller fills it in and records its source in `by_default`.
+    - `gpus` is the total over all nodes: a whole number, or a part of one GPU such as 0.25. Without `nodes`
+      the job gets the fewest nodes that have enough GPUs.
+    - Fields named `…_at` are seconds since 1970. `start_within_s` counts from the first moment at which the
+      job was allowed to start. `after_count` of the dependencies in `after` must be met; None: all of them.
+    - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
+      is append, truncate or empty; empty truncates in the first attempt and appends in later attempts.
+      With `merge_output` stdout and stderr go to one log, in the order in which they are written.
+    - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
+    - `profile` must be a profile that accepts the job; None: the first profile that accepts it.
+    - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
     """
 
     command: tuple[str, ...]
@@ -107,11 +107,13 @@ class JobSpec:
 
 
 SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG", "ALRM")
-"""Signals that can be sent to a job; a name may also be written SIGUSR1."""
+"""Signals that users can send to a job. Users may write USR1 or SIGUSR1."""
 
 
 def qos_class(spec: JobSpec) -> str:
-    """The QoS class: guaranteed (its request), burstable (more while free) or best-effort (the rest)."""
+    """The QoS class of a job: guaranteed (it gets what it requests), burstable (it may use more while that is
+    free) or best-effort (it gets CPU and memory that no other job uses).
+    """
     if spec.best_effort:
         return "best-effort"
     limits = ((spec.cpu_limit_milli, spec.cpu_milli), (spec.memory_limit_mib, spec.memory_mib))
@@ -122,7 +124,7 @@ def qos_class(spec: JobSpec) -> str:
 _USUAL = "command name project queue priority cpu_milli memory_mib gpus nodes time_limit_s hold preemptible"
 _SELDOM = attrgetter(*(each.name for each in fields(JobSpec) if each.name not in _USUAL.split()))
 _AS_USUAL = _SELDOM(JobSpec(command=()))
-"""The values of the fields that most jobs leave at their defaults."""
+"""The default values of the fields that few jobs set."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
@@ -133,17 +135,15 @@ MAX_COMMAND = 128 * 1024
 
 
 def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
-    """Everything wrong with a spec, as (field, sentence), as far as that needs no cluster."""
+    """The errors in a spec that can be found without the state of the cluster, each as (field, sentence)."""
     found = list(_usual_problems(spec))
-    if (
-        _SELDOM(spec) != _AS_USUAL
-    ):  # because most jobs leave these fields alone, and every submit is checked here
+    if _SELDOM(spec) != _AS_USUAL:  # This comparison saves time, because most jobs set none of these fields.
         found += _seldom_problems(spec)
     return found
 
 
 def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with the fields that every job sets."""
+    """The errors in the fields that most jobs set."""
     if not spec.command or not spec.command[0]:
         yield "command", _PROGRAM
     if sum(map(len, spec.command)) > MAX_COMMAND:
@@ -175,7 +175,7 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with the fields that few jobs set."""
+    """The errors in the fields that few jobs set."""
     yield from _unstorable(_seldom_texts(spec))
     if len(spec.profile or "") > 200:
         yield "profile", "must be at most 200 characters"
@@ -188,9 +188,9 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         ("memory_limit_mib", spec.memory_mib, spec.memory_limit_mib),
     ):
         if limit is not None and not request <= limit <= 1 << 30:
-            yield where, "must not be less than what is asked for"
+            yield where, "must not be less than the request"
         if limit is not None and spec.best_effort:
-            yield where, "has no meaning for a best-effort job: it has none"
+            yield where, "cannot be set for a best-effort job: it has no limit"
     if not 0 <= spec.min_runtime_s <= 10 * 365 * 86_400:
         yield "min_runtime_s", "must not be negative, and at most ten years"
     if not 0 <= spec.grace_s <= 3_600:
@@ -221,7 +221,7 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def signal_name(text: str) -> str:
-    """USR1 for SIGUSR1, usr1 or USR1; empty if the signal cannot be sent to jobs."""
+    """USR1 for SIGUSR1, usr1 or USR1. Empty if users cannot send this signal to jobs."""
     name = text.upper()
     name = name[3:] if name.startswith("SIG") else name
     return name if name in SIGNALS else ""
@@ -243,7 +243,7 @@ def _checkpoint_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def is_storable(text: str) -> bool:
-    """Whether the text can be stored: without NUL, and without half a surrogate pair, which JSON allows."""
+    """Whether the text can be stored. NUL and half a surrogate pair are valid JSON but cannot be stored."""
     return not _UNSTORABLE.search(text)
 
 
@@ -252,13 +252,13 @@ def _unstorable(texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text that all jobs have, as (field, text)."""
+    """Every text in the fields that most jobs set, as (field, text)."""
     yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
     yield from (("command", part) for part in spec.command)
 
 
 def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every other text of a spec, as (field, text)."""
+    """Every text in the fields that few jobs set, as (field, text)."""
     yield from (("profile", spec.profile or ""),)
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""), ("comment", spec.comment))
     yield from (("output", spec.output), ("error", spec.error))
@@ -283,24 +283,24 @@ def _whole_or_share(gpus: float) -> bool:
 
 
 def gpus_text(gpus: float) -> str:
-    """A number of GPUs as text: 8, or 0.25."""
+    """A number of GPUs as text, such as 8 or 0.25."""
     return f"{gpus:g}"
 
 
 def array_concurrency_limit(text: str) -> Optional[int]:
-    """How many elements may run at once: 8 in `0-99%8`; None without a limit."""
+    """The number of elements that may run at the same time: 8 for `0-99%8`. None: no limit."""
     most = text.partition("%")[2].strip()
     return int(most) if most else None
 
 
 def array_indices(text: str) -> list[int]:
-    """The indices of `0-9`, `1,3,7`, `0-20:5` or `0-99%8`, sorted and unique. Raises ValueError."""
+    """The sorted indices of an array text such as `0-9`, `1,3,7`, `0-20:5` or `0-99%8`. Raises ValueError."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"must be at most {MAX_TEXT} characters long")
     text, percent, most = text.partition("%")
     most = most.strip()
     if percent and not (most.isascii() and most.isdigit() and int(most[:9]) > 0 and len(most) <= 9):
-        raise ValueError(f"cannot read {'%' + most!r}; write the most that may run at once: 0-99%8")
+        raise ValueError(f"cannot read {'%' + most!r}; write how many elements may run at once: 0-99%8")
     seen: set[int] = set()
     for part in text.split(","):
         span, _, step_text = part.strip().partition(":")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from wire.job.spec import JobSpec
 
 LATEST = 4_102_444_800.0
-"""The year 2100; later times are rejected as mistakes."""
+"""1 January 2100 in seconds since 1970. Later times are rejected, because they are probably mistakes."""
 LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
 MAX_CODES = 64
@@ -22,32 +22,33 @@ _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
-    """After which ends a job is restarted."""
+    """The kinds of failure or end after which a job is restarted."""
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
-    """Only if hardware ended it: its GPU was lost or failed, not by the job's own error."""
+    """Restart only if hardware ended the job: a GPU was lost or failed, and the job itself made no error."""
     ON_FAILURE = "on-failure"
     ALWAYS = "always"
 
 
 class OnNodeLost(str, enum.Enum):
-    """What happens to a job whose node is silent."""
+    """The handling of a running job whose node does not report."""
 
     WAIT = "wait"
     """The job stays on the node until the node reports its state."""
     REQUEUE = "requeue-after-lease"
-    """Its supervisor ends the job when the lease is over; only then it is queued again."""
+    """The supervisor on the node ends the job when the lease expires. After that the job is queued again."""
     MANUAL = "manual"
-    """The job stays until an operator declares the node lost; then it is queued again."""
+    """The job stays on the node until an operator declares the node lost. Then it is queued again."""
 
 
 @dataclass(frozen=True)
 class Restart:
     """How often a job is restarted, and how long it waits before each restart.
 
-    The wait begins with `delay_s`, doubles each time and ends at `delay_most_s`. With `codes` only those
-    exit codes (128 + n for signal n) cause a restart; the loss of a node always does.
+    The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. If `codes`
+    is set, only these exit codes (128 + n for signal n) cause a restart. The loss of a node always causes
+    one.
     """
 
     when: RestartWhen = RestartWhen.ON_HARDWARE
@@ -57,7 +58,7 @@ class Restart:
     codes: tuple[int, ...] = ()
 
     def delay(self, before: int) -> float:
-        """Seconds to wait before the next restart, after this number of restarts."""
+        """Seconds to wait before the next restart of a job that has been restarted `before` times."""
         return min(self.delay_s * 2.0 ** min(before, 60), self.delay_most_s)
 
 
@@ -65,7 +66,7 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """What must have happened to a job, or to all jobs of an array, before another job may start."""
+    """The event of a job, or of all jobs of an array, after which a dependent job may start."""
 
     STARTED = "started"
     OK = "ok"
@@ -77,7 +78,9 @@ class Until(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Dependency:
-    """One dependency: on a job by its label (7 or 7_3; the id of an array means all of it), or on a path."""
+    """One dependency of a job: on another job, or on the existence of a path. `job` is a label such as 7 or
+    7_3; the id of an array means all its elements.
+    """
 
     until: Until
     job: str = ""
@@ -88,7 +91,7 @@ class Dependency:
 
 
 def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Everything wrong with these fields, as (field, sentence)."""
+    """The errors in start conditions, dependencies and restarts, each as (field, sentence)."""
     for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):
         if moment is not None and not 0 < moment <= LATEST:
             yield where, "must be a moment in seconds since 1970, before the year 2100"
@@ -108,7 +111,7 @@ def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
     if restart.limit is not None and not 1 <= restart.limit <= MAX_RESTARTS:
-        yield "restart.limit", f"must lie between 1 and {MAX_RESTARTS}, or be left open"
+        yield "restart.limit", f"must lie between 1 and {MAX_RESTARTS}, or not be set"
     for where, seconds in (("delay_s", restart.delay_s), ("delay_most_s", restart.delay_most_s)):
         if not 0 <= seconds <= 7 * 86_400:
             yield f"restart.{where}", "must lie between 0 seconds and a week"
@@ -119,25 +122,25 @@ def _restart_problems(restart: Restart) -> Iterator[tuple[str, str]]:
 def _after_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     after = spec.after
     if len(after) > MAX_AFTER:
-        yield "after", f"must be at most {MAX_AFTER} things; wait for an array as a whole instead"
+        yield "after", f"must be at most {MAX_AFTER} dependencies; depend on whole arrays instead"
     if len(set(after)) < len(after):
-        yield "after", "names the same thing twice"
+        yield "after", "has the same dependency twice"
     for index, each in enumerate(after):
         if each.until is Until.DATA:
             if each.job or not _is_plain_path(each.path):
                 yield f"after[{index}]", "must name an absolute path without '..', and no job"
         elif each.path or not _LABEL.fullmatch(each.job):
-            yield f"after[{index}]", f"must name a job, as 7 or 7_3, and no path: {each.job!r}"
+            yield f"after[{index}]", f"must name a job, such as 7 or 7_3, and no path: {each.job!r}"
     if spec.after_count is not None and not 1 <= spec.after_count <= len(after):
-        yield "after_count", f"must lie between 1 and the number of things to wait for, {len(after)}"
+        yield "after_count", f"must lie between 1 and the number of dependencies, {len(after)}"
     if spec.after_within_s is not None and not (after and 0 < spec.after_within_s <= LONGEST_S):
         yield (
             "after_within_s",
-            "must be positive, at most ten years, and there must be something to wait for",
+            "must be positive and at most ten years, and the job must have dependencies",
         )
 
 
 def _is_plain_path(path: str) -> bool:
-    """Whether the path is absolute, without empty parts, `.` and `..`."""
+    """Whether the path is absolute and has no empty part, `.` or `..`."""
     parts = path.split("/")
     return len(parts) > 1 and not parts[0] and not {"", ".", ".."} & set(parts[1:]) and len(path) <= 4_096
