@@ -1,4 +1,4 @@
-"""The engine: one function from state, input and time to events, effects and a reply."""
+"""The engine: a function that computes events, effects and a reply from the state, an input and the time."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _CHANGES_PREEMPTION_COST = (
     events.JobGrew,
     events.JobEdited,
 )
-"""Events that change how much work a job would lose by preemption, without changing what it holds."""
+"""Events that change how much work a preemption of the job would lose, but not the resources it holds."""
 
 
 class Engine:
-    """Decides about every input, and keeps the state that it decides on.
+    """Handles every input, and keeps the state.
 
     Algorithm of `handle`
     1. Refuse a command on a job or node that does not exist.
     2. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
        event and `_effects.append` for each effect.
     3. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
-    4. When the handler is done, act on what the events started: failed plugins are recorded, jobs whose
-       dependencies were decided are released.
+    4. After the handler, record the plugins that failed, and open or end jobs whose dependencies have ended.
     5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
        out effects and sends the reply.
 
-    Invariant: state and configuration alone determine every decision. The engine can be built again from them
-    at any time, which happens after a restart and after a change of the configuration.
+    Invariant: every decision depends only on the state, the configuration, the input and the time. So the
+    engine can be rebuilt from state and configuration, which happens after a restart or a change of the
+    configuration.
 
     Cost: that of the handler. A Tick runs a scheduling pass (backfill/profile_cycles.py).
 
@@ -71,7 +71,7 @@ class Engine:
 
     stopper_type: type[Stopper] = Stopper
     agent_reports_type: type[AgentReports] = AgentReports
-    """Tests replace these with classes that break a rule, to prove that the fault simulation notices."""
+    """Tests replace these with classes that break a rule, to show that the fault simulation detects it."""
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:
         self._events: list[Event] = []
@@ -79,7 +79,7 @@ class Engine:
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
-        """Build everything that decides, from the pipeline and the state alone."""
+        """Build all handlers from the pipeline and the state alone."""
         self.pipeline = pipeline
         self.state = state
         state.set_profiles(pipeline.profiles)
@@ -100,7 +100,7 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
-        # A handler that returns None has accepted its input.
+        # If a handler returns None, the input was accepted, and the reply is DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -146,7 +146,7 @@ class Engine:
         }
 
     def handle(self, given: Input, now: float) -> Decision:
-        """Decide one input. The state already contains the events that are returned."""
+        """Handle one input. The returned events are already applied to the state."""
         if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
             return Decision(reply=inputs.no_such_job(given.job))
         if isinstance(given, inputs.NodeCommand) and given.node not in self.state.nodes.by_name:
@@ -176,10 +176,10 @@ class Engine:
         return reply
 
     def _on_apply_config(self, given: inputs.ApplyConfig, now: float) -> None:
-        """Decide by another pipeline, as a restart with it would. Running jobs go on.
+        """Change the configuration, with the same effect as a restart. Running jobs continue.
 
         1. Record the change.
-        2. Copy the state under the new pipeline, and build everything that decides again.
+        2. Copy the state under the new pipeline, and build all handlers again.
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
@@ -190,14 +190,14 @@ class Engine:
             self._build(new, state_under(self.state, new, self.state.jobs.values(), self.state.estimates))
 
     def _on_tick(self, _given: inputs.Tick, now: float) -> None:
-        """Do what is due, then run a scheduling pass.
+        """Handle everything that is due, then run a scheduling pass.
 
-        1. Clear remembered answers of plugins that failed in the last pass and are asked again.
+        1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
         2. Begin and end reservations.
         3. Open the gates that are due: begin times, backoff, dependencies.
-        4. Run a pass of each profile; each of its events is recorded before the pass goes on.
-        5. End jobs whose deadline or patience is over. If one ended, jobs that depend on it may start: run
-           another pass.
+        4. Run a pass of each profile. Each event of a pass is applied before the pass continues.
+        5. End waiting jobs whose deadline or longest wait is over. If one ended, run another pass, because
+           jobs that depend on it may start.
         """
         if self.pipeline.breaker.begin_cycle():
             self.profile_cycles.ask_again()  # 1
@@ -211,7 +211,7 @@ class Engine:
             self.profile_cycles.run(now, self._carry_out)
 
     def _carry_out(self, event: CycleEvent) -> None:
-        """Record an event of a scheduling pass, and order what follows from it."""
+        """Record an event of a scheduling pass, and add the effects that follow from it."""
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, events.JobPlaced):
@@ -224,7 +224,7 @@ class Engine:
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
-        """Stop the victims of a preemption; of an elastic victim only the members on the named nodes."""
+        """Stop the victims of a preemption. An elastic victim may lose only its members on some nodes."""
         by, now = f"job {job.label}", plan.at
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
@@ -239,10 +239,10 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The next moment at which a Tick is needed although no other input comes."""
+        """The time of the next Tick if no other input arrives before."""
         return min(self.timers.next_at, self.state.reservations.next_at, self.profile_cycles.again_at)
 
-    # --- questions: none of these changes the state ---
+    # --- queries, which do not change the state ---
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | inputs.Refusal:
         """The spec that a submit would queue, with its defaults filled in."""
@@ -258,7 +258,7 @@ class Engine:
         return explain(self.state, cycle.placer, cycle, job, now)
 
     def predicted(self, job: Job) -> float | None:
-        """The predicted run time in seconds: as of its placement, or as of now for a queued job."""
+        """The predicted run time in seconds, computed at the placement, or now for a queued job; or None."""
         if job.state is JobState.QUEUED:
             return self.state.estimates.predict(job, self.pipeline.estimating)
         return job.predicted_s
@@ -266,8 +266,8 @@ class Engine:
     def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
         """The preemption that would let a waiting job start now, and whether the policy allows it.
 
-        If the policy allows none, the plan that ignores guards and limits, to say what would be needed; None
-        if that does not exist either.
+        If the policy allows none, a plan without its strategies and guards, to show which jobs of no higher
+        priority would have to be preempted; None if even that plan does not exist.
         """
         if self.state.licences.insufficient(job.ask.licences):
             return None, False

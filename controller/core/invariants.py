@@ -1,4 +1,4 @@
-"""Checks that the whole state is consistent. Used by tests after each step, and by `admin verify`."""
+"""Checks that the state is consistent. Tests call it after each step."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _check_queue(state: State) -> list[str]:
             kept = f"held={job.held}, gates={job.wait.gates}"
             wrong.append(f"job {job.id} is {job.state.value}, {kept}, but in queue: {not job.ready}")
         if job.state.terminal != (job.id in state.ended):
-            wrong.append(f"job {job.id} is {job.state.value} but among the ended: {job.id in state.ended}")
+            wrong.append(f"job {job.id} is {job.state.value}, but in the ended jobs: {job.id in state.ended}")
         if job.id >= state.next_job:
-            wrong.append(f"job {job.id} has an id that is given to another job ({state.next_job})")
+            wrong.append(f"job {job.id} has an id that is not below the next job id, {state.next_job}")
     return wrong
 
 
@@ -58,7 +58,7 @@ def _check_holders(state: State) -> list[str]:
         claimed |= holding
     expected = sorted((job.expected_end, job.id) for job in state.jobs.values() if job.running or job.claim)
     if expected != state.releases:
-        wrong.append("the expected releases are not those of the jobs that hold something")
+        wrong.append("the index of expected ends is not that of the jobs that hold resources")
     given = {(job, node.name) for node in state.nodes for job in node.held}
     wrong += [
         f"job {job} and node {node} disagree on what the job holds" for job, node in sorted(claimed ^ given)
@@ -82,9 +82,12 @@ def _check_claims(state: State) -> list[str]:
     for node in state.nodes:
         for victim, claimant in node.leaving.items():
             if victim not in node.held or claimant not in node.claims:
-                wrong.append(f"job {victim} leaves {node.name} for job {claimant}, which is not so")
+                wrong.append(
+                    f"job {victim} is recorded as victim of job {claimant} on {node.name}, but one of them "
+                    "holds no resources or nomination there"
+                )
             elif state.jobs[victim].stopping is None and not state.jobs[victim].members[node.name].leaving:
-                wrong.append(f"job {victim} leaves {node.name}, but is not being stopped")
+                wrong.append(f"job {victim} is recorded as victim on {node.name}, but is not being stopped")
     return wrong
 
 
@@ -105,7 +108,7 @@ def _check_gpus(state: State) -> list[str]:
             for gpu in allocation.gpus:
                 held[gpu.uuid] = held.get(gpu.uuid, 0) + gpu.milli
         wrong += [
-            f"GPU {uuid} of {node.name} is given out {milli}/{WHOLE_GPU}"
+            f"jobs hold {milli} of {WHOLE_GPU} thousandths of GPU {uuid} of {node.name}"
             for uuid, milli in held.items()
             if milli > WHOLE_GPU
         ]
@@ -118,16 +121,16 @@ def _check_columns(state: State) -> list[str]:
     scratch = columns.scratch_free.copy()
     wrong = []
     if (kept[1] < 0).any() or (kept[2] < 0).any():
-        wrong.append("more CPU or memory given out than a node has")
+        wrong.append("jobs hold more CPU or memory than a node has")
     if ((kept[3] < 0) & (kept[3] != ABSENT)).any():
-        wrong.append("more of a GPU given out than it has")
+        wrong.append("jobs hold more of a GPU than it has")
     if [node.name for node in nodes] != sorted(nodes.by_name):
-        wrong.append("rows are not in the order of names")
+        wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    gpu_free = np.full_like(kept[3], ABSENT)  # it grows with the widest node, and does not shrink again
+    gpu_free = np.full_like(kept[3], ABSENT)  # padded, because the table never loses columns
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):
-        wrong.append("column scratch_free is not what the allocations add up to")
+        wrong.append("column scratch_free differs from the sum of the allocations")
     for name, old, new in zip(
         ("open", "cpu_free", "memory_free", "gpu_free"),
         kept,
@@ -135,7 +138,7 @@ def _check_columns(state: State) -> list[str]:
         strict=True,
     ):
         if not np.array_equal(old, new):
-            wrong.append(f"column {name} is not what the allocations add up to")
+            wrong.append(f"column {name} differs from the sum of the allocations")
     return wrong
 
 
@@ -149,7 +152,9 @@ def _check_inherited(state: State) -> list[str]:
     for job in state.live():
         best = max((each for goal in targets_of_job(job) for each in lent.get(goal, ())), default=0)
         if job.wait.inherited != (best if best > job.spec.priority else 0):
-            wrong.append(f"job {job.id} inherited {job.wait.inherited}, and {best} waits for it")
+            wrong.append(
+                f"job {job.id} has inherited priority {job.wait.inherited}, but its dependents have {best}"
+            )
     return wrong
 
 
@@ -160,7 +165,7 @@ def _check_accounts(state: State) -> list[str]:
         fresh.load_job(job)
     keys = {*fresh.by_key, *state.accounts.by_key}
     return [
-        f"{scope} {name} is counted {kept}, and holds {used}"
+        f"the counters of {scope} {name} are {kept}, but its jobs hold {used}"
         for scope, name in sorted(keys)
         if (kept := state.accounts.tenant((scope, name)).used) != (used := fresh.tenant((scope, name)).used)
     ]
@@ -169,7 +174,7 @@ def _check_accounts(state: State) -> list[str]:
 def _check_licences(state: State) -> list[str]:
     """Compares the licences in use with a new count."""
     held, used = licences_in_use(state.jobs.values()), state.licences.used
-    return [] if held == used else [f"licences in use are {used}, and jobs hold {held}"]
+    return [] if held == used else [f"the counted licences in use are {used}, but jobs hold {held}"]
 
 
 def _check_shares(state: State) -> list[str]:
@@ -179,7 +184,7 @@ def _check_shares(state: State) -> list[str]:
         path = state.tenant(job)
         there.update(path[:depth] for depth in range(len(path) + 1))
     return [
-        f"share {'/'.join(path) or 'of all'} is counted {account.jobs} jobs, and has {there[path]}"
+        f"share {'/'.join(path) or 'root'} is counted with {account.jobs} live jobs, but has {there[path]}"
         for path, account in state.shares.accounts.items()
         if account.jobs != there[path]
     ]

@@ -1,4 +1,4 @@
-"""Use in units that decays with time. Computed when the rate changes and when it is read, without timers."""
+"""Use in units that decays with time. It is computed when it is read or its rate changes, without timers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Self
 
 HOUR_S = 3600.0
 BUCKETS = 60
-"""Parts into which a window is divided."""
+"""The number of parts into which a window is divided."""
 
 
 @dataclass(slots=True)
 class DecayedUsage:
-    """Use with a half-life: what was used one half-life ago counts half.
+    """Use with a half-life: a unit that was used one half-life ago counts half.
 
-    With a rate r since `at`, the total at t is amount * k + r * longest_h * (1 - k), where
+    With a constant rate r since `at`, the total at time t is amount * k + r * longest_h * (1 - k), where
     k = 2 ** -((t - at) / half-life).
     """
 
@@ -63,9 +63,9 @@ class DecayedUsage:
 
 @dataclass(slots=True)
 class WindowedUsage:
-    """Use with a window: what was used before the window does not count.
+    """Use in a sliding window: use before the window does not count.
 
-    There are BUCKETS parts of the window. The oldest part counts by how much of it the window covers.
+    The window is divided into BUCKETS parts. The oldest part counts with the fraction that is in the window.
     """
 
     window_s: float
@@ -97,7 +97,7 @@ class WindowedUsage:
             if total <= amount:
                 return before
             then = self.total(moment)
-            if then <= amount:  # because the total falls evenly between two edges
+            if then <= amount:  # interpolate, because the total falls linearly between two edges
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
@@ -108,7 +108,7 @@ class WindowedUsage:
         self.rate = _clean(self.rate + rate)
 
     def _settle(self, now: float) -> None:
-        """Put the use since `at` into the buckets of its time."""
+        """Add the use since `at` to the buckets of the time at which it happened."""
         width = self.window_s / BUCKETS
         begin = max(self.at, now - self.window_s)
         while self.rate and begin < now:
@@ -144,5 +144,5 @@ class WindowedUsage:
 
 
 def _clean(rate: float) -> float:
-    """The rate, or 0 if only rounding is left after all charges were taken back."""
+    """The rate, or 0 if it is only a rounding error left after all charges were subtracted."""
     return rate if rate > 1e-9 else 0.0

@@ -1,7 +1,7 @@
-"""Use of GPUs outside the queue: by which user, from when to when, and charged to which share.
+"""Use of GPUs outside the queue: the user, the time, and the share that is charged.
 
-One use is one user on one GPU, with any number of processes. While a node is away nothing is known about it,
-so its uses end when it goes away, and new ones begin when it is back.
+One use is one user on one GPU, with any number of processes. The processes of a disconnected node are not
+known, so its uses end when it disconnects, and new uses begin when it is connected again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSee
 from wire.agent.frames import GpuProcess
 
 MAX_KEPT = 5_000
-"""Ended uses that are remembered; the journal has all of them."""
+"""The most ended uses that are kept in memory; the journal has all of them."""
 
 OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
 
 _UNKNOWN_USER = "?"
-"""The owner of a process that ended before the agent could look it up."""
+"""The user that agents report for a process that ended before they could look up its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffQueueUse:
-    """One user on one GPU. `rate` is the charge in units per hour."""
+    """One user's off-queue use of one GPU. `rate` is the charge in units per hour."""
 
     node: str
     uuid: str
@@ -37,14 +37,14 @@ class OffQueueUse:
     until: float | None = None
 
     def gpu_hours(self, since: float, until: float) -> float:
-        """GPU-hours between two times. The GPU counts as a whole one."""
+        """The GPU-hours of this use between two times. The whole GPU counts as used."""
         end = until if self.until is None else min(until, self.until)
         return max(0.0, end - max(since, self.since)) / 3_600
 
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """All uses: the open ones, and the newest of the ended ones by number."""
+    """All open uses, and the last MAX_KEPT ended uses by number. Ended uses are numbered in order."""
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
     over: dict[int, OffQueueUse] = field(default_factory=dict)
@@ -52,16 +52,16 @@ class OffQueueUsage:
     touched: dict[str, None] = field(default_factory=dict)
     ended: dict[int, None] = field(default_factory=dict)
     charged: dict[SharePath, None] = field(default_factory=dict)
-    """What has changed since the rows were last written: nodes, ended uses, shares."""
+    """`touched`, `ended` and `charged` are the nodes, ended uses and shares to write to the store next."""
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """A use begins: charge it from now on."""
+        """Record that a use began, and charge it from now on."""
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)
 
     def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
-        """A use ends: remember it, and forget the oldest beyond MAX_KEPT."""
+        """Record that a use ended. If more than MAX_KEPT ended uses are kept, drop the oldest."""
         use = self.open.pop(key)
         self.touched[use.node] = None
         self.over[self.next] = replace(use, until=at)
@@ -73,7 +73,7 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all uses on a node that is away."""
+        """End all uses on a node that has disconnected."""
         for key in self.on(node):
             self.end(key, at, shares)
 
@@ -96,7 +96,7 @@ class OffQueueUsage:
 
 
 def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
-    """The charge for a GPU used outside the queue, in units per hour; 0 if no project is named for it."""
+    """The charge for a GPU used outside the queue, in units per hour; 0 if `off_queue` names no project."""
     if not sharing.off_queue:
         return 0.0
     billing: Mapping[str, float] = sharing.billing
@@ -106,7 +106,7 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """The inputs for uses that began or ended on a node, from the processes that its agent reports."""
+    """Inputs for the uses that began or ended on a node, from the processes that its agent reports."""
     seen = {
         (node, each.uuid, each.user): each
         for each in reversed(processes)

@@ -1,7 +1,7 @@
 """Fair share: a tree of organisations, their projects and the projects' users, with use, weights and limits.
 
 `ShareTree.version` grows with every weight or limit that an operator sets. Backfill and preemption compare
-it to learn that an earlier answer may be outdated.
+it with an earlier value to find out whether cached results may be outdated.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from wire.names import WHOLE_GPU, Reason
 from wire.text import printable
 
 SETTLED_S = 1.0
-"""Seconds added to the time at which use falls to a limit, so that rounding cannot leave it above."""
+"""Seconds added to the computed time at which use falls to a limit, because rounding may leave it above."""
 NO_ALLOCATION = Allocation("", 0, 0)
 Ends = Sequence[tuple[float, float]]
 SharePath = tuple[str, ...]
-"""From the top: (organisation, project, user), or (project, user) for a project of no organisation."""
+"""The path from the root: (organisation, project, user), or (project, user) without an organisation."""
 
 
 @dataclass(frozen=True, slots=True)
 class FairshareConfig:
-    """[fairshare] of scheduler.toml: how use is counted, weighed and limited."""
+    """[fairshare] of scheduler.toml: how use is counted, weighted and limited."""
 
     half_life_s: float = 86_400.0
     window_s: float | None = None
-    """Instead of the half-life: use within this window counts in full, older use not at all."""
+    """If set, replaces the half-life: use within this window counts fully, older use does not count."""
     billing: Mapping[str, float] = field(default_factory=lambda: {"gpu": 1.0})
-    """Units per hour of a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or one of a model (`gpu.H100`).
+    """Units per hour for a CPU (`cpu`), a GiB (`memory`), a GPU (`gpu`), or a GPU of one model (`gpu.H100`).
 
-    A model is named by whole words, as with --gpu-model.
+    The model name must match whole words, as with --gpu-model.
     """
     dominant: bool = False
-    """True: only the most expensive resource of a job counts, not the sum."""
+    """True: a job is charged only for its most expensive resource, not for the sum of all."""
     held_hours: float = 1.0
-    """Resources in use count as if they had been used for this many hours already."""
+    """Resources in use count as if they had already been used for this many hours."""
     organisations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The projects of each."""
+    """The projects of each organisation."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """By organisation, project, or `project/user`; the default is 1."""
+    """Weights by organisation, project, or `project/user`; the default is 1."""
     soft: Mapping[str, float] = field(default_factory=dict)
-    """Units beyond which the share's jobs are ordered behind all others."""
+    """Soft limits: above this many units, the share's jobs come after all others in the queue."""
     hard: Mapping[str, float] = field(default_factory=dict)
-    """Units from which on no job of the share starts."""
+    """Hard limits: from this many units on, no job of the share starts."""
     off_queue: str = ""
     """The project whose users are charged for GPU use outside the queue; empty: no charge."""
 
@@ -64,7 +64,7 @@ class FairshareConfig:
         object.__setattr__(self, "by_model", any(name.startswith("gpu.") for name in self.billing))
 
     def usage(self) -> DecayedUsage | WindowedUsage:
-        """The usage of a new share."""
+        """An empty usage counter for a new share."""
         return DecayedUsage(self.half_life_s) if self.window_s is None else WindowedUsage(self.window_s)
 
     def charge_whole(self, facts: NodeFacts) -> float:
@@ -76,7 +76,10 @@ class FairshareConfig:
     def charges(
         self, allocations: Iterable[Allocation], models: Callable[[str], Mapping[str, str]]
     ) -> Iterator[float]:
-        """Units per hour for each allocation; `models` by node. Equal neighbours are computed once."""
+        """Units per hour for each allocation; `models` returns GPU models by UUID for a node.
+
+        The charge is computed once for consecutive equal allocations without GPUs.
+        """
         last, charge = NO_ALLOCATION, 0.0
         for allocation in allocations:
             alike = (allocation.cpu_milli, allocation.memory_mib) == (last.cpu_milli, last.memory_mib)
@@ -86,7 +89,7 @@ class FairshareConfig:
             yield charge
 
     def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
-        """Units per hour for one allocation; `models` by GPU UUID."""
+        """Units per hour for one allocation; `models` has GPU models by UUID."""
         billing = self.billing
         gpu = sum(self._price(models.get(each.uuid, "")) * each.milli / WHOLE_GPU for each in allocation.gpus)
         parts = (
@@ -97,13 +100,13 @@ class FairshareConfig:
         return max(parts) if self.dominant else sum(parts)
 
     def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
-        """The highest charge in units per hour, if the GPUs are of one of these models."""
+        """The charge in units per hour if the GPUs are of the most expensive of these models."""
         dearest = max(models, key=self._price, default="")
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Units per hour of a GPU: the most specific `gpu.MODEL` key that names its model, else `gpu`."""
+        """Units per hour for a GPU: from the most specific `gpu.MODEL` key that names it, or from `gpu`."""
         if not self.by_model:
             return self.billing.get("gpu", 0.0)
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
@@ -117,7 +120,7 @@ MAX_UNITS = 1e12
 def share_problem(
     name: str, weight: float | None, soft: float | None, hard: float | None
 ) -> tuple[str, str] | None:
-    """The wrong field of a change to a share, and what is wrong; None if the change is valid."""
+    """The first invalid field of a change to a share, with an error message; None if the change is valid."""
     if weight is not None and not 0 < weight <= MAX_WEIGHT:
         return "weight", f"must be above 0 and at most {MAX_WEIGHT:,.0f}"
     for where, limit in (("soft", soft), ("hard", hard)):
@@ -133,14 +136,14 @@ def share_problem(
 
 @dataclass(frozen=True, slots=True)
 class ShareAtLimit:
-    """A share at its hard limit: none of its jobs starts until its use is below the limit."""
+    """A share whose use has reached its hard limit: no job of it starts until the use is below the limit."""
 
     path: SharePath
     name: str
     used: float
     limit: float
     until: float
-    """The time at which that happens at the present rate of use; may be never."""
+    """The time at which the use falls below the limit at the present rate of use; NEVER if it does not."""
     reason: ClassVar[Reason] = Reason.SHARE
     only_this_job: ClassVar[bool] = False
 
@@ -158,47 +161,47 @@ class Share:
     below: Counter[float] = field(default_factory=Counter)
     """The number of children by weight."""
     jobs: int = field(default=0, compare=False)
-    """Live jobs of this share and all below it."""
+    """The number of live jobs of this share and of all shares below it."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
     """The number of children with live jobs, by weight."""
 
     @property
     def weights(self) -> float:
-        """The sum of the children's weights. fsum, so that the order of arrival does not matter."""
+        """The sum of the children's weights. fsum makes it independent of the order of the children."""
         return math.fsum(weight * count for weight, count in self.below.items())
 
 
 class ShareTree:
     """Shares by path, from the root to each user.
 
-    1. A share is added with the first job of its tenant and stays. When its jobs get or lose resources, that
-       changes the rate of the share and of all above it; the usage itself decays without timers
-       (decayed_usage.py).
-    2. `factor`, for the priority, halves for each fair share of the cluster that was used, at every level:
-       2 ** -(sum over the levels of used / fair).
-    3. `fairness`, for the order `fair`, compares weight / used from the top down.
-    4. At a hard limit no job starts; beyond a soft limit jobs are ordered behind all others.
+    1. A share is added with the first job of its tenant and is never removed. When its jobs get or lose
+       resources, the rate of use of the share and of all shares above it changes. The usage itself decays
+       without timers (decayed_usage.py).
+    2. `factor`, for the priority, is 2 ** -(sum over the levels of used / fair). It is 1 without use, and 1/2
+       for a share that has used exactly its fair part at one level and nothing at the others.
+    3. `fairness`, for the order `fair`, compares weight / used from the top level down.
+    4. At a hard limit no job starts; above a soft limit jobs come after all others in the queue.
 
-    Cost: O(depth), at most 4, for each start, end and question.
+    Cost: O(depth) for each start, end and query; the depth is at most 4.
 
-    Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day. A day
-    of steady use of the whole cluster counts about 277 GPU-hours in the end; a's fair part is 208. The
-    only user of a, having used 208, has 208/208 at the level of a and 208/277 at the level of the user.
-    The factor is 2 ** -1.75 = 0.30.
+    Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day.
+    Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair part of a is 208. The
+    only user of a has used 208: used / fair is 208/208 for a, and 208/277 for the user. The factor is
+    2 ** -1.75 = 0.30.
     """
 
     def __init__(self, sharing: FairshareConfig) -> None:
         self.sharing = sharing
         self.accounts: dict[SharePath, Share] = {(): Share((), sharing.usage())}
         self.set_weights: dict[str, float] = {}
-        """Weights set by operators. They override scheduler.toml."""
+        """Weights set by operators, by share name. They override scheduler.toml."""
         self.limits: dict[str, tuple[float | None, float | None]] = {}
         """(soft, hard) limits set by operators; None: the limit of scheduler.toml."""
         self.version = 0
         """Grows with every weight or limit that is set."""
         self.soft = dict(sharing.soft)
         self.hard = dict(sharing.hard)
-        """The limits in effect."""
+        """Soft and hard limits in effect, by share name."""
         self.without_row: list[SharePath] = []
         """Shares that are not in the store yet."""
         self._above: dict[SharePath, tuple[Share, ...]] = {}
@@ -212,11 +215,11 @@ class ShareTree:
         return (project, user) if home is None else (home, project, user)
 
     def name(self, path: SharePath) -> str:
-        """The name of a share: an organisation's or project's own, or `project/user`."""
+        """The name of a share: the organisation, the project, or `project/user`."""
         return "/".join(path[1:] if len(path) > 1 and path[0] in self.sharing.organisations else path)
 
     def add(self, path: SharePath) -> None:
-        """Add a share and all above it, if they are new."""
+        """Add a share and all shares above it, if they are new."""
         for depth in range(1, len(path) + 1):
             if path[:depth] not in self.accounts:
                 account = Share(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
@@ -229,14 +232,14 @@ class ShareTree:
         return self.set_weights.get(name, self.sharing.weights.get(name, 1.0))
 
     def add_job(self, path: SharePath) -> None:
-        """Count one more live job of the tenant."""
+        """Add a live job of the tenant to the counts."""
         for account in self._shares_on(path):
             account.jobs += 1
             if account.jobs == 1 and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] += 1
 
     def remove_job(self, path: SharePath) -> None:
-        """Uncount a job that has ended or has moved to another tenant."""
+        """Remove a job from the counts, because it has ended or belongs to another tenant now."""
         for account in self._shares_on(path):
             account.jobs -= 1
             if not account.jobs and account.path:
@@ -251,7 +254,7 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """The part of `capacity` that is fair for the share while all shares with live jobs want more."""
+        """The part of `capacity` to which the share is entitled, counting only shares with live jobs."""
         part = capacity
         for depth in range(1, len(path) + 1):
             above = self.accounts[path[: depth - 1]].active
@@ -260,7 +263,7 @@ class ShareTree:
         return part
 
     def change_rate(self, path: SharePath, rate: float, now: float) -> None:
-        """Add to the use per hour of a share and all above it, from now on."""
+        """Add `rate` (units per hour) to the rate of use of a share and all shares above it, from now on."""
         if not rate:
             return
         for depth in range(len(path) + 1):
@@ -279,7 +282,7 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set limits that override scheduler.toml; None leaves one as it is."""
+        """Set limits that override scheduler.toml; None leaves a limit unchanged."""
         was = self.limits.get(name, (None, None))
         soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard
         self.limits[name] = soft, hard
@@ -291,19 +294,19 @@ class ShareTree:
         self.version += 1
 
     def used(self, path: SharePath, now: float) -> float:
-        """Units that count now: the decayed use, and `held_hours` of what is in use."""
+        """The used units that count now: the decayed use, plus `held_hours` times the present rate of use."""
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
-        """weight / (used + 1) of each share on the path, from the top: higher values start first."""
+        """weight / (used + 1) of each share on the path, top level first. Higher values start first."""
         return tuple(
             self.accounts[path[:depth]].weight / (self.used(path[:depth], now) + 1.0)
             for depth in range(1, len(path) + 1)
         )
 
     def factor(self, path: SharePath, capacity: float, now: float) -> float:
-        """1 for a share without use; halved for each fair share that was used, at every level.
+        """The fair-share factor of the priority: 1 without use, smaller the more the share has used (step 2).
 
         `capacity` is the charge of the whole cluster in units per hour.
         """
@@ -315,7 +318,7 @@ class ShareTree:
         return math.exp2(-shares_used)
 
     def over_soft_limit(self, path: SharePath, now: float) -> bool:
-        """True if the share, or one above it, is over its soft limit."""
+        """True if the share, or a share above it, is over its soft limit."""
         soft = self.soft
         return bool(soft) and any(
             self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
@@ -323,7 +326,10 @@ class ShareTree:
         )
 
     def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
-        """The hard limit, of the share or one above it, that lasts longest; None if none is reached."""
+        """The reached hard limit of this share or a share above it; None if none is reached.
+
+        If several are reached, the one that lasts longest.
+        """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():
             name, account = self.name(path[:depth]), self.accounts[path[:depth]]
@@ -335,7 +341,10 @@ class ShareTree:
         return found
 
     def falls_below(self, path: SharePath, limit: float, now: float, ends: Ends) -> float:
-        """The time at which use is below a limit if jobs end as in `ends`: (time, rate), soonest first."""
+        """The time at which use falls below `limit` if jobs end as in `ends`; may be NEVER.
+
+        `ends`: (time, rate in units per hour) of each job, soonest first.
+        """
         usage, moment = copy.deepcopy(self.accounts[path].usage), now
         for end, rate in ends:
             at = self._below(usage, limit, moment)
@@ -346,6 +355,6 @@ class ShareTree:
         return self._below(usage, limit, moment)
 
     def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
-        """The time at which use is below a limit if the rate stays as it is; may be never."""
+        """The time at which use falls below `limit` if the rate does not change; may be NEVER."""
         left = limit - self.sharing.held_hours * usage.rate
         return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf
