@@ -10,7 +10,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Callable, Optional, TypeVar
 
-from wire.job.spec import SIGNALS, signal_name
 from wire.names import PRIORITIES
 
 Kind = TypeVar("Kind", bound=enum.Enum)
@@ -185,6 +184,8 @@ def words(text: str) -> tuple[str, ...]:
 
 def signal(text: str) -> str:
     """The name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
+    from wire.job.spec import SIGNALS, signal_name  # not above: every start of corral imports this module
+
     name = signal_name(text)
     if not name:
         raise ValueError(f"{text!r} is not a signal for a job; choose one of {', '.join(SIGNALS)}")
