@@ -358,7 +358,7 @@ class CorralApp(OrderedKeysApp):
         self._exit_renderables.append(
             Text(
                 f"corral tui: this is a bug: {type(error).__name__}: {printable(str(error))}\n"
-                f"The cluster is not affected. Please report this with the file {path}"
+                f"The cluster is not affected. Please report it with the file {path}"
             )
         )
         self._close_messages_no_wait()
