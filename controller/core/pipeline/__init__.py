@@ -1,1 +1,1 @@
-"""The settings of all subsystems that scheduler.toml describes, and the hooks of plugins."""
+"""The settings of all subsystems from scheduler.toml, and the interfaces of metrics and hook plugins."""

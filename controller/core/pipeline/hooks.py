@@ -1,4 +1,4 @@
-"""Interfaces of plugins that tell other systems: metrics, and placements that are on disk."""
+"""Interfaces of plugins that inform other systems: metrics plugins, and hooks for placements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = "corral_"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample of a Prometheus metric; `labels` distinguish it from others of the same name."""
+    """One sample of a Prometheus metric; `labels` distinguish samples of the same name."""
 
     name: str
     value: float
@@ -32,18 +32,18 @@ class Sample:
 
 
 class MetricsSource(Protocol):
-    """Returns metrics on request. It must not change anything, and must be quick: the engine waits for it."""
+    """A metrics plugin. It must not change the state, and must be quick because the engine waits for it."""
 
     name: ClassVar[str]
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """The samples at this moment."""
+        """The samples at the time `now`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placement, as a hook gets it."""
+    """A placement of a job, in the form that hooks get."""
 
     job: int
     label: str
@@ -58,17 +58,17 @@ class Placed:
 
 
 class Hook(Protocol):
-    """Learns of placements. Any plugin may have this method; a plugin with no other method is a hook."""
+    """A plugin that is called for each placement. Plugins of other kinds may have this method too."""
 
     name: ClassVar[str]
 
     def on_placed(self, placed: Placed) -> None:
-        """Called when the placement is on disk, in a separate thread, one call at a time."""
+        """Called in a separate thread, one call at a time, after the placement is on disk."""
         ...
 
 
 def sample_problem(sample: Any) -> str:
-    """What is wrong with a sample of a plugin; empty if nothing is."""
+    """The reason why a sample of a plugin is invalid; empty if it is valid."""
     if not isinstance(sample, Sample):
         return f"gave a {type(sample).__name__}, not a Sample"
     if not _NAME.fullmatch(sample.name) or sample.name.startswith(OURS):

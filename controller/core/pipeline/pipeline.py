@@ -1,4 +1,4 @@
-"""Everything in scheduler.toml about scheduling: the policy, and the settings of each subsystem."""
+"""The scheduling settings of scheduler.toml: the policy, and the settings of each subsystem."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(SchedulingPolicy):
-    """The policy of the default profile, and the settings that the engine hands to each subsystem."""
+    """The policy of the default profile, and the settings that the engine passes to each subsystem."""
 
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)
     losses: NodeLossPolicy = DEFAULT_NODE_LOSS
-    """What happens to jobs on silent nodes."""
+    """When jobs on silent nodes count as lost, and whether they are queued again."""
     overcommit: Overcommit = AS_IT_IS
     rules: QuotaConfig = NO_QUOTAS
     """Queues, quotas, licences and ceilings."""
     waiting: WaitRules = WAIT_RULES
     """Rules for waiting jobs."""
     idling: IdlePolicy = DEFAULT_IDLE_POLICY
-    """What happens to jobs with idle GPUs."""
+    """When GPUs of a job count as idle, and whether such a job is ended."""
     rebalance: RebalanceRules = NO_REBALANCING
-    """Whether running jobs may be moved, and at which cost."""
+    """Whether running jobs may be moved, and at what cost."""
     care: GpuHealthPolicy = DEFAULT_HEALTH_POLICY
-    """How unhealthy GPUs are treated."""
+    """Which faults take a GPU out of service, and when the GPU is checked again."""
     metrics: tuple[MetricsSource, ...] = ()
-    """Plugins that add metrics."""
+    """Plugins that add samples to /metrics."""
     hooks: tuple[Hook, ...] = ()
     """Plugins that are called after placements."""

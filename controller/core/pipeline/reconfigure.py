@@ -14,13 +14,13 @@ from controller.core.state.state import State
 
 
 def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimates: RuntimePredictor) -> State:
-    """A copy of the state with these jobs, equal to what a restart under the pipeline would load from rows.
+    """A copy of the state with these jobs, equal to the state after a restart with this pipeline.
 
-    1. Load all notes into a new state, so that usage of another half-life or window is read as after a
+    1. Load all notes into a new state, so that a changed half-life or window has the same effect as after a
        restart.
     2. Copy the nodes without jobs. Each job then takes its allocations, enters its queue by the new order,
        and gets its nomination again.
-    3. Copy what no row has: the demand seen so far, the next job id and the times of preemptions.
+    3. Copy the values that are in no row: the demand so far, the next job id and the times of preemptions.
 
     The source does not change. Cost: O(jobs + nodes + notes).
     """
@@ -36,5 +36,5 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
 
 
 def _copy_job(job: Job) -> Job:
-    """A copy of the job with its own members, so that the two can change independently."""
+    """A copy of the job and its members, so that the original and the copy change independently."""
     return replace(job, members={node: replace(member) for node, member in job.members.items()})

@@ -21,7 +21,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """What a reclaim strategy may read."""
+    """The data that a reclaim strategy may read."""
 
     state: State
     placer: Placer
@@ -29,25 +29,26 @@ class ReclaimContext:
 
 
 class ReclaimPolicy(Protocol):
-    """Which running jobs may be stopped for one waiting job, so that their tenants give resources back."""
+    """Decides which running jobs may be stopped for one waiting job, so that tenants give resources back."""
 
     def must_give_back(self, group: Hashable) -> bool:
         """Does this group of jobs hold more than it is entitled to?"""
         ...
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Those of the jobs that may be stopped, in the same order. It counts along and passes over a job
-        whose tenant, without the jobs yielded before, holds no more than it is entitled to.
+        """Those of the jobs that may be stopped, in the same order.
+
+        A job is skipped if its tenant, without the jobs yielded so far, holds no more than it is entitled to.
         """
         ...
 
 
 @runtime_checkable
 class ReclaimStrategy(Protocol):
-    """A strategy that stops jobs of some tenants only, depending on what all tenants hold."""
+    """A strategy that stops only jobs of tenants that hold more than they are entitled to."""
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The group that must give back or not as a whole; must not change while the job runs."""
+        """The group of jobs that gives resources back together; must not change while the job runs."""
         ...
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
@@ -56,10 +57,10 @@ class ReclaimStrategy(Protocol):
 
 
 def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """Allocations that change hands by preemption in progress: (job, allocations, sign).
+    """The allocations that preemption in progress will give or take: (job, allocations, sign).
 
-    Sign 1: a job with a nomination will hold them. Sign -1: a victim that still holds them will not. Policies
-    add these to what tenants hold, so that two plans in a row do not reclaim the same excess twice.
+    With sign 1 a nominated job will get the allocations, with sign -1 a victim will lose them. Policies add
+    these to the tenants' present use, so that two plans in a row do not reclaim the same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
         yield claimant, list(claimant.claim), 1
@@ -71,27 +72,27 @@ def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int
 
 
 def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
-    """Does the member leave for this claimant? An elastic job may leave each node for another job."""
+    """Does the victim's member leave its node for this claimant? It may leave each node for another job."""
     leaving = state.nodes.by_name[member.allocation.node].leaving
     return leaving.get(job.id, claimant.id) == claimant.id
 
 
 class FairShareReclaim:
-    """By shares of the cluster: a tenant above its fair share gives back to a tenant below its own.
+    """Reclaim by fair share: a tenant above its fair share gives resources to a tenant below its own.
 
     Algorithm
-    1. Add to each account's rate (billing units per hour) what preemption in progress will give it or take
-       from it (`pending_transfers`).
+    1. Take each account's present rate (billing units per hour), plus what preemption in progress will give
+       to it or take from it (`pending_transfers`).
     2. Find the deepest level of the share tree at which the waiting job's tenant would exceed its fair share
-       with this job. Below that level it is within its share; if that leaves no level, it is not `entitled`.
-    3. Compare a running job's tenant with the waiting job's tenant where their paths part. That ancestor is
-       the running tenant's `side`. The side must give back if it holds more than `threshold` times its fair
-       share and lies below that level.
+       with this job. At all deeper levels it is within its share. If there is none, it is not `entitled`.
+    3. Follow the path of a running job's tenant from the top of the tree to the first share that is not on
+       the path of the waiting job's tenant. This share is the running tenant's `side`. A side must give back
+       if it is deeper than the level of step 2 and holds more than `threshold` times its fair share.
     4. `select` stops jobs of a side only until the side holds no more than `threshold` times its fair share.
 
-    Invariant: a tenant that received resources by reclaim is within its fair share on that level, so it does
-    not have to give them back. That is why reclaim ends.
-    Cost: O(depth of the tree) for each tenant asked about.
+    Invariant: a tenant that got resources by reclaim is within its fair share on that level, so it does not
+    have to give them back. Therefore jobs are not reclaimed in circles.
+    Cost: O(depth of the tree) for each tenant.
 
     Example: projects a and b share 16 GPUs evenly, threshold 1.25. a holds 14, b holds 2 and waits for 4.
     b with 6 is within its 8. a holds more than 10, so jobs of a may be stopped until a holds 10 or less.
@@ -112,7 +113,7 @@ class FairShareReclaim:
             if self._rate(self._path[:depth]) + asked > self._fair(self._path[:depth]) + _NOISE
         ]
         self._from = max(beyond, default=0) + 1
-        """The first depth from which on the tenant is within its fair share."""
+        """The tenant is within its fair share at this depth of the tree and at all deeper levels."""
         self.entitled = self._from <= len(self._path)
 
     def _shift(self, path: SharePath, rate: float) -> None:
@@ -127,7 +128,7 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """Billing units per hour of the job once it runs, on the most expensive GPU model."""
+        """The job's charge in billing units per hour, on the most expensive GPU model that it may get."""
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, 0.0)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
 
@@ -138,7 +139,7 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """The tenant's first ancestor that is not one of the waiting job's; None if above `_from`."""
+        """The first share on this path that is not on the waiting job's path; None if it is above `_from`."""
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
                 return path[:depth] if depth >= self._from else None
@@ -154,7 +155,7 @@ class FairShareReclaim:
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Each job whose side still holds too much without the jobs yielded before."""
+        """Each job whose side still holds too much after the jobs that were yielded before it have ended."""
         left = dict[SharePath, float]()
         for job in jobs:
             side = self._side(self._state.tenant(job))
@@ -164,16 +165,16 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """The policy for this job; None if its tenant would exceed its own fair share at the deepest level."""
+    """The policy for this job; None if with the job its user would exceed the user's own fair share."""
     policy = FairShareReclaim(context, job, threshold)
     return policy if policy.entitled else None
 
 
 class QuotaReclaim:
-    """By quotas of projects: a project that borrowed gives back to a project within its own quota.
+    """Reclaim by quota: a project that borrowed quota gives resources to a project within its own quota.
 
     Algorithm
-    1. Count what each project holds, with preemption in progress applied (`pending_transfers`).
+    1. Count the resources that each project will hold after preemption in progress (`pending_transfers`).
     2. The waiting job's project is `entitled` if, with this job, it stays within its own hard limits of every
        resource that the job needs.
     3. Another project must give back if it holds more than its own hard limit of such a resource.
@@ -208,7 +209,7 @@ class QuotaReclaim:
         return used + (self._shifted[project][resource] if project in self._shifted else 0)
 
     def _borrowed(self, project: str) -> Mapping[int, int]:
-        """By resource that the waiting job needs, how much the project holds above its own limit."""
+        """For each resource that the waiting job needs, the amount that the project has borrowed."""
         found = self._borrowed_by.get(project)
         if found is None:
             bounds = self._state.quotas.limits_of(("project", project))
@@ -226,7 +227,7 @@ class QuotaReclaim:
         return group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Each job that holds something its project still has borrowed without the jobs yielded before."""
+        """Each job that holds resources which its project has borrowed, until the project borrows nothing."""
         left: dict[str, dict[int, int]] = {}
         for job in jobs:
             project = job.spec.project
@@ -241,10 +242,10 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """The policy for this job; None if its project is not within its own quota with it."""
+    """The policy for this job; None if the job would exceed its project's own quota."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # because no quota means nothing to borrow
+        return None  # because without quotas no project can borrow
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

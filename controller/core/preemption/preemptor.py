@@ -1,4 +1,4 @@
-"""Plans which running jobs to stop so that a waiting job can start."""
+"""Chooses the running jobs that are stopped so that a waiting job can start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_GUARDS = PreemptionGuards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=
 
 @dataclass(frozen=True, slots=True)
 class NotAbovePriority:
-    """May stop every job whose priority is not above that of the waiting job."""
+    """A strategy that may stop every job whose priority is not above that of the waiting job."""
 
     name: ClassVar[str] = "asked"
 
@@ -35,13 +35,13 @@ class NotAbovePriority:
 
 
 class Preemptor:
-    """Plans preemption for a waiting job. Keeps only what can be computed again from the state.
+    """Plans preemption for a waiting job. Its data are caches that can be computed again from the state.
 
     Algorithm (`plan`)
     1. Bring the victim index of each strategy up to date.
-    2. Bar nodes that other jobs have reserved or that the job could not use even when they are empty.
-    3. Ask the strategies in their order for victims. The first strategy that finds any decides.
-    4. If more jobs would be stopped within `window_s` than the guards allow, plan nothing.
+    2. Bar nodes that are reserved for other jobs, and nodes that the job could not use even without jobs.
+    3. Search victims with each strategy, in the configured order. The first strategy that finds any decides.
+    4. If more jobs would be stopped within `window_s` seconds than the guards allow, plan nothing.
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
     Cost: that of VictimSearch for each strategy.
@@ -56,7 +56,7 @@ class Preemptor:
         guards_of: GuardsOf | None = None,
     ) -> None:
         self.retry_at = NEVER
-        """When the last `plan` that found no victims may find some although only time passes."""
+        """If the last `plan` found no victims: the time at which it may find some without other changes."""
         self._state = state
         self._placer = placer
         self._guards = guards
@@ -65,13 +65,13 @@ class Preemptor:
         self._searches = [VictimSearch(state, placer, each, self._guards_of) for each in strategies]
 
     def loss_changed(self, job: int) -> None:
-        """Note that a running job would lose more or less than before, for example after a checkpoint."""
+        """Record that a running job would lose more or less work than before, as after a checkpoint."""
         self._loss_changed.add(job)
 
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
-        """The victims to stop and the placement to keep for the job; None: no victims are enough.
+        """The victims to stop and the placement to reserve for the job; None if no victims are enough.
 
-        `reserved`: nodes that are reserved for other jobs and must not be used.
+        `reserved` is True for nodes that are reserved for other jobs and must not be used.
         """
         self.retry_at = NEVER
         shape = self._placer.shape(job.ask)
@@ -95,7 +95,7 @@ class Preemptor:
     def _event(
         self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
     ) -> PreemptionPlanned | None:
-        """The event of the plan; None if the rate limit forbids it now."""
+        """The event of the plan; None if the rate limit of preemption forbids it now."""
         jobs = self._state.jobs
         recent, window = self._state.preempted_at, self._guards.window_s
         within = recent[bisect_right(recent, now, key=lambda at: at + window) :]
@@ -135,7 +135,7 @@ class Preemptor:
     def claim_ready(self, job: Job) -> bool:
         """Have all victims left the nominated nodes of the job, and are these nodes up?"""
         if job.unended:
-            return False  # because a job that is moved is its own victim
+            return False  # because a job that is moved first has to leave its former nodes
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim

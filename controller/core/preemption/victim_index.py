@@ -1,4 +1,4 @@
-"""The preemptible jobs of every node in one matrix, and lower bounds on what preempting them loses."""
+"""The preemptible jobs of every node in one matrix, and lower bounds on the work that preemption loses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wire.names import WHOLE_GPU
 
 NO_JOB = 0
 GuardsOf = Callable[[Job], PreemptionGuards]
-"""The guards of a running job: those of its own profile, whichever job preempts it."""
+"""Returns the guards of a running job: those of its own profile, not of the job that preempts it."""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 
@@ -28,13 +28,15 @@ _TOO_MUCH = 1 << 40
 class VictimIndex:
     """A matrix with one row per node: the jobs that a strategy may stop there, least loss per GPU first.
 
-    `sync` writes again only the rows of nodes that changed (`Nodes.changed_since`) and of jobs that saved a
-    checkpoint. `changed_rows` lists the rows written since the last rebuild, so that each LossBounds reads
-    on from where it stopped. A rebuild empties that list and increases `rebuilds`: then every reader reads
-    all rows. Rows are rebuilt when nodes come or go, and when the list has grown too long.
+    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`) and of jobs that saved a
+       checkpoint.
+    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds remembers how
+       much of the list it has read.
+    3. When nodes come or go, or when the list is too long, all rows are written again (a rebuild). A rebuild
+       empties the list and increases `rebuilds`; then each LossBounds reads all rows.
 
-    Invariant: the order within a row stays right while time passes, because the loss of each GPU grows by
-    the same amount per second. Only a row whose job becomes preemptible is added to `changed_rows` by time.
+    Invariant: the order within a row does not change as time passes, because the loss of each GPU grows by
+    the same amount per second. Time alone changes a row only when a job on its node becomes preemptible.
     Cost: O(jobs on the node) for each row written.
     """
 
@@ -48,14 +50,14 @@ class VictimIndex:
         self._becoming_preemptible: list[tuple[float, int]] = []
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
-        """The number of each tenant group that a reclaim strategy distinguishes."""
+        """The group number in the matrix, by tenant group of the reclaim strategy."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
         self.job: Ints = np.full((height, width), NO_JOB, dtype=np.int64)
         self.gpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.weight: Ints = np.zeros((height, width), dtype=np.int64)
-        """GPU-milli that lose their work: on this node if the job may spare it, else on all its nodes."""
+        """GPU-milli whose work is lost: on this node if the job can give it up, else on all its nodes."""
         self.cpu: Ints = np.zeros((height, width), dtype=np.int64)
         self.memory: Ints = np.zeros((height, width), dtype=np.int64)
         self.since: Floats = np.zeros((height, width))
@@ -64,7 +66,7 @@ class VictimIndex:
         self.ready: Floats = np.full((height, width), NEVER)
 
     def sync(self, loss_changed: Iterable[int], now: float) -> None:
-        """Write the rows that changed. `loss_changed` are jobs that lose more or less than before."""
+        """Write the rows that changed. The jobs in `loss_changed` would lose more or less than before."""
         nodes = self._state.nodes
         layout, changes = self._seen
         rows = nodes.changed_since(changes) if layout == nodes.layout_version else None
@@ -131,12 +133,12 @@ class VictimIndex:
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """May the job be preempted, once it has run long enough?"""
+    """May the job be preempted at all? Its run time is not considered; see `preemptible_from`."""
     return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """The time from which the job may be preempted: long enough after its start and its last preemption."""
+    """The time from which the job may be preempted, by its minimum run time and its last preemption."""
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:
         return NEVER
@@ -147,18 +149,20 @@ def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
 
 
 class LossBounds:
-    """For each node a lower bound on what it loses so that one request fits, in GPU-milli-seconds.
+    """For each node a lower bound on the work lost if jobs are stopped until one request fits there.
 
-    Model, with D the GPU-milli that are missing on the node (`_missing_gpu`). A set of victims that frees D
-    contains either one job that alone frees D, or only jobs that free less than D each.
-    1. In the first case it loses at least what the cheapest such job loses: `one`, a line over time. It
-       grows per second by the GPU-milli of the smallest such job.
-    2. In the second case it loses at least D GPU-milli of these jobs, taken in the order of the row, the last
-       job only in part: `many`, a line that grows by D per second.
-    3. The bound is the lesser of both, and infinite if even all preemptible jobs together are not enough.
+    The unit is GPU-milli-seconds: thousandths of a GPU times seconds.
+
+    Algorithm. D is the number of GPU-milli that are missing on the node (`_missing_gpu`). A set of victims
+    that frees D contains either one job that frees D alone, or only jobs that free less than D each.
+    1. In the first case, the set loses at least as much as the cheapest such job: `one`. This loss grows per
+       second by the GPU-milli of the smallest such job.
+    2. In the second case, the set loses at least the work on D GPU-milli of these jobs, taken in the order of
+       the row, and of the last job only a part: `many`. This loss grows by D per second.
+    3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
     Invariant: no set of victims on the node loses less than its bound, now and later, while its row is
-    unchanged. So a search that goes by increasing bound may stop early.
+    unchanged. So a search in the order of the bounds may stop early.
     Cost: O(rows changed * jobs per row) to bring up to date, O(nodes) for each `losses`.
 
     Example: 4 GPUs are missing. One job with 4 GPUs began an hour ago: `one` is 4 GPU-hours. Three jobs with
@@ -180,7 +184,7 @@ class LossBounds:
             if policy is None
             else np.array([policy.must_give_back(each) for each in index.groups] or [False])
         )
-        """By tenant group: must it give something back? None: the strategy is no reclaim strategy."""
+        """By group number: must the group give resources back? None without a reclaim strategy."""
         self._index = index
         self._placer = placer
         self._filters = filters_for(part, placer.pipeline)
@@ -189,24 +193,24 @@ class LossBounds:
 
     def _reset(self, height: int) -> None:
         self._one: Floats = np.zeros(height)
-        """`one` at the time `_at`."""
+        """The loss `one` at the time `_at`."""
         self._one_grows: Floats = np.zeros(height)
         self._at: Floats = np.zeros(height)
         self._many: Floats = np.zeros(height)
-        """`many` is `_many_grows * now - _many`."""
+        """The loss `many` at the time t is `_many_grows * t - _many`."""
         self._many_grows: Floats = np.zeros(height)
         self._possible: Bools = np.zeros(height, dtype=np.bool_)
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """The bound of every node; infinite where no set of victims is enough or the node was ruled out."""
+        """The bound of each node; infinite if no set of victims is enough or the node was ruled out."""
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)
         many = self._many_grows * now - self._many
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Make the bound of the node infinite until its row changes: no set of its jobs is enough."""
+        """Make the bound of a node infinite until its row changes, because no set of its jobs is enough."""
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:
@@ -270,7 +274,7 @@ class LossBounds:
         )
 
     def _missing_gpu(self, rows: Rows) -> Ints:
-        """By row the least GPU-milli that must become free: on the GPUs that lack least."""
+        """By row the fewest GPU-milli that must become free so that the node has enough suitable GPUs."""
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]
         needs = gpu_needs_of(part, columns)

@@ -25,20 +25,20 @@ from controller.core.state.state import State
 
 MAX_CACHED = 256
 MAX_NODES_EXAMINED = 64
-"""Nodes examined for one job, beyond the number that it needs."""
+"""At most this many nodes are examined for one job, in addition to the number that it needs."""
 MAX_SETS_TRIED = 256
-"""Sets of victims tried on one node in search of one that loses less than the first found."""
+"""At most this many sets of victims are tried on one node to find one that loses less than the first."""
 _SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
 """GPU-milli-seconds in a GPU-hour."""
 
 VacatedNodes = Mapping[int, tuple[str, ...]]
-"""By victim, the nodes that it leaves; an empty tuple: it ends and leaves all of its nodes."""
+"""The nodes that each victim leaves, by victim; an empty tuple: it is stopped and leaves all its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the request fits once these victims have left. `loss` is in GPU-milli-seconds."""
+    """A node on which the request fits when these victims have left. `loss` is in GPU-milli-seconds."""
 
     loss: float
     row: int
@@ -49,20 +49,20 @@ class VictimSearch:
     """Finds the victims with the least loss for a waiting job, among the jobs that one strategy may stop.
 
     Algorithm (`find`)
-    1. Ask the strategy which running jobs it may stop for this job: those with a standing of at most `reach`,
-       and with a reclaim strategy only jobs of tenants that must give something back.
+    1. The strategy names the running jobs that it may stop for this job: those with a standing of at most
+       `reach`, and with a reclaim strategy only jobs of tenants that must give resources back.
     2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
        lowest bound upwards. Find the cheapest victims on each (`_candidate`). Stop at the first bound that is
        not below the loss of the most expensive node chosen so far: no later node can be cheaper.
     3. Choose the `shape.nodes` cheapest nodes.
-    4. Take back victims without which every chosen node still has room: a gang may have been chosen on
-       several nodes for the sake of one.
-    5. Ask all filters about the chosen nodes, with the victims' resources free. If a filter rejects a node,
-       rule the node out and go back to 2.
+    4. Drop each victim without which the request still fits on every chosen node. A gang that was chosen for
+       one node leaves other chosen nodes too, so victims there may not be needed.
+    5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node, rule
+       the node out and go back to 2.
     6. Return the placement and the nodes that each victim leaves.
 
-    Invariant: no victim is returned unless the job passes every filter on every chosen node once all victims
-    have left. So no job is stopped for nothing.
+    Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
+    have left. So no job is stopped in vain.
     Cost: O(nodes) for the bounds that changed, then at most `shape.nodes + MAX_NODES_EXAMINED` nodes with
     O(victims) checks each.
 
@@ -81,7 +81,7 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
 
     def sync(self, loss_changed: Collection[int], now: float) -> None:
-        """Bring the index of victims up to date. The loss of the jobs in `loss_changed` is computed again."""
+        """Update the index of victims. The loss of the jobs in `loss_changed` is computed again."""
         self._index.sync(loss_changed, now)
 
     @property
@@ -92,7 +92,7 @@ class VictimSearch:
     def find(
         self, job: Job, shape: Shape, now: float, barred: Bools | None
     ) -> tuple[Placement, VacatedNodes] | None:
-        """The placement and the nodes that each victim leaves, on nodes that are not barred; else None."""
+        """The placement on nodes that are not barred, and the nodes that each victim leaves; None if none."""
         reach = self.strategy.reach(job)  # 1
         if reach is None:
             return None
@@ -103,7 +103,7 @@ class VictimSearch:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
-            # Not cached, because each start and each end changes what tenants must give back.
+            # Not cached, because each start and each end changes the amounts that tenants must give back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
             chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # 2, 3
@@ -133,14 +133,14 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Does the policy allow all of these victims together? For each node it was asked alone."""
+        """Does the policy allow all of these victims together? Before, it was asked for each node alone."""
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
 
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """The `shape.nodes` nodes with the least loss, in the order of rows; empty if there are too few."""
+        """The `shape.nodes` nodes with the least loss, in row order; empty if there are too few."""
         grouping = self._placer.required_grouping(shape)
         losses = bounds.losses(now)
         if barred is not None:
@@ -148,7 +148,7 @@ class VictimSearch:
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            row = int(losses.argmin())  # among equal losses the first row
+            row = int(losses.argmin())  # on a tie, the first row
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break
@@ -163,7 +163,7 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            return []  # because these nodes do not lie in one domain as the topology demands
+            return []  # because these nodes are not in one domain or do not have one GPU model, as required
         return chosen
 
     def _candidate(
@@ -175,11 +175,11 @@ class VictimSearch:
         bound: float,
         now: float,
     ) -> Candidate | None:
-        """The victims with the least loss on one node; None if all its preemptible jobs are not enough.
+        """The victims with the least loss on one node; None if even all its preemptible jobs are not enough.
 
-        1. Add victims, the least loss per GPU first, until the request fits.
-        2. Take victims back, the greatest loss first, as long as the request still fits.
-        3. If that loses more than the node's bound, try sets of victims in the order of their loss.
+        1. Add victims until the request fits, the job with the least loss per GPU first.
+        2. Drop victims as long as the request still fits, the job with the greatest loss first.
+        3. If these victims lose more than the node's bound, try sets of victims in the order of their loss.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
         node, needs = nodes.rows[row], gpu_needs_of(part, nodes.columns)
@@ -214,29 +214,31 @@ class VictimSearch:
         return Candidate(total, row, tuple(chosen))
 
     def _all_nodes_up(self, job: int) -> bool:
-        """Are all nodes of the job up? An agent that is away cannot stop its part of a gang."""
+        """Are all nodes of the job up? An agent that is away cannot stop its gang member."""
         nodes = self._state.nodes.by_name
         return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
 
     def _free_without(self, node: Node, victims: Iterable[int]) -> FreeResources:
-        """What is free on the node once these victims have left."""
+        """The resources that are free on the node when these victims have left."""
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            # What a job leaves that is being stopped already is nominated to another job.
+            # Skip a job that is already being stopped: its resources are already reserved for another job.
             if allocation is not None and victim not in node.leaving:
                 free.add(node, allocation, 1)
         return free
 
     def _passes_filters(self, part: PerNodeRequest, row: int, vacated: VacatedNodes) -> bool:
-        """Do all filters keep the node once the victims have left it?"""
+        """Do all filters keep the node when the victims have left it?"""
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
         with row_trial(columns, row, self._free_without(node, _leaving(node, vacated))):
             rows = np.array([row], dtype=np.intp)
             return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
 
     def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
-        """An elastic job leaves only the chosen nodes, if it may spare them; any other victim ends."""
+        """The nodes that each victim leaves. An elastic job leaves only the chosen nodes, if it can go on
+        without them; any other victim is stopped.
+        """
         jobs, rows = self._state.jobs, self._state.nodes.rows
         vacated: dict[int, tuple[str, ...]] = {}
         for each in chosen:
@@ -252,9 +254,9 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """The victims without those that no chosen node needs, the greatest loss taken back first."""
+        """The victims without those that no chosen node needs, dropped from the greatest loss downwards."""
         if len(chosen) == 1:
-            return vacated  # because `_candidate` has done so for one node
+            return vacated  # because `_candidate` has already dropped the needless victims of one node
 
         def loss(victim: int) -> float:
             return self._state.jobs[victim].unsaved(now, vacated[victim])
@@ -272,10 +274,10 @@ def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
 
 
 def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
-    """Sets of jobs that lose less than `below` together, least first; at most MAX_SETS_TRIED.
+    """Sets of jobs that together lose less than `below`, in the order of their loss; at most MAX_SETS_TRIED.
 
-    Each set on the heap has two successors: itself with the next job added, and itself with its last job
-    replaced by the next. Every set is reached exactly once, and never before a set that loses less.
+    Each set on the heap has two successors: the set plus the next job, and the set with its last job replaced
+    by the next job. So every set is reached exactly once, and never before a set that loses less.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
@@ -294,9 +296,9 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
 def _cheapest(
     found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
 ) -> list[Candidate]:
-    """The first `nodes` of these candidates, which are sorted by loss; empty if there are too few.
+    """The `nodes` candidates with the least loss; empty if there are too few. `found` is sorted by loss.
 
-    With GpuModelGroups all of them have one GPU model, the one that loses least in total.
+    With GpuModelGroups all chosen nodes have the same GPU model: the model with the least total loss.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

@@ -1,1 +1,1 @@
-"""The queue of waiting jobs, in lanes of equal requests."""
+"""The queue of waiting jobs, divided into lanes of jobs with equal requests."""

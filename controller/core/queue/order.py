@@ -1,4 +1,4 @@
-"""Interfaces of order plugins, and what an order may look at."""
+"""Interfaces of order plugins, and the data that an order may read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.core.quota.quotas import QueueRule
 
 
 class OrderView:
-    """What an order may look at besides the job: the time, the usage of tenants and the cluster's size."""
+    """The data that an order may read in addition to the job: time, usage of tenants, size of the cluster."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class OrderView:
 
     @cached_property
     def gpus(self) -> int:
-        """GPUs of the whole cluster."""
+        """The number of GPUs in the whole cluster."""
         return int(self._columns.gpu_count.sum())
 
     @cached_property
     def capacity(self) -> float:
-        """Billing units per hour of the whole cluster."""
+        """The capacity of the whole cluster in billing units per hour."""
         return self._capacity()
 
 
 class Order(Protocol):
-    """Decides which job comes first: the lowest rank. The submit order breaks ties."""
+    """Ranks waiting jobs: the job with the lowest rank is first, and the submit order breaks ties."""
 
     name: ClassVar[str]
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The job's rank; must not change while it waits."""
+        """The rank of the job, which must not change while the job waits."""
         ...
 
 
@@ -72,14 +72,14 @@ class DynamicOrder(Protocol):
     """An order in which positions change while jobs wait, with age or with the usage of tenants."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Jobs of one class and group never overtake each other: they are ordered by rank, then submit."""
+        """The group of the job. Jobs of one class and group never overtake each other: rank orders them."""
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The sort key of the job at this moment; lower is first. A start of any job must not lower a key."""
+        """The present sort key of the job; the lowest is first. A start of any job must not lower a key."""
         ...
 
 
 def weighs_queues(order: Order) -> bool:
-    """Does the order use the priority of queues itself?"""
+    """True if the order itself takes the priority of queues into account."""
     return bool(getattr(order, "weighs_queues", False))

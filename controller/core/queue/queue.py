@@ -1,14 +1,14 @@
-"""The queue of waiting jobs, divided into lanes of jobs that ask for the same.
+"""The queue of waiting jobs, divided into lanes of jobs with equal requests.
 
-Jobs with the same resource request form a class. What the scheduler finds out about one job of a class (does
-it fit, why not) holds for all of them. A lane has the waiting jobs of one class and one order group, so
-within a lane the jobs never overtake each other and only the first of each lane has to be looked at.
+Jobs with the same resource request form a class: if one of them does not fit, none of them fits. A lane has
+the waiting jobs of one class and one order group. Within a lane jobs never overtake each other, so the
+scheduler considers only the first job of each lane.
 
-Cost: adding a job is one bisection and one list insertion, removing a job and looking at the first are O(1)
-on average. A removed job's entry stays in its lane until the removed entries outnumber the waiting ones.
+Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first one are
+O(1) on average. The entry of a removed job stays in its lane until more entries are removed than waiting.
 
-Example: 5,000 jobs of user ann ask for one GPU, 3 of user bob for eight. That is two lanes under FIFO. If the
-first eight-GPU job does not fit, the other two are not tried until a node has more free than before.
+Example: 5,000 jobs of user ann ask for one GPU, 3 jobs of user bob for eight. With the order `fifo` these are
+two lanes. If bob's first job does not fit, the other two are not tried until resources become free.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 NO_END = float("inf")
 MIN_STALE = 8
-"""Removed entries up to this number are not worth a clean-up."""
+"""A lane with at most this many removed entries is not cleaned up."""
 Rank = tuple[float, ...]
 QueueEntry = tuple[Rank, int]
 """The rank and the id of a waiting job: entries sort in queue order."""
 LaneGroup = tuple[Hashable, ...]
-"""Jobs of one class and group never change their order among each other while they wait."""
+"""The order group of a job: jobs of one class and group never overtake each other while they wait."""
 PositionKey = Callable[[QueueEntry], QueueEntry]
-"""Sort key for entries under an order that changes with time or usage, valid at one moment."""
+"""Returns the present sort key of an entry, for orders in which positions change with time or usage."""
 
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs of one class fit at present; shared by the lanes of the class."""
+    """Whether jobs of one class fit at present. All lanes of the class share this object."""
 
     blocked_at: int = -1
-    """The value of `Nodes.gains` when the class last did not fit. It does not fit until `gains` grows."""
+    """`Nodes.gains` when the class last did not fit. The class cannot fit before `gains` increases."""
     why: Reason = Reason.RESOURCES
-    """What was missing then."""
+    """The reason why the class did not fit then."""
     lanes: int = 0
 
     def block(self, gains: int, why: Reason = Reason.RESOURCES) -> None:
-        """Record that the class does not fit at this value of `Nodes.gains`."""
+        """Record that the class does not fit while `Nodes.gains` has this value."""
         self.blocked_at, self.why = gains, why
 
 
@@ -56,8 +56,8 @@ class Lane:
     """The waiting jobs of one class and group, lowest rank first.
 
     `_entries` is sorted and may have entries of removed jobs; `_ranks` has the waiting jobs only. An entry is
-    valid if `_ranks` has its job with the same rank, so a job that comes back with another rank gets a new
-    entry. `_first` skips the entries at the front whose jobs have gone.
+    valid if `_ranks` has its job with the same rank, so a job that is added again with another rank gets
+    another entry. `_first` is the index of the first entry that may be valid.
     """
 
     __slots__ = ("_entries", "_first", "_ranks", "ask", "fit", "group")
@@ -74,13 +74,13 @@ class Lane:
         return len(self._ranks)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """The entries that are valid when they are reached; jobs added after the start are left out."""
+        """The valid entries. Jobs that are added or removed during the iteration are left out."""
         for entry in self._entries[self._first :]:
             if self._ranks.get(entry[1]) == entry[0]:
                 yield entry
 
     def head(self) -> QueueEntry | None:
-        """The first job, or None."""
+        """The entry of the first job in the lane; None if the lane is empty."""
         entries, ranks = self._entries, self._ranks
         while self._first < len(entries):
             entry = entries[self._first]
@@ -90,7 +90,7 @@ class Lane:
         return None
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
-        """The first job behind this one, or None."""
+        """The entry of the next job behind this entry; None if there is none."""
         entries, ranks = self._entries, self._ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
             if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:
@@ -98,7 +98,7 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """How many jobs of the lane come before this position."""
+        """The number of jobs in the lane before this position."""
         return bisect_left(list(self), position, key=position_key)
 
     def add(self, job: int, rank: Rank) -> None:
@@ -106,7 +106,7 @@ class Lane:
         self._ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        if at == len(self._entries) or self._entries[at] != entry:  # else its old entry is valid again
+        if at == len(self._entries) or self._entries[at] != entry:  # otherwise the old entry is valid again
             self._entries.insert(at, entry)
 
     def remove(self, job: int) -> None:
@@ -123,21 +123,21 @@ class Lane:
 
 
 class Queue:
-    """The lanes of one order. A job is in at most one lane."""
+    """The waiting jobs of one profile, in lanes. A job is in at most one lane."""
 
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order
         self.moving = moving
-        """The order, if positions change while jobs wait; else None."""
+        """The order if positions change while jobs wait; otherwise None."""
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.new_jobs: list[int] = []
-        """Jobs added since the last pass. If nothing else has changed, a pass looks at these only."""
+        """Jobs added since the last pass. If nothing else has changed, a pass considers only these."""
         self.pending_reasons: dict[int, Reason] = {}
-        """Jobs that would fit but were kept waiting in the last whole pass, with the reason."""
+        """By job the reason why the last whole pass did not start the job although it fits."""
         self.lane_pending_reasons: dict[Lane, Reason] = {}
-        """Lanes that were kept waiting as a whole in that pass, whatever was free, with the reason."""
+        """By lane the reason why that pass skipped the whole lane, for example a quota."""
         self.by_latest_start: list[tuple[float, int]] = []
-        """(latest start, job) of the jobs with a deadline, soonest first."""
+        """(latest start, job) for each waiting job with a deadline, the soonest start first."""
         self._fits: dict[ResourceRequest, ClassFit] = {}
         self._lane_of: dict[int, Lane] = {}
         self._latest_start: dict[int, float] = {}
@@ -159,7 +159,7 @@ class Queue:
         group: LaneGroup = (),
         latest_start: float = NO_END,
     ) -> None:
-        """Add a waiting job."""
+        """Add a job to the lane of its class and group."""
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
             self._latest_start[job] = latest_start
@@ -173,7 +173,7 @@ class Queue:
         self.new_jobs.append(job)
 
     def remove(self, job: int) -> None:
-        """Remove a job; does nothing if the job does not wait."""
+        """Remove a job; does nothing if the job is not in the queue."""
         self.pending_reasons.pop(job, None)
         latest_start = self._latest_start.pop(job, None) if self._latest_start else None
         if latest_start is not None:
@@ -190,15 +190,15 @@ class Queue:
                 del self._fits[lane.ask]
 
     def lane(self, job: int) -> Lane | None:
-        """The lane of a waiting job."""
+        """The lane of a waiting job; None if the job is not in the queue."""
         return self._lane_of.get(job)
 
     def entry(self, job: int) -> QueueEntry:
-        """The entry of a waiting job, comparable with every other entry of this queue."""
+        """The entry of a waiting job. Entries of this queue can be compared with each other."""
         return self._lane_of[job].rank(job), job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
-        """The waiting jobs that come before this one, in queue order."""
+        """The waiting jobs before this one, in queue order."""
         own = self.entry(job) if position_key is None else position_key(self.entry(job))
         for entry in heapq.merge(*self.lanes.values(), key=position_key):
             if (entry if position_key is None else position_key(entry)) >= own:
@@ -206,7 +206,7 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """How many waiting jobs come before this one."""
+        """The number of waiting jobs before this one."""
         entry = self.entry(job)
         if position_key is None:
             return sum(other < entry for lane in self.lanes.values() for other in lane)
@@ -215,7 +215,7 @@ class Queue:
 
 
 class ProfileQueues:
-    """The queues of all profiles seen as one. A job is in at most one of them."""
+    """The queues of all profiles, with the interface of one queue. A job is in at most one of them."""
 
     def __init__(self, by_name: Mapping[str, Queue]) -> None:
         self.by_name = by_name
@@ -231,14 +231,14 @@ class ProfileQueues:
             yield from queue
 
     def remove(self, job: int) -> None:
-        """Remove a job; does nothing if the job does not wait."""
+        """Remove a job; does nothing if the job is in no queue."""
         for queue in self.by_name.values():
             queue.remove(job)
 
     def lane(self, job: int) -> Lane | None:
-        """The lane of a waiting job."""
+        """The lane of a waiting job; None if the job is in no queue."""
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """The entry of a waiting job, comparable with the entries of the same profile only."""
+        """The entry of a waiting job. It can be compared only with entries of the same profile."""
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

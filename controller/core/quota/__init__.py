@@ -1,1 +1,1 @@
-"""Quotas of users, projects and queues, and the counters they are checked against."""
+"""Quotas of users, projects and queues, and the usage counters that are compared with them."""

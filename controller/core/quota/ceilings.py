@@ -1,14 +1,14 @@
 """Ceilings: the highest priority and protection that a user may ask for, and the members of projects.
 
-1. A submit or an edit names the user (`Asker`). An admin, the simulator and a replay leave it out: nothing is
-   refused.
-2. For an operator, the operators' ceiling decides. For a user, the first table that states a key decides: the
-   queue's, the user's, the project's, the one for all users.
-3. A submit is checked whole. An edit is checked where it asks for more than the job had, and whole if it
-   moves the job to another queue or project. What an operator gave stays when the user edits something else.
+1. A submit or an edit names the user (`Requester`). Admins, the simulator and replays name none: then no
+   ceiling applies.
+2. For an operator the ceiling of operators decides. For a user the first table with the key decides: the
+   table of the queue, of the user, of the project, of all users.
+3. In a submit all keys are checked. In an edit the keys are checked for which it asks for more than before,
+   and all keys if it moves the job to another queue or project. So a user's edit of one field keeps higher
+   values that an operator has given to other fields.
 
-Inheritance needs no ceiling of its own: a job lends what it was granted, and that has
-passed here.
+Inherited priorities need no check, because the job that lends its priority has been checked.
 
 Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member
 of prod with HIGH is accepted in the default queue. In queue "scavenge" it is refused: at most LOW.
@@ -28,15 +28,15 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of limits. None: the table does not state it."""
+    """One table of limits. None: the table does not have the key."""
 
     priority: int | None = None
     not_preemptible: bool | None = None
-    """True: jobs may be exempt from preemption."""
+    """True: users may make jobs exempt from preemption."""
     min_runtime_s: float | None = None
-    """The longest time without preemption that a job may ask for, in seconds."""
+    """A job may ask for at most this many seconds after its start without preemption."""
     grace_s: float | None = None
-    """The longest time that a job may take to save its state and end, in seconds."""
+    """A job may ask for at most this many seconds to save its state and end."""
     deadline: bool | None = None
     """True: jobs may have a deadline."""
 
@@ -46,7 +46,7 @@ NO_CEILING = Ceiling()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """All tables: [access.limits] and the members of [projects]. The default limits nothing."""
+    """The tables of [access.limits], and the members of [projects]. The default has no limits."""
 
     everyone: Ceiling = NO_CEILING
     operators: Ceiling = NO_CEILING
@@ -54,10 +54,10 @@ class Ceilings:
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
     members: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By project. A project that is not here, or without members, is open to all users."""
+    """The members by project. A project that is not here, or without members, is open to all users."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
-        """Why this spec is not allowed to the user; None if it is. `was` is the job before an edit."""
+        """The refusal if the user may not have this spec, or None. `was` is the spec before an edit."""
         if asker is None:
             return None
         moved = was is None or (was.queue, was.project) != (spec.queue, spec.project)
@@ -94,7 +94,7 @@ class Ceilings:
         )
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
-        """The tables that apply to the job, in the order in which they decide, with their paths."""
+        """(path in scheduler.toml, table) of each table for the job; the first table with a key decides."""
         if asker.operator:
             yield "access.limits.operators", self.operators
             return
@@ -109,7 +109,7 @@ class Ceilings:
 
 
 def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] | None:
-    """(field of the spec, key of the table, what is asked, what is allowed); None if the spec is within."""
+    """(field of the spec, key of the table, requested value, allowed value); None if the spec is allowed."""
     if name == "priority":
         within, where, asked = spec.priority <= most, "priority", f"priority {priority_name(spec.priority)}"
         allowed = f"at most {priority_name(int(most))}"
@@ -129,7 +129,7 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _stop_s(spec: JobSpec) -> float:
-    """The seconds that the job keeps its place after it is preempted."""
+    """The most seconds between the preemption of the job and its end."""
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 
 

@@ -1,7 +1,6 @@
 """Quotas: the limits of users, projects and queues, compared with the usage counters.
 
-`Quotas.version` grows with every change of a limit. Backfill compares it to learn that a job that was over a
-limit may not be any more.
+`Quotas.version` increases with every change of a limit. Backfill then checks the limits of jobs again.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from wire.text import memory, printable
 GPU_HOUR = WHOLE_GPU * HOUR_S
 
 AmountLimit = tuple[int, int]
-"""(index of an amount, limit)."""
+"""(index of the resource in an Amount, limit)."""
 
 
 class QuotaProvider(Protocol):
-    """A source of quotas. Deterministic; asked once for each tenant, and again after an edit."""
+    """A plugin that provides quotas. It must be deterministic: quotas are cached until the next edit."""
 
     name: ClassVar[str]
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """The quota of a user, project or queue; None without one. "*" is the default of the scope."""
+        """The quota of a user, project or queue; None if it has none. The name "*" is the scope's default."""
         ...
 
     def names(self, scope: str) -> Iterator[str]:
-        """The tenants with a quota of their own, without "*"."""
+        """The names of the tenants with their own quota in this scope, without "*"."""
         ...
 
 
@@ -67,12 +66,12 @@ class QueueRule:
 
 @dataclass(frozen=True, slots=True)
 class Unlimited:
-    """The source for a configuration without quotas."""
+    """The quota provider for a configuration without quotas."""
 
     name: ClassVar[str] = "unlimited"
 
     def quota(self, _scope: str, _name: str) -> Quota | None:
-        """None."""
+        """No quota: None."""
         return None
 
     def names(self, _scope: str) -> Iterator[str]:
@@ -82,21 +81,21 @@ class Unlimited:
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """Queues, quotas, licences and ceilings of the configuration."""
+    """The queues, quotas, licences and ceilings of the configuration."""
 
     queues: Mapping[str, QueueRule] = field(default_factory=dict)
     provider: QuotaProvider = field(default_factory=Unlimited)
     window_s: float = WEEK_S
     licences: Mapping[str, int] = field(default_factory=dict)
-    """The number of each licence."""
+    """The number of licences in the cluster, by licence."""
     defaults: JobDefaults | None = None
-    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB, as on virtual clusters."""
+    """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
     ceilings: Ceilings = field(default_factory=Ceilings)
-    """The most that a user may ask for without an operator."""
+    """The highest values that users may ask for without an operator."""
 
     @property
     def unlimited(self) -> bool:
-        """True if the configuration states no limit."""
+        """True if the configuration has no limit."""
         return isinstance(self.provider, Unlimited) and not any(
             rule.max_running is not None for rule in self.queues.values()
         )
@@ -107,7 +106,7 @@ NO_QUOTAS = QuotaConfig()
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """The limit of a tenant that a job would exceed: what is used, asked for and allowed."""
+    """A tenant's limit that a job would exceed, with the amounts used, requested and allowed."""
 
     key: TenantKey
     kind: int
@@ -119,7 +118,7 @@ class LimitExceeded:
 
     @property
     def only_this_job(self) -> bool:
-        """True if jobs behind it in the lane may still start, because they may need less GPU time."""
+        """True for GPU time: jobs behind this one in its lane may need less, so they may still start."""
         return self.kind == GPU_TIME
 
     def __str__(self) -> str:
@@ -165,27 +164,27 @@ def _amount_text(kind: int, amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of one tenant, by the index of the amount."""
+    """The limits of one tenant, by resource (index in an Amount)."""
 
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
     lent: Mapping[int, int] = field(default_factory=dict)
-    """How much may be borrowed beyond `hard`."""
+    """By resource the amount that the tenant may borrow in addition to its hard limit."""
 
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 
 
 class Quotas:
-    """The limits in effect: edits of operators over the configuration.
+    """The limits in effect: those of the configuration, overridden by edits of operators.
 
-    1. The quota of a tenant is put together from: its edit, its entry in the configuration, the edit of "*",
-       the entry of "*". The first that states a limit decides about that limit.
-    2. A hard limit is exceeded if use + need is above it. A project with `borrow` may exceed it by that
-       much, as long as all projects with a limit of their own together stay below the sum of their limits.
-    3. A job beyond a soft limit, or one that borrows, is ordered behind all other jobs; it is not refused.
+    1. Each limit of a tenant comes from the first of these that has it: the edit of the tenant, its entry in
+       the configuration, the edit of "*", the entry of "*".
+    2. A job exceeds a hard limit if use + need is above the limit. A project may borrow up to `borrow` above
+       its limit, as long as all projects with their own limit together do not exceed the sum of these limits.
+    3. A job that exceeds a soft limit, or that borrows, is ordered behind all other jobs but not refused.
 
-    Cost: a comparison for each stated limit of three tenants. Without any limit, one attribute.
+    Cost: one comparison for each limit of the job's three tenants; one attribute if there is no limit at all.
 
     Example: projects a and b have 8 GPUs each, and a may borrow 4. a uses 8, b uses 3: a may start a 4-GPU
     job (12 <= 8 + 4, and 15 <= 16). With b at 5 it may not.
@@ -196,10 +195,10 @@ class Quotas:
         self.edits: dict[TenantKey, Quota] = {}
         """Quotas set by operators. They are stored, and override the configuration."""
         self.version = 0
-        """Grows with every change of a limit."""
+        """Increases with every change of a limit."""
         self.rules = NO_QUOTAS
         self.unlimited = True
-        """True if no limit is stated anywhere."""
+        """True if no tenant has any limit."""
         self.has_queue_priorities = False
         """True if a queue has a priority other than 0."""
         self.has_soft_limits = False
@@ -213,7 +212,7 @@ class Quotas:
         self._forget()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set a tenant's quota over the configuration; None removes it."""
+        """Set the quota of a tenant, which overrides the configuration; None removes it."""
         if quota is None:
             self.edits.pop(key, None)
         else:
@@ -255,7 +254,7 @@ class Quotas:
         return found
 
     def names(self) -> list[TenantKey]:
-        """Every tenant with a stated quota, "*" included."""
+        """Every tenant with its own quota, including "*"."""
         keys = {*self.edits}
         for scope in SCOPES:
             keys |= {(scope, name) for name in self.rules.provider.names(scope)}
@@ -281,7 +280,7 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """The first hard limit that this need exceeds on top of use and `reserved`; None if none."""
+        """The first hard limit that use, `reserved` and this need together exceed; None if there is none."""
         if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
@@ -314,7 +313,7 @@ class Quotas:
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
-                # 1 second of GPU time, because the time limit must not divide jobs of one class.
+                # GPU time counts as 1, so that the time limit makes no difference between jobs of a class.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more and used + more > limit:
@@ -337,7 +336,7 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Why the part beyond a hard limit cannot be borrowed; None if it can."""
+        """The limit that forbids the project to borrow the amount above its hard limit; None if it may."""
         lent = bounds.lent.get(kind, 0)
         if not lent:
             return LimitExceeded(account.key, kind, used, need, limit)
@@ -350,7 +349,7 @@ class Quotas:
         )
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
-        """The projects with a limit of their own, which lend each other, with that limit."""
+        """The projects with their own limit, which lend quota to each other: (usage, limit) of each."""
         found = self._lender_limits.get(kind)
         if found is None:
             own = {name for scope, name in self.edits if scope == "project"}
@@ -380,5 +379,5 @@ def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
 
 
 def amount_of(cpu_milli: int, memory_mib: int, gpu_milli: int, limit_s: float, window_s: float) -> Amount:
-    """The amount that a running job with these resources counts for."""
+    """The amounts by which a running job with these resources increases the usage counters."""
     return cpu_milli, memory_mib, gpu_milli, 1, 0, round(gpu_milli * min(limit_s, window_s))

@@ -1,4 +1,4 @@
-"""What the jobs of each user, project and queue hold. apply() keeps the counters up to date."""
+"""Usage counters: the resources that the jobs of each user, project and queue hold. apply() updates them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from wire.job.spec import JobSpec
 from wire.names import JobState
 
 CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
-"""Indices of an amount: CPU-milli, MiB, GPU-milli, running jobs, queued jobs, GPU-milli-seconds."""
+"""Indices in an Amount: 1/1000 CPUs, MiB, 1/1000 GPUs, running jobs, queued jobs, 1/1000 GPU-seconds."""
 Amount = tuple[int, int, int, int, int, int]
 
 HOUR_S = 3_600
 WEEK_S = 7 * 24 * HOUR_S
 
 TenantKey = tuple[str, str]
-"""(scope, name) of a tenant: ("user", "ada")."""
+"""(scope, name) of a tenant, for example ("user", "ada")."""
 
 
 class TenantUsage:
     """The counters of one tenant.
 
-    GPU time has two parts: `used[GPU_TIME]` is the most that running attempts may still use, by their
-    limits, and `spent` is what ended attempts have used, by hour.
+    GPU time has two parts: `used[GPU_TIME]` is the time that running attempts use if they reach their time
+    limits, and `spent` is the time that ended attempts have used, by hour.
     """
 
     __slots__ = ("_spent", "key", "spent", "used")
@@ -37,18 +37,18 @@ class TenantUsage:
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
-        """The amount of one kind in use; for GPU time with what was spent within the window."""
+        """The amount of one resource in use; for GPU time plus the time spent within the window."""
         if kind != GPU_TIME or not self._spent:
             return self.used[kind]
         return self.used[kind] + self._spent - sum(self._over(now, window_s))
 
     def falls_at(self, now: float, window_s: float) -> float:
-        """The time at which the next hour of spent GPU time leaves the window; NEVER if none was spent."""
+        """The time at which the oldest hour of spent GPU time leaves the window; NEVER if none was spent."""
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
 
     def spend(self, milli_s: int, at: float, window_s: float) -> None:
-        """Add the GPU time of an ended attempt, and forget hours before the window."""
+        """Add the GPU time of an ended attempt, and drop the hours before the window."""
         for _ in [*self._over(at, window_s)]:
             self._spent -= self.spent.pop(next(iter(self.spent)))
         hour = int(at // HOUR_S)
@@ -56,12 +56,12 @@ class TenantUsage:
         self._spent += milli_s
 
     def load_spent(self, spent: Mapping[int, int]) -> None:
-        """Take the spent GPU time from a row."""
+        """Set the spent GPU time to that of a stored note."""
         self.spent = dict(sorted(spent.items()))
         self._spent = sum(spent.values())
 
     def _over(self, now: float, window_s: float) -> Iterator[int]:
-        """The spent amounts of the hours before the window."""
+        """The GPU time spent in each hour before the window."""
         first = int((now - window_s) // HOUR_S)
         for hour, milli_s in self.spent.items():
             if hour >= first:
@@ -70,7 +70,7 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """The counters of all tenants. A job counts for three: its user, its project and its queue.
+    """The counters of all tenants. A job counts for three tenants: its user, its project and its queue.
 
     1. `add_queued` at submit, `start` when it is placed, `grow` when an elastic job gets nodes.
     2. `release` for each member that ends, `finish` when the attempt is over, `remove_queued` if it is
@@ -85,7 +85,7 @@ class UsageCounters:
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, TenantUsage, TenantUsage]] = {}
         self._gpu_time_held: dict[int, int] = {}
-        """By running job: the GPU time that is counted for it, by its limit."""
+        """By running job the GPU time in `used` that it will have used at its time limit."""
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
         """The counters of a job's user, project and queue."""
@@ -100,7 +100,7 @@ class UsageCounters:
         return found
 
     def tenant(self, key: TenantKey) -> TenantUsage:
-        """The counters of a tenant, added on first use."""
+        """The counters of a tenant, created on first use."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = TenantUsage(key)
@@ -112,7 +112,7 @@ class UsageCounters:
             tenant.used[QUEUED] += 1
 
     def remove_queued(self, job: Job) -> None:
-        """Uncount a queued job that leaves the queue without a start."""
+        """Subtract a queued job that leaves the queue without a start."""
         for tenant in self.tenants_of(job.user, job.spec):
             tenant.used[QUEUED] -= 1
 
@@ -130,7 +130,7 @@ class UsageCounters:
             used[GPU_TIME] += need[GPU_TIME]
 
     def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
-        """Count more allocations of a running job; its members have them already."""
+        """Count additional allocations of a running job, which are already in `job.members`."""
         every = [member.allocation for member in job.members.values()]
         gpu_time = amount_held(job, every, self.window_s)[GPU_TIME]
         more = amount_held(job, allocations, self.window_s)
@@ -143,7 +143,7 @@ class UsageCounters:
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
-        """Uncount the allocations of ended members, and add their GPU time to what was spent."""
+        """Subtract the allocations of ended members, and add their GPU time to `spent`."""
         cpu_milli = memory_mib = gpu_milli = spent = 0
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
         for allocation in allocations:
@@ -162,7 +162,7 @@ class UsageCounters:
                 tenant.spend(spent, at, self.window_s)
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Uncount a running job whose members have all ended; with `again` it is queued again."""
+        """Subtract a running job whose members have all ended; with `again` count it as queued."""
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
@@ -174,7 +174,7 @@ class UsageCounters:
                 used[GPU_TIME] -= gpu_time
 
     def recount(self, jobs: Iterable[Job], window_s: float) -> None:
-        """Count all jobs again if the window is another, because the GPU time held depends on it."""
+        """Count all jobs again if the window has changed, because their GPU time depends on it."""
         if window_s != self.window_s:
             self.window_s = window_s
             self._gpu_time_held.clear()
@@ -191,7 +191,7 @@ class UsageCounters:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
             for member in job.members.values():
-                if member.ended_at is not None:  # its GPU time is in the rows of its tenants
+                if member.ended_at is not None:  # its GPU time is already in the notes of its tenants
                     allocation = member.allocation
                     for tenant in self.tenants_of(job.user, job.spec):
                         tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]
@@ -200,7 +200,7 @@ class UsageCounters:
 
 
 def amount_held(job: Job, allocations: Iterable[Allocation], window_s: float) -> Amount:
-    """The amount that these allocations count for, with what the limits allow beyond the requests."""
+    """The amounts for which these allocations count. CPU and memory limits above the requests count too."""
     cpu = memory = gpu = 0
     more_cpu, more_memory = job.ask.beyond
     for allocation in allocations:

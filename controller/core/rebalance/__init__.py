@@ -1,1 +1,1 @@
-"""Proposes moves of running jobs: defragment, drain, balance load."""
+"""Proposes moves of running jobs, to defragment free GPUs, drain nodes and balance loads."""

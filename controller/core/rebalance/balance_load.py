@@ -1,4 +1,4 @@
-"""Moves jobs from the node with the highest load to nodes with less, for sites that prefer even loads."""
+"""Proposes moves of jobs from the node with the highest load, for sites that prefer even loads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from wire.names import WHOLE_GPU
 
 
 def balance_load(search: MoveSearch) -> Iterator[Proposal]:
-    """At most one proposal, which brings the highest and the lowest load closer together.
+    """At most one proposal, which reduces the difference between the highest and the lowest load of nodes.
 
-    1. The load of a node is the used part of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
-    2. Nothing to do if the highest and the lowest load differ by at most `load_gap`.
-    3. Take jobs from the node with the highest load, to nodes whose load is below the middle of the highest
-       and the lowest, as long as each move makes the difference smaller.
+    1. The load of a node is the used fraction of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
+    2. Propose nothing if the highest and the lowest load differ by at most `load_gap`.
+    3. Move jobs from the node with the highest load to nodes whose load is below the mean of the highest and
+       the lowest load, as long as each move reduces the difference.
     """
     nodes, columns = search.state.nodes, search.state.nodes.columns
     if int(columns.open.sum()) < 2:
@@ -56,7 +56,7 @@ def balance_load(search: MoveSearch) -> Iterator[Proposal]:
 
 
 class _NodeLoads:
-    """The load of each node: the used part of its scarcest resource."""
+    """The load of each node: the used fraction (0 to 1) of its scarcest resource."""
 
     def __init__(self, columns: NodeTable) -> None:
         self._columns = columns
@@ -70,12 +70,12 @@ class _NodeLoads:
 
     @property
     def highest(self) -> int:
-        """The row of the open node with the highest load; of several, the first by name."""
+        """The row of the node with the highest load that takes jobs; on a tie, the first by name."""
         return int(np.where(self._columns.open, self.each, -1.0).argmax())
 
     @property
     def gap(self) -> float:
-        """The difference between the highest and the lowest load of open nodes."""
+        """The difference between the highest and the lowest load of the nodes that take jobs."""
         of_open = self.each[self._columns.open]
         return float(of_open.max() - of_open.min())
 

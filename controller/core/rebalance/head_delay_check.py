@@ -1,4 +1,4 @@
-"""Checks that a proposal does not delay the first waiting job, on a copy of the state after the moves."""
+"""Checks on a copy of the state that the moves of a proposal do not delay the first waiting job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keeps_head_start(
 ) -> bool:
     """True if the first waiting job can start as early with the proposal as without it."""
     if mode.reserves is Reserves.NO_JOB:
-        return True  # because greedy backfill reserves nothing for the first job
+        return True  # because greedy backfill makes no reservation for the first job
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
     before = earliest_reservation(state, placer, first.ask, first.id, now)
@@ -33,7 +33,7 @@ def keeps_head_start(
 
 
 def state_after(state: State, proposal: Proposal) -> State:
-    """A copy of the state after the moves, in which the jobs start at their targets when all have left."""
+    """A copy of the state after the moves. In it the moved jobs start when all of them have left."""
     ahead = copy(state)
     ahead.nodes = state.nodes.copy()
     moved: dict[int, Job] = {}

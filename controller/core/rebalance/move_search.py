@@ -1,4 +1,4 @@
-"""Finds other nodes for running jobs, on a copy of the nodes and with the code that places jobs."""
+"""Finds other nodes for running jobs, with the code that places waiting jobs, on a copy of the nodes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class MoveSearch:
     """The moves of running jobs that are possible at `now`.
 
     1. `movable` lists the jobs of a node that may be moved.
-    2. `move` finds a placement for one of them on the copy and reserves it there. The job also keeps its old
-       place on the copy, so a set of moves that fits there fits at every moment while the jobs change nodes.
-    3. `reset` withdraws all reservations, for the next set of moves.
-    4. To make room for a waiting job, a victim search chooses the jobs, as preemption does. A job without
-       another place is `stuck`: it is left out and the search tries another set.
+    2. `move` finds a placement for one of them on the copy and reserves it there. The job's old allocations
+       stay reserved on the copy, so a set of moves that fits there also fits while the jobs change nodes.
+    3. `reset` withdraws all these reservations, for the next set of moves.
+    4. To free resources for a waiting job, a victim search chooses the jobs to move, as for preemption. A job
+       that fits on no other nodes is `stuck`: it is left out, and the search tries another set of jobs.
 
-    Cost: one placement for each move; a waiting job has at most MOST_TRIES sets, all together
-    MOST_TRIES_IN_ALL.
+    Cost: one placement for each move. At most MOST_TRIES sets are tried for one waiting job, and at most
+    MOST_TRIES_IN_ALL for all waiting jobs.
     """
 
     MOST_TRIES: ClassVar[int] = 64
@@ -45,11 +45,11 @@ class MoveSearch:
         self.most = most
         """The most jobs that one proposal may move."""
         self.waiting = waiting
-        """Waiting jobs for which room may be made, in queue order."""
+        """Waiting jobs for which other jobs may be moved, in queue order."""
         self.stuck: set[int] = set()
-        """Jobs without another place while room is made for the present waiting job."""
+        """Jobs that fit on no other nodes, given the reservation of the present waiting job."""
         self._always_stuck: set[int] = set()
-        """Those of them without another place for any waiting job."""
+        """Those of the stuck jobs that would fit on no other nodes even without that reservation."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
         self._nodes = state.nodes.copy()
@@ -59,24 +59,24 @@ class MoveSearch:
         self._victims: VictimSearch | None = None
 
     def standing(self, job: Job) -> float:
-        """For the victim search: 0 for jobs that may be moved, NEVER for all others."""
+        """The standing for the victim search: 0 for a job that may be moved, NEVER for any other job."""
         return 0.0 if self._is_movable(job) and job.id not in self.stuck else NEVER
 
     def reach(self, _job: Job) -> float | None:
-        """For the victim search: every job with a standing of 0 is a candidate."""
+        """The reach for the victim search: 0, so that every job with a standing of 0 is a candidate."""
         return 0.0
 
     def _is_movable(self, job: Job) -> bool:
         nodes = self.state.nodes.by_name
         return (
             job.state is JobState.RUNNING
-            and not job.spec.gang.elastic  # because it can give up a node without a stop
+            and not job.spec.gang.elastic  # because an elastic job can give up a node without a stop
             and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
             and all(nodes[member.allocation.node].up for member in job.running)
         )
 
     def movable(self, node: str) -> list[Job]:
-        """The jobs on a node that may be moved now, those that lose least first."""
+        """The jobs on a node that may be moved now; the job that loses the least work is first."""
         guards, now = self._guards, self.now
         jobs = [self.state.jobs[each] for each in self.state.nodes.by_name[node].held]
         found = [
@@ -88,20 +88,20 @@ class MoveSearch:
 
     @property
     def victims(self) -> VictimSearch:
-        """The search for the jobs that have to move for a waiting job, those that lose least."""
+        """The search for the jobs to move for a waiting job. It finds those that lose the least work."""
         if self._victims is None:
             self._victims = VictimSearch(self.state, self.placer, self, lambda _: self._guards)
             self._victims.sync((), self.now)
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """One number for each set of jobs that may be tried for the present waiting job."""
+        """Yields a number for each further set of jobs that may be tried for the present waiting job."""
         for number in range(min(self.MOST_TRIES, self._tries_left)):
             self._tries_left -= 1
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Leave a job out of the sets for the present waiting job, because it has no other place."""
+        """Leave a job out of the next sets for the present waiting job, because it fits on no other nodes."""
         self.stuck.add(job.id)
         if self.move(job) is None:
             self._always_stuck.add(job.id)
@@ -109,13 +109,13 @@ class MoveSearch:
         self.victims.sync((job.id,), self.now)
 
     def next_waiting_job(self) -> None:
-        """Let jobs move again that were stuck only beside the place of the previous waiting job."""
+        """Forget the jobs that were stuck only because of the previous waiting job's reservation."""
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:
             self.victims.sync(freed, self.now)
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
-        """The nodes that a waiting job could not use even if they had room; None if there are none."""
+        """The nodes that a waiting job could not use even if they were free; None if there are none."""
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
             nodes = self.state.nodes
@@ -124,7 +124,7 @@ class MoveSearch:
         return barred
 
     def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
-        """Reserve a placement on the copy, on top of the jobs that leave it later."""
+        """Reserve a placement on the copy, although the jobs in `leaving` still hold resources of it."""
         part = self.state.jobs[job].ask.part
         for allocation in placement.allocations:
             self._nodes.claim(job, allocation, leaving)
@@ -133,7 +133,7 @@ class MoveSearch:
                 self._nodes.job_affinity.add(part, allocation.node)
 
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
-        """Find another placement for the job and reserve it on the copy; None if there is none."""
+        """Find another placement for the job and reserve it on the copy; None if it fits nowhere else."""
         until = self.now + grace_of(job, self._guards)
         not_here = self.state.barred_nodes(job, self.now, until - self.now)
         if barred is not None:
@@ -148,16 +148,16 @@ class MoveSearch:
         return PlannedMove(job.id, job.attempt, origin, placement.allocations, placement.quality, cost, until)
 
     def move_all(self, jobs: Sequence[Job], barred: Bools | None = None) -> list[PlannedMove]:
-        """Moves for those of the jobs that have another placement."""
+        """Moves for those of the jobs that have another placement, each reserved on the copy."""
         return [move for job in jobs if (move := self.move(job, barred)) is not None]
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources on the copy that no move may use."""
+        """Take resources on the copy, so that no move uses them."""
         self._nodes.claim(NO_JOB, allocation, ())
         self._blocked.append(allocation.node)
 
     def reset(self) -> None:
-        """Withdraw everything that was reserved and blocked on the copy."""
+        """Withdraw all reservations and blocked resources on the copy."""
         for node in self._blocked:
             self._nodes.unclaim(NO_JOB, node)
         self._blocked.clear()

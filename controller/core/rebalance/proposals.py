@@ -1,4 +1,4 @@
-"""Proposals to move running jobs: their cost, their worth, and how the free GPUs lie before and after."""
+"""Proposals to move running jobs: cost, worth, and the distribution of free GPUs before and after."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class RebalanceRules:
     """[rebalance] of scheduler.toml: whether running jobs may be moved, and at what cost."""
 
     mode: str = "off"
-    """`off`, `propose` (an operator starts each proposal) or `auto` (done every `interval_s`)."""
+    """`off`, `propose` (an operator starts proposals) or `auto` (they are started every `interval_s`)."""
     interval_s: float = 300.0
     kinds: tuple[str, ...] = (DEFRAGMENT, DRAIN)
     max_moves: int = 4
-    """The most jobs that may be moving at a time."""
+    """At most this many jobs are being moved at a time."""
     max_gpu_hours: float = 8.0
-    """The most that one proposal may cost, in GPU-hours."""
+    """One proposal may cost at most this many GPU-hours."""
     min_ratio: float = 2.0
-    """The least worth of a proposal, as a multiple of its cost."""
+    """The worth of a proposal must be at least this many times its cost."""
     restart_s: float = 60.0
-    """Seconds that a job loses by a restart, besides the work since its last checkpoint."""
+    """Seconds that a restart of a job takes. They are added to the work lost since its last checkpoint."""
     horizon_s: float = 86_400.0
-    """The most seconds by which an earlier start or end counts."""
+    """If a job starts or ends earlier by more than this many seconds, only these seconds count as gain."""
     gathered_hours: float = 1.0
-    """The worth, in GPU-hours, of one more GPU that is free as a whole or on an empty node."""
+    """The worth in GPU-hours of each additional GPU that is wholly free or on an empty node."""
     load_gap: float = 0.5
-    """The most by which the loads of nodes (0 to 1) may differ."""
+    """Jobs are moved if the highest and the lowest load of nodes (0 to 1) differ by more than this."""
     without_checkpoint: bool = False
     """True: also move jobs that have no checkpoint and cannot be asked for one."""
 
@@ -47,7 +47,7 @@ NO_REBALANCING = RebalanceRules()
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """The move of one job, from the allocations it holds to the ones reserved for it."""
+    """The move of one job from `origin`, the allocations that it holds, to `target`."""
 
     job: int
     attempt: int
@@ -55,71 +55,71 @@ class PlannedMove:
     target: tuple[Allocation, ...]
     quality: int
     gpu_hours: float
-    """The cost: the work since the last checkpoint, and the restart."""
+    """The cost in GPU-hours: the work since the last checkpoint, and the restart."""
     until: float
-    """The latest time at which the job has left."""
+    """The time by which the job has left its old nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeGpuLayout:
-    """How the free part of all GPUs lies."""
+    """The distribution of free GPU capacity over GPUs and nodes that take jobs."""
 
     free_milli: int
-    """All of it."""
+    """The free GPU capacity of all nodes, in thousandths of a GPU."""
     free_gpus: int
-    """GPUs that are free as a whole."""
+    """The number of wholly free GPUs."""
     whole_gpus: int
-    """GPUs on nodes of which every GPU is free."""
+    """The number of GPUs on nodes whose GPUs are all wholly free."""
 
     @property
     def fragmentation(self) -> float:
-        """The part of the free GPU capacity (0 to 1) that lies on nodes with a used GPU."""
+        """The fraction (0 to 1) of the free GPU capacity that is on nodes with a used GPU."""
         return 1 - self.whole_gpus * WHOLE_GPU / self.free_milli if self.free_milli else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Moves that fit together, as tried on a copy of the nodes, with their cost and worth."""
+    """A set of moves, with cost and worth. A trial on a copy of the nodes has shown that all moves fit."""
 
     kind: str
     moves: tuple[PlannedMove, ...]
     before: FreeGpuLayout
     after: FreeGpuLayout
     worth: float
-    """GPU-hours gained: an earlier start, an earlier end of a drain, or free GPUs brought together."""
+    """The gain in GPU-hours: an earlier start, an earlier end of a drain, or free GPUs brought together."""
     for_job: int | None = None
-    """The waiting job for which room is made."""
+    """The waiting job that starts on the nodes which the moved jobs leave; None: the moves are for no job."""
     target: tuple[Allocation, ...] = ()
     quality: int = 0
-    """The placement of that job."""
+    """`target` and `quality` are the placement of the job `for_job`."""
     node: str = ""
-    """The node that is emptied, or whose load falls."""
+    """The node that is emptied, or whose load is reduced."""
     earlier_s: float | None = None
-    """Seconds by which that job starts, or the node is empty, earlier; None if not known."""
+    """Seconds by which the job `for_job` starts earlier or the node is empty earlier; None if unknown."""
     gap: tuple[float, float] | None = None
-    """The difference between the highest and the lowest load, before and after."""
+    """The difference between the highest and the lowest load of nodes, (before, after) the moves."""
     rest: int = 0
-    """Jobs that stay on the node."""
+    """The number of jobs that stay on the node `node`."""
 
     @property
     def gpu_hours(self) -> float:
-        """The cost of all moves."""
+        """The cost of all moves in GPU-hours."""
         return sum(move.gpu_hours for move in self.moves)
 
     @property
     def until(self) -> float:
-        """The latest time at which all jobs have left."""
+        """The time by which all moved jobs have left their old nodes."""
         return max(move.until for move in self.moves)
 
     @property
     def id(self) -> str:
-        """An id that is the same for the same moves, and for no others."""
+        """An id derived from the moves: equal moves have equal ids, different moves have different ids."""
         moves = [(move.job, move.attempt, move.origin, move.target) for move in self.moves]
         content = repr((self.kind, self.for_job, self.target, self.node, moves))
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def pays(self, rules: RebalanceRules) -> bool:
-        """True if the cost is allowed and the worth high enough; balancing loads has no worth."""
+        """True if the cost is allowed and the worth high enough. Proposals to balance loads need no worth."""
         if self.gpu_hours > rules.max_gpu_hours:
             return False
         return self.kind == LOAD or self.worth >= rules.min_ratio * self.gpu_hours
@@ -128,7 +128,7 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """The layout of free GPUs now, and after these moves and the start of a job on `started`."""
+    """The distribution of free GPUs now, and after these moves and the start of a job on `started`."""
     columns = nodes.columns
     before = columns.gpu_free
     return _layout(columns, before), _layout(columns, gpus_after(nodes, before, moves, started))
@@ -137,7 +137,7 @@ def layouts(
 def gpus_after(
     nodes: Nodes, gpu_free: Ints, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> Ints:
-    """The free GPU-milli by node and slot, after these moves and the start of a job."""
+    """Free thousandths of each GPU, by node and GPU slot, after these moves and the start on `started`."""
     after: Ints = gpu_free.copy()
     for sign, allocations in (
         *((1, move.origin) for move in moves),
@@ -161,6 +161,6 @@ def _layout(columns: NodeTable, gpu_free: Ints) -> FreeGpuLayout:
 
 
 def gpu_milli_taken(columns: NodeTable) -> Ints:
-    """The used GPU-milli of each node."""
+    """The thousandths of GPUs in use on each node."""
     taken: Ints = np.where(columns.gpu_free == ABSENT, 0, WHOLE_GPU - columns.gpu_free).sum(axis=1)
     return taken

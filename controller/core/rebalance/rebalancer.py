@@ -1,4 +1,4 @@
-"""Rebalancing: proposes moves of running jobs with their cost and worth, and does them."""
+"""Rebalancing: proposes moves of running jobs with their cost and worth, and carries them out."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from wire.names import Reason
 from wire.text import printable
 
 STRATEGY = "rebalancing"
-"""The strategy that a preemption plan names when its victims are moved."""
+"""The name of the strategy in preemption plans whose victims are moved."""
 AUTO = "corral"
-"""The user name of moves in mode `auto`."""
+"""Moves in mode `auto` are recorded under this user name."""
 MOST_CLASSES = 16
-"""Classes of waiting jobs of which the first job is looked at."""
+"""Moves are considered for the first waiting job of each of at most this many classes."""
 OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml.'
 
 
 class Rebalancer:
-    """Finds proposals in the present state, and does them. It keeps nothing between two calls.
+    """Finds proposals in the present state and carries them out. It keeps no data between two calls.
 
-    1. Find the first waiting job without room, and of each class the first job that lacks nothing but room.
-    2. Ask each strategy whose kind is configured for proposals (strategies.py), in order of preference.
+    1. Find the first waiting job that does not fit, and the first of each class that lacks only free nodes.
+    2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
     3. Drop a proposal that is not worth its cost, or that would delay the first waiting job.
-    4. To do a proposal, reserve all targets first and then stop the jobs, because a job that has stopped must
-       have its place.
+    4. To carry out a proposal, reserve all targets first and then stop the jobs, because a job may be stopped
+       only after its new nodes are reserved.
 
     Invariant: at most `max_moves` jobs are moving, and moves count towards the rate limit of preemption.
 
@@ -62,7 +62,7 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, given: inputs.Rebalance, now: float) -> Reply:
-        """Do the named proposal; without a name do all, each found after the one before was done."""
+        """Carry out the named proposal. Without a name carry out the best one until there is none."""
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
         if given.proposal:
@@ -81,7 +81,7 @@ class Rebalancer:
         return Accepted(tuple(moved))
 
     def proposals(self, now: float) -> list[Proposal]:
-        """All proposals that can be done now, each by itself."""
+        """All present proposals. Only one of them can be carried out: then the others may be invalid."""
         return list(self._proposals(now))
 
     def _proposals(self, now: float) -> Iterator[Proposal]:
@@ -103,12 +103,12 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """The first job that cannot start, and the first of each class that lacks only room."""
+        """(first waiting job that cannot start, first jobs of the classes that lack only free nodes)."""
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Only the first job gets room where no job may pass it, or where all jobs have reservations.
+        # Jobs are moved only for the first job if no other may start before it or all jobs have reservations.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []
@@ -124,7 +124,7 @@ class Rebalancer:
         return first, found
 
     def _most_moves(self, now: float) -> int:
-        """How many more jobs may be moved now, by `max_moves` and by the rate limit of preemption."""
+        """The number of jobs that may be moved now, by `max_moves` and by the rate limit of preemption."""
         state, guards = self._state, self._placer.pipeline.guards
         under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)
         recent = state.preempted_at
@@ -176,7 +176,7 @@ class Rebalancer:
 
 
 def move_history(jobs: Iterable[Job], most: int) -> list[tuple[Job, int]]:
-    """The latest moves of these jobs, newest first: each as the job and the index of the move."""
+    """The latest moves of these jobs, newest first, each as (job, index of the move in `job.moves`)."""
     moves = [(job, index) for job in jobs for index in range(len(job.moves))]
     moves.sort(key=lambda each: (each[0].moves[each[1]].at, each[0].id), reverse=True)
     return moves[:most]

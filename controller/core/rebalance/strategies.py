@@ -1,4 +1,4 @@
-"""The reasons to move running jobs, as one table of strategies."""
+"""The strategies of rebalancing: each proposes moves of running jobs for one purpose."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ from wire.agent.frames import GpuHold
 from wire.names import WHOLE_GPU
 
 MOST_EMPTIED = 64
-"""Nodes, and GPUs, that defragment() tries to empty."""
+"""defragment() tries to empty at most this many nodes, and then at most this many GPUs."""
 _HOUR = 3_600.0
 
 
 def make_room(search: MoveSearch) -> Iterator[Proposal]:
-    """Room for waiting jobs: move the jobs that lose least, if all of them fit elsewhere.
+    """Proposals that let a waiting job start: jobs on its nodes are moved if all of them fit on other nodes.
 
     For each waiting job:
-    1. Find the cheapest set of jobs whose place it could use, as preemption does.
-    2. If the set is too large, bar the node with most of them, and go to 1.
-    3. Find another place for each, the largest job first. If one has none, leave it out, and go to 1.
+    1. Find the set of jobs that lose the least work and whose nodes it could use, as preemption does.
+    2. If the set is too large, bar the node with most of these jobs, and go to 1.
+    3. Find other nodes for each job of the set, the largest job first. If one job fits nowhere else, leave it
+       out and go to 1.
     4. The worth is the GPU-hours by which the job starts earlier than without the moves.
     """
     for job in search.waiting:
@@ -68,7 +69,7 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """The barred nodes with the node that most jobs would have to leave."""
+    """The barred nodes, and in addition the node that the most jobs would have to leave."""
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
     fullest = max(names, key=lambda name: sum(job in nodes.by_name[name].held for job in leaving))
@@ -80,7 +81,7 @@ def _without_fullest(
 def _move_away(
     search: MoveSearch, job: Job, placement: Placement, leaving: Iterable[int]
 ) -> tuple[list[PlannedMove], int | None]:
-    """The moves of all leaving jobs, or no moves and the job that has no other place."""
+    """(the moves of all leaving jobs, None), or ([], the job that fits on no other nodes)."""
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
     moves = []
@@ -99,7 +100,7 @@ def _move_away(
 def _earlier_start(
     search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
 ) -> Proposal | None:
-    """The proposal to make room for a job; None if the job starts as early without it."""
+    """The proposal that lets the job start on `placement`; None if the job starts as early without it."""
     state, horizon = search.state, search.now + search.rules.horizon_s
     reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
     until = max(move.until for move in moves)
@@ -122,9 +123,9 @@ def _earlier_start(
 
 
 def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
-    """Draining nodes: move the jobs that fit elsewhere, up to the cost that one proposal may have.
+    """Proposals for draining nodes: jobs are moved that fit on other nodes, up to the highest allowed cost.
 
-    The worth is the GPU-hours by which each job leaves earlier than it would end.
+    The worth is the GPU-hours by which the jobs leave the node earlier than they would end.
     """
     state, rules = search.state, search.rules
     for node in state.nodes.rows:
@@ -150,10 +151,11 @@ def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
 
 
 def defragment(search: MoveSearch) -> Iterator[Proposal]:
-    """Free GPUs brought together for later jobs, while the queue is empty.
+    """At most one proposal that brings free GPUs together for later jobs; none while a job waits.
 
-    Tries to empty a node, the one with the fewest used GPUs first; if none pays, to empty one shared GPU. The
-    worth is `gathered_hours` for each GPU more that is on an empty node, or is free as a whole.
+    1. Try to empty a node, the node with the fewest used GPUs first.
+    2. If no node pays, try to empty one partly used GPU.
+    3. The worth is `gathered_hours` for each additional GPU that is on an empty node or wholly free.
     """
     if len(search.state.queue) or search.state.claims:
         return
@@ -168,7 +170,7 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
     partly = [row for row in np.argsort(used, kind="stable").tolist() if used[row] and columns.open[row]]
     for row in partly[:MOST_EMPTIED]:
         node = search.state.nodes.rows[row]
-        barred = used == 0  # because a job on an empty node would only exchange one empty node for another
+        barred = used == 0  # because a move to an empty node would not increase the number of empty nodes
         barred[row] = True
         found = _emptied(search, node, _all_or_none(search, node, list(node.held)), barred)
         if found is not None and found.after.whole_gpus > found.before.whole_gpus:
@@ -177,7 +179,10 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 
 
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
-    """Moves to other shared GPUs only, because GPUs that are free as a whole are blocked on the copy."""
+    """The proposal to move the jobs of one partly used GPU to other partly used GPUs; None if none pays.
+
+    Wholly free GPUs are blocked on the copy, so that no move uses them.
+    """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
     rows = np.flatnonzero(shared.any(axis=1))[:MOST_EMPTIED]
@@ -198,7 +203,7 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
 
 
 def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
-    """The node's GPUs that are free as a whole, and the free part of this one."""
+    """The node's wholly free GPUs, and the free part of the GPU `uuid`, as one allocation."""
     holds = [
         GpuHold(gpu.uuid, free[slot])
         for slot, gpu in enumerate(node.facts.gpus)
@@ -208,7 +213,7 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """These jobs of a node, if one proposal may move all of them; otherwise none."""
+    """These jobs of a node if one proposal may move all of them; otherwise an empty list."""
     if len(holders) > search.most or node.claims:
         return []
     jobs = [job for job in search.movable(node.name) if job.id in holders]
@@ -216,7 +221,9 @@ def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job
 
 
 def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
-    """All these jobs moved to nodes that are not barred; None if one does not fit or it is not worth it."""
+    """The proposal to move all these jobs to nodes that are not barred; None if one does not fit or it does
+    not pay.
+    """
     moves = search.move_all(jobs, barred)
     search.reset()
     if not moves or len(moves) < len(jobs):
@@ -238,4 +245,4 @@ STRATEGIES: tuple[tuple[str, Callable[[MoveSearch], Iterator[Proposal]]], ...] =
     (DEFRAGMENT, defragment),
     (LOAD, balance_load),
 )
-"""The kind in `[rebalance] kinds`, and the function that finds its proposals, in the order of preference."""
+"""(kind in `[rebalance] kinds`, function that finds the proposals), in the order of preference."""

@@ -1,6 +1,6 @@
-"""Reservations of nodes for users and projects: which nodes are barred to which jobs, and when.
+"""Advance reservations of nodes: at which times a node is barred to the jobs of other users and projects.
 
-`Reservations.version` grows when a reservation is added, begins, ends or is removed.
+`Reservations.version` increases when a reservation is added, begins, ends or is removed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from controller.core.model.job import NEVER
 from wire.cluster.reservation import ReservationSpec
 
 AHEAD = 8
-"""Occurrences of a recurring reservation that are considered."""
+"""Plans consider this many next occurrences of a recurring reservation."""
 
 
 @dataclass(slots=True)
 class Reservation:
-    """One reservation on its nodes. `began` is True while it is active."""
+    """One reservation and its nodes. `began` is True while it is active."""
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Reservation:
 
     @property
     def next_change(self) -> float:
-        """The time at which it begins or ends next."""
+        """The time at which the reservation begins or ends next."""
         return self.ends_at if self.began else self.starts_at
 
     def admits(self, user: str, project: str) -> bool:
@@ -46,7 +46,7 @@ class Reservation:
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """The ends of the next occurrences, from now on."""
+        """The ends of the present and the next occurrences, at most AHEAD of them."""
         end, every = self.ends_at, self.spec.every_s
         if every is None:
             yield end
@@ -55,21 +55,23 @@ class Reservation:
         yield from (end + every * turn for turn in range(AHEAD))
 
     def overlaps(self, at: float, until: float) -> bool:
-        """True if an occurrence is active at any time between these two."""
+        """True if an occurrence is active at any time between `at` and `until`."""
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """The start of the occurrence after the present one; None if there is none."""
+        """The start of the next occurrence; None if there is none."""
         every = self.spec.every_s
         if every is None:
             return None
         return self.starts_at + every * max(1, math.ceil((now - self.ends_at) / every))
 
     def clear_from(self, at: float, length: float) -> float:
-        """The first time from `at` on with `length` seconds free of occurrences; NEVER if there is none.
+        """The first time from `at` on after which no occurrence is active for `length` seconds, or NEVER.
 
-        For a recurring reservation: find the occurrence at or before `at`; if `at` is in it, go to its end;
-        if the gap to the next one is too short, go to the end of that one, because all gaps are equally long.
+        For a recurring reservation:
+        1. Find the occurrence at or before `at`. If it is still active at `at`, continue at its end.
+        2. If the next occurrence begins in less than `length` seconds, continue at its end. If `length` is
+           longer than the gap between two occurrences, return NEVER, because all gaps are equally long.
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
@@ -93,7 +95,7 @@ class Reservations:
     def __init__(self) -> None:
         self.by_name: dict[str, Reservation] = {}
         self.version = 0
-        """Grows with every change."""
+        """Increases with every change."""
         self._rows: dict[str, tuple[int, list[int]]] = {}
 
     def __bool__(self) -> bool:
@@ -104,7 +106,7 @@ class Reservations:
 
     @property
     def next_at(self) -> float:
-        """The next time at which a reservation begins or ends; NEVER if there are none."""
+        """The next time at which any reservation begins or ends; NEVER without reservations."""
         return NEVER if not self.by_name else min((each.next_change for each in self), default=NEVER)
 
     def add(self, reservation: Reservation) -> None:
@@ -136,11 +138,11 @@ class Reservations:
         self.version += 1
 
     def excluding(self, user: str, project: str) -> list[Reservation]:
-        """The reservations whose nodes this user and project may not use."""
+        """The reservations whose nodes a job of this user and project must not use."""
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """True for each node that is reserved for others during this time; None if there is none."""
+        """True for each node that is reserved for others within `length` seconds of `at`; None if none is."""
         found: Bools | None = None
         for each in self:
             if not each.admits(user, project) and each.overlaps(at, at + length):
@@ -161,12 +163,12 @@ class Reservations:
         return known[1]
 
     def on_row(self, nodes: Nodes, row: int, candidates: Iterable[Reservation]) -> list[Reservation]:
-        """Those of the candidates that reserve this node."""
+        """The candidates that reserve the node of this row."""
         return [each for each in candidates if row in self.rows(nodes, each)]
 
 
 def clear_from(reservations: Iterable[Reservation], at: float, length: float) -> float:
-    """The first time from `at` on with `length` seconds free of all these; NEVER if none."""
+    """The first time from `at` on after which none of these is active for `length` seconds, or NEVER."""
     each = list(reservations)
     moment = at
     for _ in range(64 + 2 * len(each)):
