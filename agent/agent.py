@@ -1,4 +1,4 @@
-"""The agent of one node: its event loop, and how it carries out orders and actions."""
+"""The agent of one node: it receives orders of the controller, runs attempts and reports their state."""
 
 from __future__ import annotations
 
@@ -67,40 +67,43 @@ from wire.agent.frames import (
 from wire.agent.job_policy import JobPolicy
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
-"""How often supervisors are looked for. Without pidfd this is the only way to notice that one has ended."""
+"""Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a
+supervisor has ended."""
 RETRY_S = 5.0
 FORK_SERVER_PAUSE_S = 0.1
 FORK_SERVER_EARLY_S = 1.0
-"""A fork server that ends within this many seconds counts as failed."""
+"""If a fork server ends within this many seconds after its start, it counts as failed."""
 FORK_SERVER_MAX_FAILURES = 20
 _FIFO_READ_BYTES = 1 << 16
 
 
 class Agent:
-    """Runs attempts on one node, as the controller orders.
+    """Runs the attempts of one node as ordered by the controller.
 
-    The agent is one thread. `AttemptStates` decides (it does no I/O); this class carries out its actions.
+    The agent has one thread. `AttemptStates` decides which actions are needed and does no I/O; this class
+    carries the actions out.
 
     Start
-    1. `adopt`: read the spool that earlier agents left, and quarantine records of processes without one.
+    1. `adopt`: read the attempts that earlier agents left in the spool. For processes of attempts that the
+       spool does not have, write the record of a lost supervisor.
     2. `serve`: send the hello with every attempt that is not settled.
-    3. Watch the supervisors that still run; launch one for each attempt that has none.
+    3. Watch the supervisors that still run. Launch one for each attempt that has no supervisor.
 
     The loop (`_run_once`)
-    1. Send chunks of logs that are being read, as long as the controller keeps up.
-    2. Watch supervisors that were forked in the last turn and whose attempts have not ended already.
-    3. Write what waits for the fork server and for the controller.
-    4. Exit if this host cannot run jobs and the controller has got all reports.
+    1. Send chunks of the logs that clients read, as long as the controller receives them fast enough.
+    2. Watch the supervisors that were forked in the last iteration, unless their attempts have ended.
+    3. Write buffered data to the fork server and to the controller.
+    4. Exit if this host cannot run jobs and all reports have been written.
     5. Wait for the next event and handle it:
-       - a frame of the controller: `_handlers` name the method for each kind;
+       - a frame of the controller: `_handlers` has the method for each kind;
        - a hint on the FIFO: a supervisor has recorded a fact;
        - the end of a supervisor or of the fork server;
        - a timer: audit, log retention, checkpoint scan, GPU readings.
 
     Invariants
-    - Nothing is reported before it is in the spool.
-    - The agent may be killed at any moment: supervisors go on, and the next agent reads the spool.
-    - Nothing in the loop blocks: other programs and slow file systems are handled in processes of their own.
+    - A fact is in the spool before the agent reports it.
+    - The agent may be killed at any moment: supervisors continue, and the next agent reads the spool.
+    - No step of the loop blocks: separate processes run other programs and access slow file systems.
 
     Example: Start 7.1 arrives. `AttemptStates.start` returns RecordOrder and LaunchSupervisor; the record is
     written and a launch spec goes to the fork server. The hint `7.1 forked 4711` makes the agent watch pid
@@ -131,7 +134,7 @@ class Agent:
         self.running_log_bytes = policy.log_running_mib << 20
         self.meter = UsageMeter(spool.directory)
         self.clean: set[AttemptKey] = set()
-        """Attempts whose GPUs were found clean, so that they are not checked again."""
+        """Attempts whose GPUs have passed the check for clean GPUs. They are not checked again."""
         self.cpus = CpuAllocator(host, policy.bind, offered_cpus, self.attempts.has_ended)
         scratch = scratch or ScratchArea("", "none")
         self.launches = LaunchBuilder(accounts, self.cpus, cgroups, policy, runtime, scratch, spool.mark_key)
@@ -146,7 +149,7 @@ class Agent:
         self.exec_sessions = ExecSessions(self.loop, channel, self._exec_spec, self.attempts.has_ended)
         self.retry_logs_planned = False
         self.unfit_reason = ""
-        """Why this host cannot run any job; empty if it can."""
+        """Why this host cannot run jobs; empty if it can."""
         self.fork_server = ForkServerClient(spool.fifo, spool.root / "nursery.log")
         self.fork_server_started = time.monotonic()
         self.fork_server_failures = 0
@@ -189,7 +192,9 @@ class Agent:
     # --- start and loop ---
 
     def adopt(self) -> None:
-        """Take over the attempts that earlier agents left in the spool, and processes without a record."""
+        """Take over the attempts that earlier agents left in the spool, and attempts that have processes but
+        no record.
+        """
         named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
         for lost in map(parse_key, named):
             if lost is not None and not self.spool.has(lost):
@@ -206,11 +211,13 @@ class Agent:
                     self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """The statuses for the hello, with GPU usage."""
+        """The statuses of all attempts that are not settled, with GPU usage, for the hello."""
         return tuple(map(self.meter.with_usage, self.attempts.unsettled()))
 
     def serve(self, hello: Hello) -> None:
-        """Send the hello and run the loop until the controller is gone or this agent has to exit."""
+        """Send the hello and run the loop until the connection to the controller is closed or this agent has
+        to exit.
+        """
         self.channel.send(hello)
         self._perform(self.attempts.resume())
         self.loop.on_readable(self.spool.hints, self._read_hints)
@@ -257,7 +264,7 @@ class Agent:
         if ping.heard is not None:
             try:
                 self.spool.renew_leases(ping.heard)
-            except OSError as error:  # because without renewals leases expire, and jobs end as agreed
+            except OSError as error:  # Without renewals the leases expire, and the supervisors end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
@@ -265,7 +272,9 @@ class Agent:
         raise AgentExit
 
     def _signal_job(self, frame: Signal) -> None:
-        """Signal the processes of a job that handle it. Not recorded: the user can send it again."""
+        """Send a signal to the processes of a job that have a handler for it. The order is not recorded,
+        because the user can send the signal again.
+        """
         key = (frame.job, frame.attempt)
         supervisor = self.spool.supervisor_pid(key)
         if supervisor is None:
@@ -301,7 +310,7 @@ class Agent:
     # --- hints, supervisors and the fork server ---
 
     def _read_hints(self) -> None:
-        """Apply the facts on the FIFO. A damaged hint is skipped, because the fact is in the record too."""
+        """Apply the facts from the FIFO. Damaged hints are skipped, because the record also has the fact."""
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")
         for line in lines:
@@ -314,7 +323,7 @@ class Agent:
                 continue
 
     def _watch_later(self, watch: actions.WatchSupervisor) -> None:
-        # Watched in the next turn, because the shortest attempts have ended by then.
+        # Watch the supervisor in the next iteration. By then short attempts have ended and need no watch.
         self.to_watch[watch.key] = watch.pid
 
     def _watch_supervisors(self) -> None:
@@ -342,8 +351,8 @@ class Agent:
             os.close(watched.descriptor)
 
     def _read_after_end(self, key: AttemptKey) -> None:
-        """Read the record of an attempt after its supervisor has ended. It holds the end of the attempt,
-        unless the supervisor was killed.
+        """Read the record of an attempt after its supervisor has ended. Unless the supervisor was killed, the
+        record has the end of the attempt.
         """
         if self.attempts.has_ended(key) is not False:
             return
@@ -358,18 +367,20 @@ class Agent:
         self._perform(self.attempts.supervisor_gone(key, found, supervisor))
 
     def _intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
-        """The attempt as found. A damaged record is replaced by one that leads to `supervisor_lost`."""
+        """Returns `found` if its record is intact. A damaged record is replaced by the record of a lost
+        supervisor.
+        """
         if not found.damage:
             return found
         print(f"agent: the record of {format_key(key)} is damaged: {found.damage}", file=sys.stderr)
         supervisor = self.spool.supervisor_pid(key)
         if supervisor is not None:
-            os.kill(supervisor, signal.SIGKILL)  # because it would append to the damaged record
+            os.kill(supervisor, signal.SIGKILL)  # The supervisor would append to the damaged record.
         return self.spool.quarantine(key, found.damage)
 
     def _audit_supervisors(self) -> None:
-        """Find supervisors that have ended without notice."""
-        with suppress(OSError):  # because the host may be out of descriptors; the next audit follows
+        """Handle supervisors that have ended without an event for the agent."""
+        with suppress(OSError):  # If too many files are open, the next audit tries again.
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
                     self._unwatch(key)
@@ -377,7 +388,7 @@ class Agent:
         self.loop.call_later(AUDIT_INTERVAL_S, self._audit_supervisors)
 
     def _fork_server_ended(self) -> None:
-        """Start another fork server. Exit if it has failed too many times in a row."""
+        """Start another fork server. Exit if fork servers have failed too many times in a row."""
         early = time.monotonic() - self.fork_server_started < FORK_SERVER_EARLY_S
         self.fork_server_failures = self.fork_server_failures + 1 if early else 0
         log = self.spool.root / "nursery.log"
@@ -388,7 +399,7 @@ class Agent:
         self.loop.on_readable(self.fork_server.fileno(), None)
         self.loop.on_writable(self.fork_server.fileno(), None)
         self.fork_server.reap()
-        time.sleep(FORK_SERVER_PAUSE_S)  # because one that fails at once would otherwise use a whole core
+        time.sleep(FORK_SERVER_PAUSE_S)  # Without it, restarts of a failing fork server use a whole core.
         try:
             self.fork_server = ForkServerClient(self.spool.fifo, log)
         except OSError as error:
@@ -404,10 +415,10 @@ class Agent:
         for action in wanted:
             try:
                 self._performers[type(action)](action)
-            except OSError as error:  # because a user may have changed the spool, or the disk is full
+            except OSError as error:  # A user may have changed the spool, or the disk is full.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
-                    # because the controller does not repeat them
+                    # Try these two actions again, because the controller does not repeat the order.
                     self.loop.call_later(RETRY_S, partial(self._perform, [action]))
 
     def _record_order(self, action: actions.RecordOrder) -> None:
@@ -424,7 +435,7 @@ class Agent:
         self.spool.record_order((status.job, status.attempt), None, end)
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
-        """Send the launch to the fork server, once the attempt's GPUs are clean."""
+        """Send the launch spec to the fork server as soon as the attempt's GPUs are clean."""
         key = action.key
         if action.after_s:
             self.loop.call_later(
@@ -432,7 +443,7 @@ class Agent:
             )
             return
         if self.attempts.has_ended(key) is not False:
-            return  # because it was stopped or deleted during the delay
+            return  # The attempt was stopped or deleted during the delay.
         order = self.attempts.order(key)
         if order is not None and order.gpus and key not in self.clean and not self.attempts.started(key):
             self.gpus.wait_until_clean([hold.uuid for hold in order.gpus], partial(self._gpus_checked, key))
@@ -444,12 +455,12 @@ class Agent:
             word = NODE_UNFIT if isinstance(error, HostUnfit) else "launch_failed"
             if self._end_unclaimed(key, f"{word}: {error}"):
                 return
-            # because a supervisor that claimed it may have left processes
+            # A supervisor has claimed the attempt and may have left processes: launch one that ends them.
             spec = self.launches.build(key, directory, None)
         self.fork_server.send(spec)
 
     def _gpus_checked(self, key: AttemptKey, problem: str) -> None:
-        """Launch the attempt if its GPUs are clean, else end it."""
+        """Launch the attempt if its GPUs are clean; otherwise end it."""
         if not problem:
             self.clean.add(key)
             self._launch_supervisor(actions.LaunchSupervisor(key))
@@ -461,7 +472,9 @@ class Agent:
             self._read_after_end(action.key)
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
-        """Record and report the end of an attempt; False if a supervisor has claimed it."""
+        """Record and report the end of an attempt. Does nothing and returns False if a supervisor has claimed
+        it.
+        """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
             return False
@@ -469,7 +482,9 @@ class Agent:
         return True
 
     def _send_report(self, action: actions.SendReport) -> None:
-        """Send it. After `node_unfit` this agent exits: until the next hello the node gets no jobs."""
+        """Send the report. After the report of a `node_unfit` end this agent exits, so that the node gets no
+        jobs until the next hello.
+        """
         status = action.report.status
         self.channel.send(Report(self.meter.with_usage(status)))
         word, _, why = status.why.partition(": ")
@@ -479,10 +494,10 @@ class Agent:
     def _request_stop(self, action: actions.RequestStop) -> None:
         key = (action.stop.job, action.stop.attempt)
         if self.attempts.has_ended(key) is not False:
-            return  # because it ended before the stop could be written
+            return  # The attempt ended before the stop order was written.
         try:
             self.spool.write_stop(action.stop)
-        finally:  # because a supervisor without a stop order ends its job, too
+        finally:  # Even without the written order, a supervisor that is woken by SIGTERM ends its job.
             self._wake_supervisor(key)
 
     def _release_barrier(self, action: actions.ReleaseBarrier) -> None:
@@ -533,18 +548,22 @@ class Agent:
             return None
         try:
             return self.launches.build_user_spec(self.spool.directory(key), order)
-        except CannotLaunch:  # because its user was removed from the host
+        except CannotLaunch:  # The user of the job was removed from the host.
             return None
 
     def _send_gpu_frame(self, frame: AgentFrame) -> None:
-        """Send a frame about GPUs. Readings are dropped while the controller is slow; health is not."""
+        """Send a frame about GPUs. While the controller receives too slowly, readings are dropped; frames
+        about health are always sent.
+        """
         if not (self.channel.congested and isinstance(frame, GpuReport)):
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """The running attempts that have GPUs, those in images with the mark of their processes.
+        """The running attempts that have GPUs. Attempts in containers get the key that proves the marks of
+        their processes.
 
-        Whatever engine this agent has found: docker may have been away when it started.
+        This does not depend on the container runtime that this agent has found, because docker may have been
+        stopped when the agent started.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

@@ -1,4 +1,4 @@
-"""The supervisor of one attempt: starts the job, outlives the agent, ends the job, records its end."""
+"""The supervisor of one attempt: it starts the job, ends it and records its end, even without an agent."""
 
 from __future__ import annotations
 
@@ -29,41 +29,42 @@ _CHECKPOINT = "CORRAL_CHECKPOINT"
 
 
 class Supervisor:
-    """The life of one attempt, in one process.
+    """Runs one attempt from its start to its end, in one process.
 
-    What it does depends only on the record, so a second supervisor of an attempt does no harm:
-    - locked by another supervisor: exit;
-    - `ended` is recorded: send the end again;
-    - written before the last boot: record `supervisor_lost`;
-    - only the order is there: run the job, see below;
-    - anything else: the supervisor before this one was lost. Kill what is left, record `supervisor_lost`.
+    The actions depend only on the record of the attempt. Therefore a second supervisor does no harm:
+    - the record is locked by another supervisor: exit;
+    - `ended` is recorded: send the end to the agent again;
+    - the record was written before the last boot: record `supervisor_lost`;
+    - the record has only the order: run the job, see below;
+    - the record has other facts: the earlier supervisor was lost. Kill the processes that are left and record
+      `supervisor_lost`.
 
     Life of a job
     1. Become a subreaper, so that every process of the job stays a descendant. Record `claimed`.
-    2. Prepare: scratch directory, prolog, newest checkpoint, free port. A gang member records `ready` and
-       waits for the file `go`.
+    2. Create the scratch directory, run the prolog, find the newest checkpoint and a free port. A gang member
+       records `ready` and waits for the file `go`.
     3. Enter the cgroup, start the tasks, record `started`.
-    4. Sleep until a child exits, SIGTERM says that a stop order was written, or a moment has come: warning,
-       time limit, end of the lease, log or scratch check, SIGTERM or SIGKILL of a stop.
-    5. The first failed task, or the last one, ends the job: SIGTERM to what is left, SIGKILL after the grace.
-    6. wait() says that there is no child: nothing of the job is left. Remove containers, cgroup and scratch,
-       run the epilog, look for the newest checkpoint.
-    7. Record `ended` with exit code, signal, usage and reason; send it as a hint; exit with code 0.
+    4. Sleep until a child exits, until SIGTERM shows that a stop order was written, or until the time of a
+       planned action: warning, time limit, end of the lease, log or scratch check, SIGTERM or SIGKILL.
+    5. End the job when a task has failed or all tasks have ended: send SIGTERM to the processes that are
+       left, and SIGKILL after the grace.
+    6. When wait() reports that no child is left, no process of the job is left. Remove containers, cgroup and
+       scratch directory, run the epilog, find the newest checkpoint.
+    7. Record `ended` with exit code, signal, usage and reason, send it as a hint, and exit with code 0.
 
-    A stop order with `checkpoint_s` first signals the job or runs its checkpoint command (`_stop`), then
-    continues at 5.
+    For a stop order with `checkpoint_s`, first send the checkpoint signal or run the checkpoint command
+    (`_stop`), then continue at step 5.
 
     Invariants
     - A fact is in the record before its hint is sent. Hints may be lost.
     - `ended` is recorded only when no process of the attempt is left.
-    - Exit code 0 of this process means that `ended` is recorded; the fork server relies on it.
-    Cost: one process that shares most of its memory with the fork server. It wakes up only for the events of
-    step 4.
+    - This process exits with code 0 only if `ended` is recorded. The fork server relies on it.
+    Cost: one process that shares most memory with the fork server. It runs only at the events of step 4.
 
-    Example: job 7.1 forks a daemon with setsid and exits with code 0. The daemon gets SIGTERM, after 10 s
-    SIGKILL, and only then `ended ... 0` is recorded and the GPUs are free.
+    Example: attempt 7.1 starts a daemon with setsid and exits with code 0. The daemon gets SIGTERM, and
+    SIGKILL after 10 s. Only then `ended ... 0` is recorded and the GPUs are free.
 
-    All `..._at` moments are monotonic; None means that nothing is planned.
+    All `..._at` attributes are times of the monotonic clock; None means that no action is planned.
     """
 
     def __init__(self, launch: LaunchSpec, hints: int, boot: str) -> None:
@@ -78,12 +79,12 @@ class Supervisor:
         self.pending_hint = b""
 
         self.tasks: dict[int, int | None] = {}
-        """Exit status by pid; None while the task runs."""
+        """The exit status of each task, by pid; None while the task runs."""
         self.task_numbers: dict[int, int] = {}
         self.unconfirmed: dict[int, int] = {}
-        """Exit status of container clients whose container may still run, by pid."""
+        """Exit status by pid of container clients that have ended although their container may still run."""
         self.exit_status: int | None = None
-        """Status of the first task that failed, else 0 once a task has ended."""
+        """The exit status of the first task that failed; 0 if tasks have ended and none has failed."""
         self.why = ""
         self.cpu_s = 0.0
         self.rss_mib = 0
@@ -97,12 +98,13 @@ class Supervisor:
         self.engine_was_away = False
         """Whether the container engine may have been restarted under the job."""
         self.checkpoint_pid: int | None = None
-        """The running checkpoint command."""
+        """The pid of the running checkpoint command."""
         self.checkpoint_signalled = False
         self.end_requested_at: float | None = None
-        """Unix time from which on a checkpoint may be incomplete if the job is killed."""
+        """Unix time at which the end was requested. If the job is killed, later checkpoints may be
+        incomplete."""
         self.ended_in_time = True
-        """Whether no task and no checkpoint command had to be killed."""
+        """False if a task or the checkpoint command had to be killed."""
         self.scratch_meter = (
             ScratchMeter(launch.scratch_dir, launch.scratch_mib) if launch.scratch_dir else None
         )
@@ -119,7 +121,7 @@ class Supervisor:
         self.engine_at: float | None = None
 
     def run(self) -> None:
-        """Bring the attempt from the state in its record to its end."""
+        """Run the attempt from the state in its record to its end."""
         self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not attempt_record.lock_record(self.record):
             return
@@ -152,18 +154,18 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # because another node may do, unless some of the tasks have started here
+            # Another node may be able to run the job. Do not try one if tasks have already started here.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
-            self._begin_ending(0.0)  # because some of several tasks may run
+            self._begin_ending(0.0)  # Some of the tasks may already run.
         while self._reap():
             self._wait()
-        if self.launch.lease_s is not None:  # because the fork server must not count the epilog as the job
+        if self.launch.lease_s is not None:  # The fork server must not kill the epilog if the lease expires.
             self._write(attempt_record.encode_fact("over"))
         self._record_end()
 
     def _prepare(self) -> None:
-        """Step 2. A stop order also ends the prolog. Processes that the prolog leaves end with the job."""
+        """Step 2. A stop order also ends the prolog. Processes left by the prolog are ended with the job."""
         launch = self.launch
         if launch.scratch_dir:
             try:
@@ -188,13 +190,15 @@ class Supervisor:
             check_start(launch)
             self._wait_for_release()
             if launch.is_first_rank and not self.why:
-                self._choose_port()  # because another process may have taken it while the gang waited
-        self._check_lease()  # because it may have expired during the prolog
+                self._choose_port()  # Another process may have taken the port while the gang waited.
+        self._check_lease()  # The lease may have expired during the prolog.
         if self.why:
             self._begin_ending(0.0)
 
     def _choose_port(self) -> None:
-        """Take another MASTER_PORT if it is in use. A gang's other members know the port: it starts again."""
+        """Choose another MASTER_PORT if the port is in use. A gang has to start again, because its other
+        members have already got the port.
+        """
         env = self.launch.env
         port = env.get(_PORT, "")
         free = str(tcp_ports.next_free_port(int(port))) if port.isascii() and port.isdigit() else port
@@ -207,10 +211,12 @@ class Supervisor:
             env[name] = free
 
     def _find_checkpoint(self) -> None:
-        """Set the checkpoint to resume from. After the prolog, because that may mount the file system."""
+        """Set the checkpoint to resume from. This runs after the prolog, because the prolog may mount the
+        file system that has the checkpoint.
+        """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # because apptainer gets its variables under names with a prefix
+        # Also set the variables with a prefix, because apptainer reads them under prefixed names.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -261,7 +267,7 @@ class Supervisor:
         self._hint(started)
 
     def _reap(self) -> bool:
-        """Collect children that have exited; False once the kernel says that no child is left."""
+        """Collect children that have exited. Returns False when the kernel reports that no child is left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -278,20 +284,20 @@ class Supervisor:
             elif pid == self.checkpoint_pid:
                 self._checkpoint_command_ended(status)
         if not self.ending and self._job_ended() and self.checkpoint_pid is None:
-            self._begin_ending(self.launch.grace_s)  # because it left processes behind
+            self._begin_ending(self.launch.grace_s)  # Processes of the job are left.
         return True
 
     def _task_ended(self, pid: int, status: int) -> None:
         self.tasks[pid] = status
-        self.exit_status = self.exit_status or status  # the first failure counts for the job
+        self.exit_status = self.exit_status or status  # The first failure is the exit status of the job.
 
     def _ask_engine(self, now: float) -> None:
-        """Ask the container engine about tasks whose client process has ended.
+        """Query the container engine for tasks whose client process has ended.
 
-        1. The engine does not answer: ask again later. The attempt keeps its GPUs until then.
-        2. The container still runs, because its client or the daemon was restarted: follow it again.
-        3. It has exited: the task ended with the container's exit code.
-        4. It never ran, or is gone: the task ended as its client did.
+        1. The engine does not answer: query it again later. The attempt keeps its GPUs until then.
+        2. The container still runs, because the client or the daemon was restarted: attach to it again.
+        3. The container has exited: the task has the exit code of the container.
+        4. The container never ran or was removed: the task has the exit status of the client.
         """
         self.engine_at, launch = None, self.launch
         for pid, status in list(self.unconfirmed.items()):
@@ -301,12 +307,12 @@ class Supervisor:
                 found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
                 and self.killing
             ):
-                # because the container is removed next, and the engine is waited for there
+                # `_record_end` removes the container next, and waits for the engine there.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
             ):
-                # because podman's processes are descendants: the attempt is over when none is left
+                # The processes of podman are descendants: the attempt is over when none of them is left.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER:
                 self.engine_was_away = True
@@ -319,7 +325,8 @@ class Supervisor:
             else:
                 if self.engine_was_away and not self.ending and container_supervision.was_lost(launch, found):
                     self.why = self.why or f"{LOST}: docker was away and lost the container"
-                # because a daemon that died while it started the container may not know that it did
+                # A daemon that died while it started the container may have lost the container: kill its
+                # processes by their marks.
                 if launch.is_docker:
                     process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
                 code = found.code << 8 if found.state == container_supervision.EXITED else status
@@ -344,11 +351,11 @@ class Supervisor:
             write_notice(self.launch.directory, sentence)
 
     def _job_ended(self) -> bool:
-        """Whether all tasks have ended, or one has failed, which ends the others."""
+        """Whether all tasks have ended, or one task has failed. A failed task ends the job."""
         return bool(self.exit_status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
-        """Step 4: sleep until there is something to do; then obey a stop order and run what is due."""
+        """Step 4: sleep until an event. Then carry out a stop order and the planned actions that are due."""
         retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
         planned = (
             self.warn_at,
@@ -365,14 +372,14 @@ class Supervisor:
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
         if woken is not None and woken.si_signo == signal.SIGTERM:
-            # without a default for gang members, because SIGTERM also wakes them when `go` is written
+            # Gang members have no default reason, because SIGTERM also wakes them when `go` is written.
             self._read_stop(default="" if self.launch.barrier else LOST)
         if self.pending_hint:
             self._hint()
         self._run_due(time.monotonic())
 
     def _run_due(self, now: float) -> None:
-        """Do what was planned for moments up to `now`."""
+        """Carry out the actions that are planned for `now` or earlier."""
         if self.logs_at is not None and now >= self.logs_at:
             pause = self.log_trimmer.trim()
             self.logs_at = None if pause is None else now + pause
@@ -405,7 +412,9 @@ class Supervisor:
             self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
-        """Measure some more of the scratch directory. A job that exceeds its size ends or gets one notice."""
+        """Measure the next part of the scratch directory. If the job exceeds the requested size, end it or
+        write one notice.
+        """
         before = measure.size
         self.scratch_at = now + measure.step()
         if measure.size != before:
@@ -421,9 +430,9 @@ class Supervisor:
             write_notice(self.launch.directory, excess)
 
     def _check_lease(self) -> None:
-        """End the job if its lease has expired; else check again at the moment at which it would expire.
+        """End the job if its lease has expired; otherwise check again at the time at which it would expire.
 
-        A renewal is a write to one file of the spool, which is read only then.
+        The agent writes each renewal to one file in the spool. The supervisor reads the file only here.
         """
         self.lease_at = None
         if self.launch.lease_s is None:
@@ -438,11 +447,12 @@ class Supervisor:
             self._begin_ending(self.launch.grace_s)
 
     def _begin_ending(self, grace_s: float) -> None:
-        """Send SIGTERM now and plan SIGKILL after the grace. A later call may only shorten the grace."""
+        """Send SIGTERM now and plan SIGKILL after the grace. A later call can only shorten the grace."""
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
             descendants = process_tree.descendants(os.getpid())
-            # because podman exits on SIGTERM and leaves its container running
+            # Signal the processes in the container, because podman exits on SIGTERM and leaves the container
+            # running.
             process_tree.send_signal(
                 (
                     container_supervision.job_processes(self.launch, descendants)
@@ -457,7 +467,9 @@ class Supervisor:
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
 
     def _read_stop(self, default: str = "") -> None:
-        """Obey the stop order in the spool. Without one stop for the reason `default`, or do nothing."""
+        """Carry out the stop order in the spool. Without a stop order, stop for the reason `default`; if that
+        is empty, do nothing.
+        """
         try:
             with open(f"{self.launch.directory}/stop", encoding="utf-8") as file:
                 grace, saving, why = file.read().split(" ", 2)
@@ -470,7 +482,7 @@ class Supervisor:
             self._stop(float(grace), float(saving))
 
     def _stop(self, grace_s: float, saving_s: float) -> None:
-        """Request a checkpoint and plan SIGTERM after `saving_s`; without time for one, SIGTERM now."""
+        """Request a checkpoint and plan SIGTERM after `saving_s` seconds; if that is 0, send SIGTERM now."""
         if self.ending or saving_s <= 0:
             self._begin_ending(grace_s)
             return
@@ -483,7 +495,7 @@ class Supervisor:
             self.term_at = term_at if self.term_at is None else min(term_at, self.term_at)
 
     def _request_checkpoint(self) -> None:
-        """Send the checkpoint signal and run the command; end the job now if neither is possible."""
+        """Send the checkpoint signal and run the checkpoint command. If neither is possible, end the job."""
         launch = self.launch
         if launch.checkpoint_signal:
             self.checkpoint_signalled = self._signal_handlers(launch.checkpoint_signal)
@@ -508,7 +520,9 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Signal the processes that have a handler, because others would die of it. True if there are any."""
+        """Send a signal to the processes that have a handler for it, because it would end the others. Returns
+        whether any process has a handler.
+        """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(
             (
@@ -545,7 +559,7 @@ class Supervisor:
         self._hint(*lines)
 
     def _remove_cgroup(self) -> None:
-        """Kill what is left in the cgroup, such as `corral exec` commands, until it can be removed."""
+        """Kill the processes that are left in the cgroup, such as `corral exec` commands, and remove it."""
         while not self.cgroup.remove():
             self.cgroup.kill()
             process_tree.send_signal(self.cgroup.members(), signal.SIGKILL)
@@ -553,7 +567,9 @@ class Supervisor:
             self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
 
     def _run_epilog(self) -> None:
-        """Run the epilog and remove the scratch directory. Failures are logged and change no result."""
+        """Run the epilog and remove the scratch directory. A failure is logged and does not change the result
+        of the job.
+        """
         launch = self.launch
         problem = hooks.run_hook(
             "epilog", launch.epilog, launch.hook_env, launch.directory, launch.hook_timeout_s, lambda: False
@@ -567,7 +583,9 @@ class Supervisor:
             print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
 
     def _newest_checkpoint(self) -> directory.FoundCheckpoint | None:
-        """The newest checkpoint. If something was killed, only one from before the end was requested."""
+        """The newest complete checkpoint. If a task or the checkpoint command was killed, only checkpoints
+        from before the end was requested count.
+        """
         if not (self.tasks and self.launch.checkpoint_dir):
             return None
         return directory.newest_checkpoint(self.launch, None if self.ended_in_time else self.end_requested_at)
@@ -575,18 +593,18 @@ class Supervisor:
     # --- after the supervisor before this one was lost ---
 
     def _end_lost_attempt(self, known: list[list[str]]) -> None:
-        """Kill what a lost supervisor left and record the end. The exit code stays unknown."""
+        """Kill the processes that a lost supervisor left, and record the end. The exit code is unknown."""
         started = next((fact for fact in known if fact[0] == "started"), None)
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
         empty = 0
-        while empty < 2:  # because one scan of /proc may miss a process that is being forked
+        while empty < 2:  # Scan twice, because one scan of /proc may miss a process that is being forked.
             uid = None if self.launch.user is None else self.launch.user[0]
             pids = process_tree.find_strays(
                 self.launch.directory, self.launch.key, leader, ticks, uid, self.launch.mark_key
             )
             pids += self.cgroup.members()
             empty = 0 if pids else empty + 1
-            # Supervisors first, because one that sees its job die would record that as the job's own end.
+            # Kill supervisors first. Otherwise a supervisor would record the kill as the job's own end.
             process_tree.send_signal(
                 pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
             )
@@ -602,7 +620,9 @@ class Supervisor:
         self._record_end()
 
     def _write(self, line: bytes) -> None:
-        """Append a fact to the record. A failed write is tried again without limit: no fact may be lost."""
+        """Append a fact to the record. A failed write is repeated until it succeeds, because no fact may be
+        lost.
+        """
         while True:
             try:
                 os.pwrite(self.record, line, self.record_end)
@@ -612,7 +632,9 @@ class Supervisor:
         self.record_end += len(line)
 
     def _hint(self, *lines: bytes) -> None:
-        """Send facts to the agent through the FIFO; without facts, those that the full FIFO did not take."""
+        """Send facts to the agent through the FIFO. Without `lines`, send the facts for which the FIFO had no
+        space before.
+        """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""
         try:
@@ -620,4 +642,4 @@ class Supervisor:
         except BlockingIOError:
             self.pending_hint = hint
         except OSError:
-            pass  # because no agent runs at the moment; the next one reads the record
+            pass  # No agent runs at the moment. The next agent reads the record.

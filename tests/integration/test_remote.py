@@ -195,7 +195,7 @@ def test_ssh_url_reaches_the_head_node(
         "queue",
         code=7,
     )
-    assert "Check that a controller listens at /nothing.sock there" in error
+    assert "Check that a controller listens at /nothing.sock on that host" in error
 
 
 def test_tunnel_ends_with_its_client_in_any_case(
