@@ -62,7 +62,7 @@ def test_share_at_its_hard_limit_waits_until_the_limit_is_raised(build: Callable
         second = client.submit(job).ids[0]
         system.until(lambda: system.jobs()[second].reason is Reason.SHARE, "the second waits for its share")
         told = system.corral("explain", str(second))
-        assert "share 'vision' has used 1 of 1 units: nothing of it starts for another" in told
+        assert "share 'vision' has used 1 of 1 units: none of its jobs starts for another" in told
         assert "stopped by the hard limit, for" in system.corral("shares", "-o", "wide")
         client.set_share(ShareWeight("vision", hard=0.5))
     system.kill()

@@ -264,5 +264,5 @@ def test_no_job_is_preempted_when_explain_says_that_none_can_be(
     assert told
     harness.tick()
     assert (
-        not harness.job(job).claim or told == "jobs can be preempted for it once it is the first that waits"
+        not harness.job(job).claim or told == "jobs can be preempted for it once it is the first waiting job"
     )

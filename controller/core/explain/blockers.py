@@ -1,4 +1,4 @@
-"""What keeps a job waiting although nodes have room: quota, share, licences, reservations, deadlines."""
+"""Finds what blocks a job that fits on the nodes: quotas, shares, licences, reservations, deadlines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLDERS = 8
 def limit_blocker(
     state: State, placer: Placer, reserved_start: GuaranteedStart | None, job: Job, now: float
 ) -> tuple[Reason, str] | None:
-    """The quota or share that keeps a job from starting, with a sentence; None if there is none."""
+    """The reason and a sentence about the quota or share that keeps a job from starting; or None."""
     allowance = StartLimits(state, placer)
     over = allowance.over(job, now)
     if isinstance(over, ShareAtLimit):
@@ -37,11 +37,11 @@ def limit_blocker(
     if reserved_start is None or not ahead or not allowance.borrows(job, now):
         return None
     lent, first = state.over_soft_quota(job, now), state.jobs[reserved_start.job].label
-    return (Reason.QUOTA, f"nothing is lent while job {first} waits: {lent}") if lent else None
+    return (Reason.QUOTA, f"no quota is lent while job {first} waits: {lent}") if lent else None
 
 
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
-    """The latest time at which a share may start jobs again, if its jobs end at their limits."""
+    """The time at which jobs of a share may start again, if its running jobs end at their limits."""
     depth = len(stopped.path)
     jobs = [state.jobs[job] for _, job in state.releases]
     ends = [
@@ -56,28 +56,28 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
     """A sentence about a share at its hard limit."""
     at = share_free_at(state, stopped, now)
     if at < NEVER:
-        return f"{stopped}: nothing of it starts for another {duration(at - now)} at most"
+        return f"{stopped}: none of its jobs starts for another {duration(at - now)} at most"
     if not stopped.limit:
-        return f"{stopped}: nothing of it starts until its hard limit is raised"
-    return f"{stopped}: nothing of it starts before jobs of it have ended, and they have no time limit"
+        return f"{stopped}: none of its jobs starts until its hard limit is raised"
+    return f"{stopped}: none of its jobs starts until running ones end, and they have no time limit"
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """With how few nodes a gang may start, and from when; empty for any other job."""
+    """A text with the fewest nodes on which a gang may start, and when; empty without `--min-nodes`."""
     if job.ask.least is None:
         return ""
     left = accepts_fewer_from(job) - now
-    return f"; {counted(job.ask.least, 'node')} will do" + (f" in {duration(left)}" if left > 0 else "")
+    return f"; may start on {counted(job.ask.least, 'node')}" + (f" in {duration(left)}" if left > 0 else "")
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """The licences that a job lacks, and the jobs that hold them; empty if there are enough."""
+    """A text with the licences that a job lacks and the jobs that hold them; empty if it lacks none."""
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
 
 def _lack_text(state: State, lack: LicenceShortage) -> str:
     if lack.wanted > lack.total:
-        return f"waits for {lack.wanted} of licence {lack.name}, and there are {lack.total}"
+        return f"waits for {lack.wanted} of licence {lack.name}, but the cluster has {lack.total}"
     text = f"waits for {lack.wanted} of licence {lack.name}; {lack.used} of {lack.total} in use"
     holders = licence_holders(state, lack.name)
     names = ", ".join(job.label for job in holders[:HOLDERS])
@@ -94,13 +94,13 @@ def licence_holders(state: State, name: str) -> list[Job]:
 def reservation_blocker(
     state: State, placer: Placer, part: PerNodeRequest, need: int, job: Job, now: float
 ) -> str:
-    """The reservation that keeps a job that would fit from starting; empty if there is none."""
+    """A sentence about the operator's reservation that blocks a job that fits; empty if there is none."""
     barred = state.barred_nodes(job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # Enough nodes are not enough if they have different GPU models, or lie in different topology domains.
+    # `find` is needed because nodes with different GPU models or topology domains may not be combined.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     first = min(
@@ -111,10 +111,10 @@ def reservation_blocker(
         ),
         key=lambda each: (each.next_change, each.spec.name),
     )
-    counts = f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not kept: "
+    counts = f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not reserved: "
     name = f"reservation {printable(first.spec.name)!r}"
     if first.began:
-        return counts + f"{name} is on for another {duration(first.ends_at - now)}"
+        return counts + f"{name} lasts for another {duration(first.ends_at - now)}"
     begins = f"{name} begins in {duration(first.starts_at - now)}"
     if job.limit == NEVER:
         return counts + f"{begins}, and the job has no time limit"
@@ -122,7 +122,7 @@ def reservation_blocker(
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
-    """The job whose deadline keeps a job that would fit from starting; empty if there is none."""
+    """A sentence about the job whose deadline blocks a job that fits; empty if there is none."""
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:
         return ""
@@ -135,11 +135,14 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
         return ""
     other, start = state.jobs[against[0].job].label, duration(against[0].starts_at - now)
     limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
-    return f"fits now, but {limit} in room that job {other} needs within {start} to keep its deadline"
+    return f"fits now, but {limit} on nodes that job {other} needs within {start} to keep its deadline"
 
 
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
-    """The latest start for the job's deadline, and whether it can be met; empty without a deadline."""
+    """A text with the latest start that keeps the job's deadline, and whether that is possible.
+
+    An empty list without a deadline.
+    """
     if job.latest_start == NEVER:
         return []
     text = f"has to start within {duration(job.latest_start - now)} to keep its deadline"
@@ -148,13 +151,13 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
     free = earliest_reservation(state, placer, job.ask, job.id, now)
     if free is None or free.starts_at == NEVER:
         return [f"{text}, and the jobs that run there have no time limit"]
-    return [f"{text}, and room for it may come free only in {duration(free.starts_at - now)}"]
+    return [f"{text}, but enough nodes may become free only in {duration(free.starts_at - now)}"]
 
 
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """The job of another profile for which the fitting nodes are reserved; empty if there is none."""
+    """A sentence about the job of another profile for which fitting nodes are reserved; or empty."""
     barred, shape = common.barred(job, now), placer.shape(job.ask)
     if common.needs_reserved_licences(job, now):
         return "there are enough licences now, but other jobs need them before this job would end"
@@ -170,7 +173,7 @@ def other_profile_blocker(
     other = state.jobs[number]
     limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
     return (
-        f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not promised: "
+        f"fits on {counted(int(np.count_nonzero(fits)), 'node')}, of which {left} are not reserved: "
         f"the job {limit}, and job {other.label} of profile {printable(other.profile)} "
         f"starts there in {duration(max(0.0, at - now))} at the latest"
     )

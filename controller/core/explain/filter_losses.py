@@ -1,6 +1,6 @@
-"""Counts the nodes that each filter takes from a job, and finds the filters that bind.
+"""Counts the nodes that each filter rejects for a job, and finds the filters that bind.
 
-A filter binds if it takes nodes that would be suitable if they were idle: its answer changes with time.
+A filter binds if it rejects nodes now that could hold the job if they were idle.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from wire.api.reasons import FilterLoss
 from wire.text import counted
 
 MAX_EXAMPLES = 3
-"""Nodes that a sentence names for each loss."""
+"""The most nodes that a sentence names for each filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingFilters:
-    """The nodes that could hold the part if they were idle, and the filters that keep it off them now."""
+    """The number of nodes that could hold the request if they were idle, and what each filter rejects now."""
 
     suitable: int
     losses: tuple[FilterLoss, ...]
 
     def __str__(self) -> str:
-        """The one or two largest losses, with names of nodes."""
+        """The two filters that reject the most nodes, with the names of some nodes."""
         largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
         return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
 
@@ -43,10 +43,10 @@ def _names(loss: FilterLoss) -> str:
 def filter_losses(
     placer: Placer, part: PerNodeRequest, columns: NodeTable
 ) -> tuple[tuple[FilterLoss, ...], int]:
-    """The nodes that each filter takes from those before it, and how many are left.
+    """The nodes that each filter rejects of those that earlier filters kept, and how many nodes remain.
 
-    Nodes that a filter would take even if they were idle are counted apart from nodes that it takes while
-    other jobs are on them: "no B200 GPU" and "no free B200 GPU".
+    Nodes that a filter would reject even if they were idle ("no B200 GPU") are counted separately from nodes
+    that it rejects because of other jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -69,7 +69,7 @@ def filter_losses(
 def _static_losses(
     placer: Placer, each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """The losses of a filter; with several conditions (`apart`), of each condition in turn."""
+    """The nodes that a filter rejects, counted for each condition if the filter has several (`apart`)."""
     apart = getattr(each, "apart", None)
     left = lost
     for one in [part] if apart is None else apart(part):
@@ -79,10 +79,10 @@ def _static_losses(
 
 
 def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
-    """What keeps a part off the nodes that could hold it: labels, taints and missing GPU models are left out.
+    """The filters that reject nodes which could hold the request if idle.
 
-    Example: 99 of 100 nodes lack a label that is asked for, and the CPUs of the last one are taken. The CPUs
-    bind, and the label is left out, because the user meant it.
+    Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
+    CPUs bind. The label does not, because the user has excluded these nodes on purpose.
     """
     columns, suitable = placer.nodes.columns, placer.ranking(part).possible
     left, found = suitable.copy(), []
@@ -95,7 +95,11 @@ def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
 
 
 def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
-    """The filters with `gpu` before `capacity`, because by default CPU and memory run out with the GPUs."""
+    """The filters with `gpu` before `capacity`.
+
+    By default, CPU and memory are shared out with the GPUs, so a node without free GPUs lacks both. The GPUs
+    are then the better explanation.
+    """
     found = list(filters)
     names = [each.name for each in found]
     if "gpu" in names and "capacity" in names and names.index("capacity") < names.index("gpu"):
@@ -110,7 +114,7 @@ def _loss(placer: Placer, each: Filter, lost: Bools, message: str) -> list[Filte
 
 
 def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
-    """What the filter lacks on these nodes: its exact shortage if it can tell, else its general words."""
+    """The reason why the filter rejects these nodes: its `shortage` text if it has one, or else `explain`."""
     shortage = getattr(each, "shortage", None)
     rows = np.flatnonzero(lost)
     if shortage is not None and len(rows):

@@ -1,4 +1,4 @@
-"""Why preemption, though it is configured, ends no running job for a waiting one."""
+"""Explains why no running job is preempted for a waiting job although preemption is configured."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from controller.core.preemption.preemptor import NO_GUARDS, Preemptor
 from wire.text import counted, duration
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
-"""Rules of [preemption], in the order in which they are lifted one by one to find the one in the way."""
+"""The guards of [preemption], in the order in which each one alone is removed to find the one that blocks."""
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
-    """What keeps preemption from making room for a waiting job; empty if it is not configured.
+    """A sentence about what prevents preemption for a waiting job; empty if preemption is not configured.
 
-    1. Without any guard no strategy finds victims: none has a lower standing, or all together do not free
-       enough.
-    2. With all guards there is a plan: only the first waiting job has others preempted.
-    3. Otherwise the guard without which there is a plan is named. The search is the one that decides.
+    1. If no victims are found even without guards, no jobs may be preempted for it, or they free too little.
+    2. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
+    3. Otherwise name the guard without which victims are found. The search is the one that the pass uses.
     """
     state, pipeline = cycle.state, cycle.placer.pipeline
     if not pipeline.strategies:
@@ -33,9 +32,9 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     if all(strategy.reach(job) is None for strategy in pipeline.strategies):
         return "no preemption strategy allows this job to preempt others"
     if not _plans(cycle, job, now, NO_GUARDS):
-        return "no set of running jobs that may be preempted for it frees a place"
+        return "no set of running jobs that may be preempted for it frees enough resources"
     if _plans(cycle, job, now, pipeline.guards):
-        return "jobs can be preempted for it once it is the first that waits"
+        return "jobs can be preempted for it once it is the first waiting job"
     for name in _LIFTED:
         lifted = replace(pipeline.guards, **{name: getattr(NO_GUARDS, name)})
         if _plans(cycle, job, now, lifted):
@@ -44,7 +43,7 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _plans(cycle: Cycle, job: Job, now: float, guards: PreemptionGuards) -> bool:
-    """True if there is a plan under these guards, also for victims of other profiles."""
+    """True if victims are found under these guards, which then also apply to victims of other profiles."""
     search = Preemptor(cycle.state, cycle.placer, cycle.placer.pipeline.strategies, guards)
     return search.plan(job, now, cycle.reserved_for_others(job, now)) is not None
 

@@ -1,7 +1,7 @@
-"""Why a job waits, in a sentence, from the filters and limits that decide about it.
+"""Explains in a sentence why a job waits, from the filters and limits that keep it from starting.
 
 For a job that is not ready the reason is its state: held, a closed gate, a preemption or a move in progress.
-For a ready job, `_why_waiting` looks for the reason in the order in which the pass does.
+For a ready job, `_why_waiting` checks the possible reasons in the same order as the scheduling pass.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
 
 NAMED = 8
-"""The most jobs ahead, and GPUs out of service, that are named."""
+"""The most jobs ahead in the queue, and the most GPUs out of service, that an explanation names."""
 
 
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
-    """The dominant reason, and for a waiting job the nodes that each filter takes."""
+    """The main reason for the job's state, and for a waiting job the number of nodes each filter rejects."""
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _state_text(state, job, now))
     if job.held:
@@ -91,7 +91,7 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Further reasons beside the dominant one: soft limits, and GPUs out of service."""
+    """Notes besides the main reason: an exceeded soft limit, and GPUs out of service."""
     soft = state.over_soft_quota(job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
@@ -111,7 +111,7 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """The points of the job's position, with a note if its priority is inherited."""
+    """The points that each factor adds to the job's priority, with a note if its priority is inherited."""
     found, note = priority_points(state, job, now), inherited_text(state, job)
     return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
 
@@ -166,7 +166,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """How many nodes can give the request now, and the filters that bind."""
+    """A text with the number of nodes that can hold the request now, and what the others lack."""
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:  # because of taints, or because the cluster has shrunk since the submit
         largest = max(found, key=lambda loss: loss.lost).message if found else ""
@@ -178,7 +178,7 @@ def _nodes_that_can(
 
 
 def reason_of(state: State, job: Job) -> Reason:
-    """The reason for a table, from what the last pass noted; it asks no filter."""
+    """The reason for a table of jobs, as the last pass recorded it. Calls no filter, so it is fast."""
     if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason
     if job.wait.gates:
@@ -205,10 +205,10 @@ def reason_of(state: State, job: Job) -> Reason:
 
 
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
-    """A refusal if all nodes together could not hold the request when idle.
+    """A refusal if the nodes of the cluster could not hold the request even if all were idle; or None.
 
-    None while a node has never connected, or has not connected since the controller started: it may have
-    other GPUs by now.
+    None while a node has never connected, or not since the controller started, because its hardware is not
+    known or may have changed.
     """
     nodes, field = placer.nodes, placer.unsupported_request(ask.part)
     if field is not None:
@@ -230,7 +230,7 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
         values = ", ".join(placer.domains(topology).names[:10]) or "none"
         message = (
             f"can never be placed: it needs {counted(need, 'node')} with {part} in {topology}, "
-            "and they do not lie so even when idle"
+            "and no such set of nodes exists, even when idle"
         )
         hint = f"The values of the label {topology.label} are: {values}."
         return Refusal("never_fits", message, "topology", hint)
@@ -245,7 +245,7 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     )
     where = "gpus" if part.gpus > largest else "nodes" if need > len(nodes) else ""
     if any(loss.filter == "image" for loss in found):
-        hint = "Images need podman, docker or apptainer: 'corral nodes show NODE' says what it has."
+        hint = "Images need podman, docker or apptainer: 'corral nodes show NODE' shows what the node has."
         return Refusal("never_fits", message, "image", hint)
     hint = uneven_gpus_hint(part.gpus, len(nodes), largest) if ask.nodes is None else ""
     if not hint:
@@ -255,7 +255,7 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
 
 
 def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
-    """The refusal on a cluster without GPUs. On a host with GPUs it means that no driver was found."""
+    """The refusal of a GPU job on a cluster without GPUs. If a host has GPUs, its driver was not found."""
     names = [node.name for node in placer.nodes.rows]
     silent_node_text = ", ".join(names[:MAX_EXAMPLES]) + (", …" if len(names) > MAX_EXAMPLES else "")
     message = (
@@ -270,7 +270,7 @@ def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
 
 
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
-    """Why a job that fits is not started: it would delay a job with a reservation."""
+    """The reason why a job that fits does not start, usually that it would delay a reservation."""
     if cycle.starts_next_pass(job, now):
         return "fits now: considered in the next pass"
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
@@ -290,16 +290,16 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _without_reservation(cycle: Cycle) -> str:
-    """Why conservative backfill has no reservation for a job that fits."""
+    """The reason why conservative backfill has no reservation for a job that fits."""
     reservations, depth = cycle.reservations, cycle.backfill.depth
     if depth is not None and len(reservations.by_job) + len(reservations.refused) >= depth:
         jobs = "the first waiting job" if depth == 1 else f"the first {depth} waiting jobs"
-        return f"fits now, but only {jobs} may start (backfill_depth), and it stands behind"
-    return "fits now, but could not start when its turn came: it is tried again when a job ends"
+        return f"fits now, but only {jobs} may start (backfill_depth), and this job is behind"
+    return "fits now, but could not start at its reserved time: it is tried again when a job ends"
 
 
 def _making_room(state: State, job: Job, now: float) -> str:
-    """The preempted jobs for whose end a job waits."""
+    """A sentence with the preempted jobs whose end a job waits for."""
     victims = sorted(
         {
             victim
@@ -317,7 +317,7 @@ def _making_room(state: State, job: Job, now: float) -> str:
 
 
 def _moving(state: State, job: Job) -> str:
-    """Where a job is moved to, or that it goes back."""
+    """A sentence with the nodes that a job is moved to, or that it returns to after a failed move."""
     last = job.moves[-1]
     if last.undone:
         nodes, why = ", ".join(each.node for each in last.origin), last.undone

@@ -1,4 +1,4 @@
-"""Forecasts of starts: a copy of the engine decides ahead of time, with every job running to its limit."""
+"""Forecasts of starts: a copy of the engine simulates the future, with every job running to its limit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from wire.agent.frames import AttemptStatus
 from wire.names import Reason
 
 MAX_IDLE_TURNS = 3
-"""How often each reservation may begin and end without a start before the forecast ends."""
+"""The forecast ends when each reservation has begun and ended this many times without a start of a job."""
 MAX_STEPS = 100_000
-"""The most steps, whatever the caller allows, so that a forecast always ends."""
+"""The most steps of a forecast, so that it always ends."""
 KeepGoing = Callable[[float, Container[int]], bool]
-"""Asked before each step with its time and the started jobs; False ends the forecast."""
+"""Called before each step with the time of the step and the jobs started so far; False ends the forecast."""
 
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of a forecast: the starts by job, and the decisions about the first inputs."""
+    """The result of a forecast: the starts by job, and the engine's decisions for the `first` inputs."""
 
     starts: dict[int, ForecastStart]
     decisions: tuple[Decision, ...]
@@ -61,10 +61,10 @@ class Forecast:
 
 
 def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
-    """A copy of the engine that decides like the original and changes nothing in it.
+    """A copy of the engine that makes the same decisions as the original, and does not change it.
 
-    With another pipeline it decides as after a restart with that one. A plugin that fails on the copy does
-    not count as failed in the original.
+    With `pipeline`, the copy decides as after a restart with that configuration. A plugin that fails on the
+    copy does not count as failed in the original.
     """
     source, rules = engine.state, pipeline or replace(engine.pipeline, breaker=CircuitBreaker())
     state = state_under(source, rules, source.live(), source.estimates.read_only())
@@ -84,7 +84,7 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 
 
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
-    """The fork with running jobs that end after their predicted times, or else at their limits."""
+    """The fork, changed so that running jobs end after their predicted times, or else at their limits."""
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:
         return ahead
@@ -104,12 +104,12 @@ def forecast(
     going: KeepGoing | None = None,
     steps: int = MAX_STEPS,
 ) -> Forecast:
-    """Hand a fork the `first` inputs, then simulate the future. The fork is used up.
+    """Give a fork the `first` inputs, then simulate the future. The fork cannot be used afterwards.
 
-    1. Run a pass at the present step, and note its starts. End what a preemption or a shrink stops at once.
-    2. Stop if job `until` has started, if no job waits, or if nothing but reservations would happen.
-    3. Go on to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
-    4. Repeat until `going` says no, or for `steps` steps. The starts found so far stay valid.
+    1. Run a pass at the time of the step, and record its starts. Stopped jobs and members end at once.
+    2. Stop if job `until` has started, if no job waits, or if only reservations would begin and end.
+    3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
+    4. Repeat until `going` returns False, or for `steps` steps. The starts found so far stay valid.
 
     Cost: one pass for each step.
 
@@ -163,7 +163,7 @@ def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
 
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
-    """End the processes of an elastic job on the nodes that it gives up."""
+    """End the processes of an elastic job on the nodes that it is leaving."""
     leaving = [member.allocation.node for member in job.running if member.leaving]
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)

@@ -1,4 +1,4 @@
-"""Time limits with which a waiting job could start now, because it would end before others need its place."""
+"""Time limits with which a waiting job could start now, because it would end before others need its nodes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from controller.core.quota.quotas import LimitExceeded
 from controller.core.quota.usage_counters import GPU_TIME
 
 USABLE_S = 10.0
-"""Seconds for which an advised limit stays valid, because a user needs time to enter it."""
+"""Seconds for which a suggested limit stays valid, because a user needs time to enter it."""
 MINUTES_FROM_S = 180.0
-"""From this length on, advised limits are whole minutes; below it, multiples of STEP_S."""
+"""From this many seconds on, suggested limits are whole minutes; below it, multiples of STEP_S."""
 STEP_S = 5.0
 MOST = 64
 
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
-    """The limits worth trying, the longest first, all shorter than the job's own; after a cycle at `now`.
+    """The time limits in seconds that may let the job start now, longest first, shorter than its own limit.
 
-    1. Collect the times at which a place is needed: reserved starts of other jobs (EASY, conservative, of
-       other profiles, for deadlines) and starts of reservations.
-    2. A job that starts now and holds its place until such a moment may run until then, less its grace.
-    3. A quota on GPU-hours allows what is left of it, shared by the job's GPUs.
-    4. Round down to a length that users write.
+    Must be called after a pass at `now`.
+    1. Collect the times at which nodes are needed: reserved starts of other jobs (EASY, conservative, of
+       other profiles, for deadlines) and the starts of operators' reservations.
+    2. For each such time, take the seconds until then, minus the job's grace.
+    3. For a quota on GPU-hours, take the time in which the job uses up the rest of the quota.
+    4. Round down to whole minutes, or to STEP_S for short limits.
 
-    Example: job 7 has a reserved start in 2h00m00s, the job has a grace of 30s: 1h59m.
+    Example: another job has a reserved start in 2 h, and this job has a grace of 30 s: the limit is 1h59m.
     """
     cycle = ahead.profile_cycles.of(job)
     spans = {moment - now - job.spec.grace_s for moment in _moments(ahead, cycle, job, now)}

@@ -1,4 +1,4 @@
-"""Smaller requests of a job, the smallest change first. smallest_change.py tries which of them start it."""
+"""Makes smaller requests from a job's spec, the smallest change first. smallest_change.py tries them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.text import counted, duration, memory, printable
 
 MOST_STEPS = 16
-"""The most amounts of one kind that are tried."""
+"""The most amounts of one resource that are tried."""
 GIB = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A changed spec, and the change in words that follow `it would start now …`."""
+    """A changed spec, and words for the change that continue the sentence `it would start now …`."""
 
     sentence: str
     spec: JobSpec
 
 
 RelaxationScale = Sequence[Relaxation]
-"""Concessions of one kind, the smallest first: each asks for less than the one before."""
+"""Relaxations of one kind, the smallest change first: each requests less than the one before."""
 
 
 def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> Iterator[RelaxationScale]:
@@ -49,24 +49,24 @@ def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> 
 
 
 def without_constraints(spec: JobSpec) -> Relaxation | None:
-    """The spec without any constraint on nodes, GPUs and other jobs; None if it has none."""
+    """The spec without its constraints on nodes, GPUs and other jobs; None if it has no constraints."""
     wish = _wish(spec.gpu, numa="", nvlink="", least_mib=0, compute="")
     company = tuple(each for each in spec.company if each.prefer)
     plain_spec = replace(
         spec, gpu=wish, topology=None, company=company, affinity=(), selector={}, gpu_models=()
     )
-    lying = "without anything it demands of nodes and GPUs but their number"
-    return None if plain_spec == spec else Relaxation(lying, plain_spec)
+    sentence = "without any requirement on nodes and GPUs except their number"
+    return None if plain_spec == spec else Relaxation(sentence, plain_spec)
 
 
 def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
-    """The GPU wish with these changes; None if it is empty then."""
+    """The GPU requirements with these changes; None if nothing is required then."""
     found = replace(wish or GpuWish(), **changes)
     return None if found == GpuWish() else found
 
 
 def _ties(spec: JobSpec) -> Iterator[Relaxation]:
-    """Without a constraint on NUMA, NVLink or topology, one by one."""
+    """The spec without one of its constraints on NUMA, NVLink or topology, for each of them."""
     wish, topology = spec.gpu or GpuWish(), spec.topology
     if wish.numa == REQUIRE:
         yield Relaxation(
@@ -82,7 +82,7 @@ def _ties(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _terms(spec: JobSpec) -> Iterator[Relaxation]:
-    """Without a constraint on nodes or on other jobs, one by one."""
+    """The spec without one of its constraints on node labels or on other jobs, for each of them."""
     for at, company in enumerate(spec.company):
         if not company.prefer:
             rest = (*spec.company[:at], *spec.company[at + 1 :])
@@ -98,7 +98,7 @@ def _terms(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """With a toleration for a taint that keeps the job away, one by one."""
+    """The spec with a toleration for one of the taints that keep the job off nodes, for each of them."""
     hard = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
     taints = {taint for each in placer.nodes.columns.taints for taint in each if taint.effect in hard}
     for taint in sorted(taints, key=str):
@@ -109,21 +109,21 @@ def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """With other GPU models, less GPU memory or an older compute capability."""
+    """The spec with another GPU model, with less GPU memory, or with an older compute capability."""
     if spec.gpu_models:
         for model in sorted({*placer.nodes.columns.models} - {*spec.gpu_models}):
             also = replace(spec, gpu_models=(*spec.gpu_models, model))
-            yield Relaxation(f"on {printable(model)}, too", also)
+            yield Relaxation(f"if it may also run on {printable(model)}", also)
     if spec.gpu is not None and spec.gpu.least_mib:
-        some = f"on GPUs with less than {memory(spec.gpu.least_mib)}, too"
+        some = f"if it may also run on GPUs with less than {memory(spec.gpu.least_mib)}"
         yield Relaxation(some, replace(spec, gpu=_wish(spec.gpu, least_mib=0)))
     if spec.gpu is not None and spec.gpu.compute:
-        older = f"on GPUs older than compute capability {printable(spec.gpu.compute)}, too"
+        older = f"if it may also run on GPUs below compute capability {printable(spec.gpu.compute)}"
         yield Relaxation(older, replace(spec, gpu=_wish(spec.gpu, compute="")))
 
 
 def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
-    """Fewer of one licence."""
+    """The spec with fewer of one licence."""
     return [
         Relaxation(
             f"with {count} of licence {name} instead of {asked}",
@@ -134,7 +134,7 @@ def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
 
 
 def _spreads(spec: JobSpec, placer: Placer) -> RelaxationScale:
-    """The same number of GPUs on more nodes."""
+    """The spec with the same number of GPUs on more nodes."""
     shape = placer.shape(request_of(spec))
     if shape is None or shape.part.gpus < 2 or spec.tasks_per_node > 1:
         return ()
@@ -186,7 +186,10 @@ def _scratch(spec: JobSpec, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """The amount in `column` that enough nodes can give, if the job fits there otherwise; 0 if none can."""
+    """The most of the resource in `column` that enough nodes have free where the job otherwise fits.
+
+    0 if the job fits on too few nodes even without this resource.
+    """
     shape = placer.shape(request_of(spec))
     if shape is None:
         return 0
@@ -196,7 +199,7 @@ def _free(spec: JobSpec, placer: Placer, column: np.ndarray[Any, Any]) -> int:
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Amounts below `asked`, largest first: the free amount, and eighths of `asked`."""
+    """Amounts to try below `asked`, largest first: the free amount, and eighths of `asked`."""
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)
 
@@ -218,7 +221,7 @@ def _limits(spec: JobSpec, limits: Sequence[float]) -> RelaxationScale:
 
 
 def _nodes(spec: JobSpec) -> RelaxationScale:
-    """Fewer nodes that each give as much."""
+    """The spec with fewer nodes and the same request per node."""
     nodes = spec.nodes or 1
     fewer = _down(nodes, 1)
     each, least = spec.gpus / nodes, spec.gang.min_nodes
@@ -238,7 +241,7 @@ def _nodes(spec: JobSpec) -> RelaxationScale:
 
 
 def _gpus(spec: JobSpec) -> RelaxationScale:
-    """Fewer GPUs on as many nodes."""
+    """The spec with fewer GPUs on the same number of nodes."""
     return [
         Relaxation(
             f"with {_gpu_count_text(spec, count)} instead of {gpus_text(spec.gpus)}",

@@ -23,9 +23,9 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MAX_EDITS = 3
-"""The most changes to the job itself that are suggested."""
+"""The most suggestions that change the job's spec."""
 MOST_NODES = 4
-"""The most nodes and GPUs out of service that are tried."""
+"""The most drained nodes, and the most cordoned GPUs of one node, that are tried."""
 MOST_SINGLES = 4
 """The most running jobs that are tried one by one if a quota or a licence is missing."""
 ACTOR = "root"
@@ -33,10 +33,10 @@ ACTOR = "root"
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that starts the job, in words that follow `it would start now …`, and as an action.
+    """A change that starts the job: as words that continue `it would start now …`, and as an action.
 
-    Exactly one of these is given: fields of its spec to change, running jobs to preempt (and to hold, where
-    they would take their old places at once), the job itself to release, or nodes and GPUs to resume.
+    Exactly one action is set: spec fields to change, running jobs to preempt, the job itself to release, or
+    nodes and GPUs to resume. Preempted jobs are also held (`hold`) if they would otherwise start again first.
     """
 
     sentence: str
@@ -48,15 +48,15 @@ class Suggestion:
 
 
 def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> tuple[Suggestion, ...]:
-    """The changes that start the job now, the smallest first; none if it starts anyway, or cannot start.
+    """The changes that start the job now, the smallest first; none if it starts anyway or none helps.
 
-    1. A held job: its release, and nothing else.
-    2. Changes of one thing that it asks for, up to MOST_TOLD; of each kind the smallest.
-    3. Nodes or GPUs that an operator took out of service.
-    4. Running jobs that make room.
-    5. If no single change helps: without all its demands at once, and with less of something if need be.
+    1. For a held job, suggest only its release.
+    2. Change one field of its spec; of each kind of change take the smallest, at most MAX_EDITS in all.
+    3. Resume a drained node or cordoned GPUs.
+    4. Preempt running jobs.
+    5. If no single change of the spec helps, drop all its constraints, and if needed reduce one amount too.
 
-    Each is tried alone on a copy (Trial), which `on_copy` makes. Nothing is done to `ahead`.
+    Each change is tried alone (StartTrial) on a copy made by `on_copy`. `ahead` is not changed.
     """
     trial = StartTrial(ahead, job, now, on_copy)
     asked = trial.job
@@ -90,7 +90,7 @@ class EditSearch:
                 yield Suggestion(least.sentence, self._changes(least.spec))
 
     def both(self) -> Iterator[Suggestion]:
-        """Without all constraints, and if that is not enough, with a smaller amount as well."""
+        """The job without any constraint; if that is not enough, also with a smaller amount."""
         bare = without_constraints(self._job.spec)
         if bare is None:
             return
@@ -131,7 +131,7 @@ class EditSearch:
         return {name: encoded[name] for name in changed_fields(self._job.spec, spec)}
 
     def _fits_now(self, spec: JobSpec) -> bool:
-        """True if the spec fits and exceeds no quota; this saves a copy of the engine if not."""
+        """True if the spec fits now and exceeds no limit. If False, no trial on a copy is needed."""
         if spec_problems(spec):
             return False
         spec = self._trial.ahead.with_defaults(self._job, spec)
@@ -145,7 +145,7 @@ class EditSearch:
 
 
 def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
-    """Drained nodes and cordoned GPUs brought back, one by one, then all cordoned GPUs of a node."""
+    """Suggestions to resume a drained node, a cordoned GPU, or all cordoned GPUs of a node."""
     nodes = trial.ahead.state.nodes.rows
     for node in [node for node in nodes if node.up and node.drained][:MOST_NODES]:
         if trial.starts(Resume(node.name, ACTOR)):
@@ -153,20 +153,20 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # A resumed GPU takes work when its agent has looked at it once.
+            # A resumed GPU takes work after its agent has checked it once.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):
                 names = tuple(f"{node.name}:{gpu.number}" for gpu in chosen)
                 what = "GPU" if len(names) == 1 else "GPUs"
                 yield Suggestion(
-                    f"if {what} {printable(', '.join(names))} was resumed and is well", resume=names
+                    f"if {what} {printable(', '.join(names))} was resumed and passed a check", resume=names
                 )
                 break
 
 
 def _preempted(trial: StartTrial) -> Iterator[Suggestion]:
-    """Running jobs preempted; held afterwards only if they would start again before the job."""
+    """Suggestions to preempt running jobs, and to hold them only if they would start again before the job."""
     for victims in _candidates(trial):
         for hold in (False, True):
             if trial.starts(*(Preempt(victim, ACTOR, hold) for victim in victims)):
@@ -214,7 +214,7 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
 
 
 def suggestion_command(eased: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
-    """The arguments of `corral` for a suggestion; empty for changes to the job, which the CLI writes."""
+    """The arguments of `corral` for a suggestion; empty for changes of the spec, which the CLI formats."""
     if eased.release:
         return ("job", "release", label)
     if eased.resume:

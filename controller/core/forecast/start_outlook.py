@@ -1,4 +1,4 @@
-"""Sentences about the forecast start of a waiting job: what it assumes, or why there is none."""
+"""Sentences about the forecast start of a waiting job: the assumptions, or why no start was found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.text import duration
 NAMED = 8
 """The most jobs that a sentence names."""
 LAST_AFTER_S = 600.0
-"""The last blocker is looked up only if the start is at least this many seconds away."""
+"""`last_blocker` is computed only for starts at least this many seconds away."""
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
@@ -26,7 +26,7 @@ def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: f
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
-    """The preemptions for other jobs that the forecast assumes before this start."""
+    """Texts about the preemptions for other jobs that the forecast assumes before this start."""
     others = [plan for plan in found.plans if plan.job != number]
     for plan in others[:NAMED]:
         jobs = ahead.state.jobs
@@ -38,9 +38,9 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 
 
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
-    """What the job waits for just before its start; empty if that is what it waits for now.
+    """A sentence on why the job still waits just before its start; empty if that is the same reason as now.
 
-    The copy is used up.
+    The copy `ahead` cannot be used afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""
@@ -57,7 +57,7 @@ def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
 
 
 def why_no_start(ahead: Engine, number: int, now: float) -> str:
-    """Why a forecast found no start, from its last state."""
+    """The reason why a forecast found no start, from the last state of the forecast."""
     job = ahead.state.jobs.get(number)
     if job is None:
         return "it is cancelled before it can start"
@@ -65,20 +65,23 @@ def why_no_start(ahead: Engine, number: int, now: float) -> str:
         when = f" in {duration(job.ended_at - now)}" if job.ended_at and job.ended_at - now >= 1 else ""
         return f"it ends{when} without having started: {job.detail or job.reason.value.replace('_', ' ')}"
     if job.wait.gates:
-        return f"the time of that is unknown: {gates_text(ahead.state, job, now)}"
+        return f"it is unknown when the job can start: {gates_text(ahead.state, job, now)}"
     at = max(now, ahead.state.reservations.next_at) if not ahead.state.releases else now
     why = ahead.explain(job, at)
     unlimited = _without_limit(ahead, job)
     if unlimited:
         has = "has no time limit" if len(unlimited) == 1 else "have no time limit"
-        return f"{_named(unlimited)} {has}, and no end of another job is enough: {why.sentence}"
+        return f"{_named(unlimited)} {has}, and the ends of other jobs do not free enough: {why.sentence}"
     if ahead.state.releases:
         return "it does not start within the time that the forecast covers"
-    return f"no job that ends makes room for it: {why.sentence}"
+    return f"it cannot start even after all running jobs have ended: {why.sentence}"
 
 
 def _without_limit(ahead: Engine, job: Job) -> list[Job]:
-    """The jobs without a time limit in the last state; if some hold nodes for the job, only those."""
+    """The running jobs without a time limit in the last state.
+
+    If some of them run on nodes that could hold the job, only those.
+    """
     state = ahead.state
     cycle = ahead.profile_cycles.of(job)
     shape = cycle.placer.shape(job.ask)

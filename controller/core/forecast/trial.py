@@ -1,4 +1,4 @@
-"""Tries on copies of the engine whether a change starts a waiting job."""
+"""Tests on copies of the engine whether a change starts a waiting job."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from wire.agent.frames import AttemptStatus
 from wire.names import JobState
 
 MAX_COPIES = 48
-"""The most copies for one question."""
+"""The most copies that one StartTrial makes."""
 T = TypeVar("T")
 
 ALL_ORDERS = 3
-"""Up to this many ending processes, every order of their ends is tried."""
+"""For up to this many members of preempted jobs, every order of their ends is tried."""
 
 Leaving = tuple[int, str]
 """A preempted job, and one of its nodes."""
 
 
 class StartTrial:
-    """Answers one question about one waiting job: does it start if this is done, at once and alone?
+    """Finds out whether one waiting job starts at once if some inputs are given to the engine.
 
-    1. Copy the engine, and hand the copy the inputs. A refused input is a no.
-    2. Run the cycle that the controller runs after an input.
-    3. If the inputs made running jobs leave: let their processes end one after another, with a cycle after
-       each. For up to ALL_ORDERS processes every order is tried, for more the two orders of their names.
-    4. Yes if the job has left the queue in all of them.
+    1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
+    2. Run the scheduling pass that follows an input.
+    3. If the inputs preempt running jobs, let their members end one after another, with a pass after each.
+       Try every order of up to ALL_ORDERS members. For more members, try the listed order and its reverse.
+    4. The result is True if the job has started in all orders.
 
-    Invariant: `ahead` is never changed. Cost: one copy per order, MOST_TRIED copies in all; once they are
-    used up every answer is no, so no advice is given rather than one that was not tried.
+    Invariant: `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. After that every
+    result is False, so that no change is suggested that was not tried.
     """
 
     def __init__(self, ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> None:
@@ -46,7 +46,7 @@ class StartTrial:
         self._on_copy = on_copy
 
     def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
-        """The result of some work on a copy after the next pass; None if the job starts in that pass."""
+        """The result of `work` on a copy after the next pass; None if the job starts in that pass."""
 
         def after(copy: Engine) -> T | None:
             copy.handle(Tick(), self.now)
@@ -78,7 +78,7 @@ class StartTrial:
         return copy.state.jobs[self.job.id].state is not JobState.QUEUED
 
     def _end(self, copy: Engine, number: int, node: str) -> None:
-        """End the preempted job's processes on a node, and run a pass."""
+        """End the preempted job's member on a node, and run a pass."""
         job = copy.state.jobs[number]
         if node in job.members and job.members[node].ended_at is None:
             over = AttemptStatus(number, job.attempt, 0, self.now, self.now, signal=15, why=PREEMPTED)
@@ -87,7 +87,7 @@ class StartTrial:
 
 
 def _leaving(engine: Engine, given: Sequence[Input]) -> list[Leaving]:
-    """The processes of the jobs that the inputs preempt."""
+    """The members of the jobs that the inputs preempt."""
     jobs = [engine.state.jobs[each.job] for each in given if isinstance(each, Preempt)]
     return [(job.id, member.allocation.node) for job in jobs for member in job.running]
 

@@ -92,7 +92,7 @@ def test_no_job_is_backfilled_into_the_room_that_a_deadline_needs(backfill: Back
             reason, sentence = why(harness, long)
             assert reason is Reason.OTHERS_DEADLINE
             assert sentence == (
-                "fits now, but may run for 9h00m in room "
+                "fits now, but may run for 9h00m on nodes "
                 f"that job {dated} needs within 5h00m to keep its deadline"
             )
 
@@ -158,7 +158,7 @@ def test_a_job_that_cannot_meet_its_deadline_is_warned() -> None:
     assert started(harness) == [other]
     assert why(harness, dated)[0] is Reason.DEADLINE
     assert harness.job(dated).wait.doubted
-    assert harness.why(dated).sentence.endswith("and room for it may come free only in 9h00m")
+    assert harness.why(dated).sentence.endswith("but enough nodes may become free only in 9h00m")
     assert harness.restarted().job(dated).wait.doubted
     harness.start(running)
     harness.exit(running)

@@ -294,7 +294,7 @@ def test_a_job_behind_the_depth_of_conservative_backfill_is_not_said_to_start() 
     assert harness.tick() == []
     assert harness.tick() == []
     assert harness.why(waiting).sentence == (
-        "fits now, but only the first waiting job may start (backfill_depth), and it stands behind"
+        "fits now, but only the first waiting job may start (backfill_depth), and this job is behind"
     )
 
 

@@ -292,7 +292,7 @@ def test_a_hard_limit_covers_accounts_below_it_and_can_be_set_and_removed_live()
             (("vision", "ada"), ("speech", "bo"), ("other", "cy"))]  # fmt: skip
     harness.tell(inputs.SetShare("lab", None, "root", hard=0.0))
     assert [start.job for start in harness.tick()] == [jobs[2]]
-    assert "'lab' has used 0 of 0 units: nothing of it starts until its hard limit is raised" in stopped(
+    assert "'lab' has used 0 of 0 units: none of its jobs starts until its hard limit is raised" in stopped(
         harness, jobs[0]
     )
     assert harness.engine.next_at == math.inf

@@ -79,14 +79,14 @@ TABLE: list[tuple[str, list[dict[str, Any]], list[JobSpec], JobSpec, str]] = [
         [{}, {"model": "A100"}],
         [spec(8, gpu_models=("H100",))],
         spec(4, gpu_models=("H100",)),
-        "on A100, too",
+        "if it may also run on A100",
     ),
     (
         "on smaller GPUs as well",
         [{"gpu_gib": 80}, {"gpu_gib": 40}],
         [spec(8, gpu=GpuWish(least_mib=80 * 1024))],
         spec(4, gpu=GpuWish(least_mib=80 * 1024)),
-        "on GPUs with less than 80G, too",
+        "if it may also run on GPUs with less than 80G",
     ),
     (
         "without a label",
@@ -128,7 +128,7 @@ TABLE: list[tuple[str, list[dict[str, Any]], list[JobSpec], JobSpec, str]] = [
         [{}, {"model": "A100"}],
         [spec(8, gpu_models=("H100",)), spec(6, gpu_models=("A100",))],
         spec(4, gpu_models=("H100",), selector={"node": "a"}),
-        "without anything it demands of nodes and GPUs but their number, and with 2 GPUs instead of 4",
+        "without any requirement on nodes and GPUs except their number, and with 2 GPUs instead of 4",
     ),
 ]
 

@@ -257,7 +257,7 @@ def test_a_job_of_one_profile_does_not_delay_the_first_job_of_another() -> None:
     why = harness.why(long)
     assert why.reason is Reason.PROMISED
     assert why.sentence == (
-        f"fits on 1 node, of which 0 are not promised: the job may run for 2h00m, and job {wide} "
+        f"fits on 1 node, of which 0 are not reserved: the job may run for 2h00m, and job {wide} "
         "of profile left starts there in 1h00m at the latest"
     )
     harness.now += HOUR

@@ -76,7 +76,7 @@ def test_a_gang_waits_for_all_nodes_and_then_starts_on_fewer(backfill: Backfill)
     assert harness.tick() == []
     why = harness.engine.explain(harness.job(job), harness.now)
     assert why.reason is Reason.RESOURCES
-    assert why.sentence.endswith("; 1 node will do in 1m00s")
+    assert why.sentence.endswith("; may start on 1 node in 1m00s")
     assert harness.engine.next_at == harness.now + 60
     harness.now += 60
     (start,) = harness.tick()
@@ -130,7 +130,7 @@ def test_a_gang_starts_on_the_nodes_that_its_quota_allows(most: int, got: int, b
     harness.tick()
     why = harness.why(other)
     assert why.reason is Reason.QUOTA
-    assert why.sentence.endswith("2 nodes will do in 1m00s")
+    assert why.sentence.endswith("may start on 2 nodes in 1m00s")
 
 
 def test_a_quota_below_the_threshold_refuses() -> None:

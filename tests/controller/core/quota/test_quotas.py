@@ -439,7 +439,7 @@ def test_no_quota_is_lent_while_a_job_of_the_lender_waits() -> None:
     assert started(harness) == []
     reason, sentence = why(harness, late)
     assert reason is Reason.QUOTA
-    assert sentence.startswith(f"nothing is lent while job {wide} waits: the quota of project 'v' on GPUs")
+    assert sentence.startswith(f"no quota is lent while job {wide} waits: the quota of project 'v' on GPUs")
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)

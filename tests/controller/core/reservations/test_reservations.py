@@ -73,12 +73,12 @@ def test_maintenance_bars_all_jobs_until_its_end(backfill: Backfill) -> None:
     assert [harness.nodes_of(job) for job in long] == [["b"], []]
     assert why(harness, long[1]) == (
         Reason.RESERVATION,
-        "fits on 1 node, of which 0 are not kept: reservation 'r' begins in 1h00m, "
+        "fits on 1 node, of which 0 are not reserved: reservation 'r' begins in 1h00m, "
         "and the job has no time limit",
     )
     harness.now += HOUR
     assert harness.tick() == []
-    assert why(harness, long[1])[1].endswith("reservation 'r' is on for another 1h00m")
+    assert why(harness, long[1])[1].endswith("reservation 'r' lasts for another 1h00m")
     short = harness.submit(spec(gpus=1, time_limit_s=60.0))
     assert harness.tick() == []
     assert harness.engine.next_at == NOW + 2 * HOUR
