@@ -1,4 +1,6 @@
-"""Decides what the agent does about its attempts: orders and facts in, actions out. No clock, no I/O."""
+"""Decides which actions the agent takes for each order and fact about its attempts. Has no clock and no
+I/O.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +25,28 @@ from agent.gpus.process_owners import GpuHolder
 from wire.agent.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
 
 NODE_UNFIT = "node_unfit"
-"""First word of the end of an attempt that its host could not start: it is tried on another node."""
+"""First word of the reason if the host could not start an attempt. The controller then tries another node."""
 
 
 @dataclass
 class AttemptState:
-    """What the agent knows of one attempt."""
+    """The state of one attempt in the agent."""
 
     status: AttemptStatus
     order: Start | None = None
-    """None once the attempt has ended, or if it never had one."""
+    """None if the attempt has ended or never had an order on this node."""
     launched: bool = False
-    """Whether a launch was sent to the fork server, by this agent or by an earlier one."""
+    """Whether a launch spec was sent to the fork server, by this agent or by an earlier one."""
     supervisor: int | None = None
-    """Pid of the supervisor that is watched; None if there is none."""
+    """The pid of the supervisor that the agent watches; None if the attempt has no supervisor."""
     stop: Stop | None = None
     losses: int = 0
-    """How many of its supervisors were lost."""
+    """The number of supervisors of this attempt that were lost."""
     user: str = ""
     settled: bool = False
-    """Whether the controller has recorded the end."""
+    """Whether the controller has recorded the end of the attempt."""
     released: bool = False
-    """Whether the gang may start."""
+    """Whether the controller has let the gang start."""
 
     @property
     def ended(self) -> bool:
@@ -56,20 +58,20 @@ class AttemptStates:
     """The state machine of all attempts on this node.
 
     Life of an attempt
-    1. `start`: its order is recorded, then a supervisor is launched. If an older attempt of the same job has
-       not ended, that one is stopped first and this one is launched when it has ended.
-    2. `apply_hint` "forked": the supervisor is watched. A stop or release that came before is sent again.
-    3. `apply_hint` "ready" (gang members), "started", "checkpoint": the status changes and is reported.
-    4. `apply_hint` "ended", or the same fact found in the record by `supervisor_gone`: the end is reported.
+    1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
+       stop the older attempt and launch this one when the older one has ended.
+    2. `apply_hint` "forked": watch the supervisor. Send it a stop or release that arrived earlier.
+    3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report it.
+    4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
     5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
-    A supervisor that ends without recording an end is replaced after 0, 0.5, 1 ... 30 s. The replacement
-    ends what is left of the job and records `supervisor_lost`.
+    If a supervisor ends without recording an end, launch another one after 0, 0.5, 1 ... 30 s. That
+    supervisor ends the processes that are left and records `supervisor_lost`.
 
     Invariants
     - An attempt is launched only when all older attempts of its job have ended.
-    - RecordOrder stands before LaunchSupervisor: what runs is on disk.
+    - RecordOrder comes before LaunchSupervisor, so that the spool has every attempt that runs.
     - A repeated order or hint has no further effect.
-    Cost: constant for each order and hint, apart from the few attempts of the same job.
+    Cost: proportional to the number of attempts of the same job, for each order and hint.
 
     Example: `start(7.1)` returns [RecordOrder, LaunchSupervisor 7.1]. `start(7.2)` before 7.1 has ended
     returns [RecordOrder, RequestStop 7.1 "superseded"]. The hint "ended" of 7.1 returns
@@ -85,40 +87,40 @@ class AttemptStates:
     # --- queries ---
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """The statuses that a hello carries."""
+        """The statuses of all attempts that are not settled, for the hello."""
         return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
 
     def has_ended(self, key: AttemptKey) -> bool | None:
-        """Whether this attempt has ended; None if it is unknown here."""
+        """Whether this attempt has ended; None if the agent does not know it."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.ended
 
     def started(self, key: AttemptKey) -> bool:
-        """Whether the job's process has started."""
+        """Whether the attempt's program has started."""
         attempt = self._known.get(key)
         return attempt is not None and attempt.status.pid is not None
 
     def order(self, key: AttemptKey) -> Start | None:
-        """The order of an attempt; None if it has ended or is unknown."""
+        """The start order of an attempt; None if the attempt has ended or is unknown."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.order
 
     def running_order(self, key: AttemptKey) -> Start | None:
-        """The order of an attempt whose process runs; None otherwise."""
+        """The start order of an attempt whose program runs; otherwise None."""
         attempt = self._known.get(key)
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
     def user(self, key: AttemptKey) -> str:
-        """The user of its job; empty for an attempt that never had an order here."""
+        """The user of the attempt's job; empty for an attempt that never had an order on this node."""
         attempt = self._known.get(key)
         return "" if attempt is None else attempt.user
 
     def running_keys(self) -> list[AttemptKey]:
-        """The attempts whose processes run."""
+        """The attempts whose program runs."""
         return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
 
     def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
-        """The attempts that must have a supervisor, each with the pid that is watched, or None."""
+        """The attempts that must have a supervisor, each with the pid of its watched supervisor or None."""
         return [
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.ended
         ]
@@ -141,7 +143,7 @@ class AttemptStates:
     # --- start of the agent ---
 
     def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
-        """Add an attempt of an earlier agent; `holder` is the pid of its supervisor, if one runs."""
+        """Add an attempt of an earlier agent. `holder` is the pid of its supervisor, or None if none runs."""
         status = found.status
         key = (status.job, status.attempt)
         ended = status.ended_at is not None
@@ -154,7 +156,7 @@ class AttemptStates:
             self._settled.append(key)
 
     def resume(self) -> list[AttemptAction]:
-        """Watch the supervisors of adopted attempts, and launch one for each attempt without."""
+        """Watch the supervisors of adopted attempts, and launch one for each attempt that has none."""
         actions: list[AttemptAction] = []
         for key, attempt in self._known.items():
             if attempt.ended:
@@ -170,7 +172,7 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record and launch an attempt, unless it is known already or a newer one was seen."""
+        """Record and launch an attempt, unless it is known or a newer attempt of the job is known."""
         key = (order.job, order.attempt)
         if key in self._known:
             return [SendReport(Report(self._known[key].status))]
@@ -193,7 +195,9 @@ class AttemptStates:
         return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
-        """Stop an attempt. An unknown one is recorded as ended, so that a late start order has no effect."""
+        """Stop an attempt. An unknown attempt is recorded as ended, so that a late start order has no
+        effect.
+        """
         key = (stop.job, stop.attempt)
         attempt = self._known.get(key)
         if attempt is None:
@@ -211,11 +215,11 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        attempt.launched = True  # because its supervisor finds the stop order and records the end
+        attempt.launched = True  # The supervisor will find the stop order and record the end.
         return [RequestStop(stop), LaunchSupervisor(key)]
 
     def release(self, go: Go) -> list[AttemptAction]:
-        """Let a gang member start: all members are ready."""
+        """Let a gang member start, because all gang members are ready."""
         attempt = self._known.get((go.job, go.attempt))
         if attempt is None or attempt.ended or attempt.status.pid is not None:
             return []
@@ -230,7 +234,9 @@ class AttemptStates:
         return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
-        """The controller has recorded the end: keep only the logs, up to `keep` attempts."""
+        """Move an attempt to the settled ones, because the controller has recorded its end. Delete the logs
+        of the oldest settled attempts if there are more than `keep`.
+        """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)
         if attempt is None or not attempt.ended or attempt.settled:
@@ -240,7 +246,7 @@ class AttemptStates:
         return [MoveToSettled(key), *self._delete_surplus()]
 
     def forget(self, key: AttemptKey) -> list[AttemptAction]:
-        """Delete the logs of a settled attempt, because log_retention says so."""
+        """Delete the logs of a settled attempt that exceeds a limit of log retention."""
         attempt = self._known.get(key)
         if attempt is None or not attempt.settled:
             return []
@@ -251,7 +257,7 @@ class AttemptStates:
     # --- facts from the fork server and from supervisors ---
 
     def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
-        """Apply a fact from the FIFO, which may come twice, late, or for an attempt that was deleted."""
+        """Apply a fact from the FIFO. It may arrive twice, late, or for an attempt that was deleted."""
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:
             return []
@@ -264,7 +270,9 @@ class AttemptStates:
     def supervisor_gone(
         self, key: AttemptKey, found: SpooledAttempt, holder: int | None
     ) -> list[AttemptAction]:
-        """The watched supervisor has ended. `found` is its record, `holder` the process that locks it now."""
+        """Handle the end of a watched supervisor. `found` is the attempt according to its record; `holder` is
+        the pid that has locked the record now, or None.
+        """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:
             return []
@@ -278,7 +286,9 @@ class AttemptStates:
         return [*actions, LaunchSupervisor(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
 
     def fork_server_gone(self) -> list[AttemptAction]:
-        """Launch again what has no supervisor yet. A second supervisor finds the record locked and exits."""
+        """Launch a supervisor for each attempt that has none. If one runs nevertheless, the second supervisor
+        finds the record locked and exits.
+        """
         return [LaunchSupervisor(key) for key, pid in self.supervisors() if pid is None]
 
     def _watch(self, key: AttemptKey, attempt: AttemptState, pid: int) -> list[AttemptAction]:
@@ -297,7 +307,7 @@ class AttemptStates:
         return [SendReport(Report(status)), *self._launch_next(key[0])]
 
     def _launch_next(self, job: int) -> list[AttemptAction]:
-        """Launch a newer attempt of this job that waited for the end of an older one."""
+        """Launch the oldest attempt of this job that has waited for the end of older attempts."""
         for key in self._not_ended(job)[:1]:
             if not self._known[key].launched:
                 self._known[key].launched = True

@@ -1,16 +1,17 @@
-"""The spool directory: every fact about an attempt is written here before it is reported.
+"""Reads and writes the spool directory. Every fact about an attempt is written here before it is reported.
 
-    key                  the HMAC key of the marks that processes of attempts carry (process_marks.py)
-    lock                 locked by the one agent that uses this spool; holds its pid
+    key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
+    lock                 locked by the one agent that uses this spool; contains its pid
     cluster              the cluster that this spool belongs to (cluster_ownership.py)
-    hints                a FIFO through which supervisors tell the agent what they just recorded
+    hints                a FIFO through which supervisors send new facts to the agent
     lease                the time of the last contact with the controller (lease.py)
     attempts/42.1/       record (attempt_record.py), stdout, stderr, stop, go
-    settled/42.1/        the same, once the controller has recorded the end; kept for its logs
+    settled/42.1/        the same files after the controller has recorded the end; kept for the logs
     unreadable/          damaged records, kept for an operator
 
-Every change is one rename or one write, so a crash leaves either the old or the new state. Nothing is synced:
-the spool has to survive the death of processes. A reboot ends the jobs anyway; the boot id shows it.
+Every change is one rename or one write, so a crash leaves either the old or the new state. Writes are not
+synced to disk: the spool must survive the death of processes, but a reboot ends the jobs in any case. The
+boot id in each record shows whether the host has rebooted.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from wire.trusted_paths import UntrustedPath
 
 AttemptKey = tuple[int, int]
 EVICT_AFTER_S = 0.5
-"""Seconds that the agent before this one has to exit by itself before it is killed."""
+"""Seconds that an earlier agent has to exit before this agent kills it."""
 
 
 class SpoolUnusable(Exception):
-    """The spool directory cannot be used; the message says why and what to do."""
+    """The spool directory cannot be used. The message has the reason and a remedy."""
 
 
 @dataclass(frozen=True)
 class SpooledAttempt:
-    """An attempt as its record in the spool describes it."""
+    """The state of an attempt according to its record in the spool."""
 
     status: AttemptStatus
     order: Start | None = None
@@ -55,12 +56,12 @@ class SpooledAttempt:
 
 
 def format_key(key: AttemptKey) -> str:
-    """Job and attempt as in 42.1."""
+    """The name of an attempt, such as 42.1 for attempt 1 of job 42."""
     return f"{key[0]}.{key[1]}"
 
 
 def parse_key(name: str) -> AttemptKey | None:
-    """The key of a name such as 42.1; None if it is not one."""
+    """The key (job, attempt) of a name such as 42.1; None if the text is not such a name."""
     job, _, attempt = name.partition(".")
     good = job.isascii() and job.isdigit() and attempt.isascii() and attempt.isdigit()
     return (int(job), int(attempt)) if good and format_key((int(job), int(attempt))) == name else None
@@ -80,12 +81,13 @@ class Spool:
         self._heard = float("-inf")
         self._lock = -1
         self.mark_key = ""
-        """The HMAC key of the marks of this spool."""
+        """The HMAC key for the marks of processes (process_marks.py)."""
 
     def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
-        """Create the directories and lock them for this agent; raises SpoolUnusable.
+        """Create the directories and lock the spool for this agent. Raises SpoolUnusable.
 
-        Waits `patience_s` seconds for another agent to exit. With `replace` that agent is killed.
+        If another agent uses the spool, wait at most `patience_s` seconds for its exit. With `replace` kill
+        that agent.
         """
         try:
             for folder in (str(self.root), self._attempts, self._settled, f"{self.root}/unreadable"):
@@ -99,7 +101,7 @@ class Spool:
                 os.mkfifo(self.fifo, 0o600)
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
-                if parse_key(leftover.name[1:]) is not None:  # because another name was not made by an agent
+                if parse_key(leftover.name[1:]) is not None:  # Other names were not made by an agent.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -112,18 +114,18 @@ class Spool:
             ) from None
 
     def _check_owners(self) -> None:
-        """Raises UntrustedPath if an entry belongs to a user, because it was there before the agent."""
+        """Raise UntrustedPath if an entry of the spool belongs to another user, who could change it."""
         with os.scandir(self.root) as entries:
             for entry in entries:
                 found = entry.stat(follow_symlinks=False)
                 if found.st_uid not in (0, os.geteuid()):
                     raise UntrustedPath(
-                        f"{entry.path} belongs to uid {found.st_uid}, so what lies there may have been "
-                        f"prepared. Look at it and delete it (rm -r {entry.path}), or name another spool."
+                        f"{entry.path} belongs to uid {found.st_uid}, so that user may have changed its "
+                        f"content. Check it and delete it (rm -r {entry.path}), or choose another spool."
                     )
 
     def has(self, key: AttemptKey) -> bool:
-        """Whether the spool has anything of this attempt."""
+        """Whether the spool has a directory for this attempt."""
         return any(os.path.lexists(f"{each}/{format_key(key)}") for each in (self._attempts, self._settled))
 
     def _lock_spool(self, patience_s: float, replace: bool, cluster: str) -> None:
@@ -143,16 +145,18 @@ class Spool:
                     raise SpoolUnusable(
                         f"the spool directory {self.root} is used by another agent "
                         f"(pid {self._owner() or 'unknown'}). "
-                        "End that one, or give this one its own directory with --spool."
+                        "End that agent, or give this agent its own directory with --spool."
                     ) from None
                 time.sleep(0.05)
-        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)  # never truncated, because the disk may be full
+        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)  # Not truncated first, because the disk may be full.
 
     def _owner(self) -> str:
         return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _claim_for(self, cluster: str) -> None:
-        """Take the spool over from another cluster, unless attempts of that cluster are left in it."""
+        """Take the spool over from another cluster. Raises SpoolUnusable if it has unsettled attempts of that
+        cluster.
+        """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:
             if self._keys(self._attempts):
@@ -163,12 +167,14 @@ class Spool:
             cluster_ownership.write_owner(self.root, cluster)
 
     def _evict(self) -> None:
-        """Kill the agent that has the lock: its connection is gone, and it may be stopped by a signal."""
+        """Kill the agent that has the lock. It has no connection to the controller, and a signal may have
+        stopped it.
+        """
         text = self._owner()
         if not text.isdigit():
             return
         lock_file = os.fstat(self._lock)
-        with suppress(OSError):  # because it has exited, or belongs to another user
+        with suppress(OSError):  # The process has exited or belongs to another user.
             for each in os.scandir(f"/proc/{text}/fd"):
                 if os.path.samestat(os.stat(each.path), lock_file):
                     os.kill(int(text), signal.SIGKILL)
@@ -177,13 +183,17 @@ class Spool:
     # --- writing ---
 
     def renew_leases(self, heard: float) -> None:
-        """Let leases count from `heard`, in seconds since boot, unless they count from a later moment."""
+        """Let all leases count from `heard`, in seconds since boot, unless they already count from a later
+        time.
+        """
         if heard > self._heard:
             self._heard = heard
             lease.write_renewal(self._lease, self.boot_id, heard)
 
     def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
-        """Write an order, with room for the facts that follow; raises OSError if that fails."""
+        """Write a new record with the order and `facts`, and reserve space for further facts. Raises
+        OSError.
+        """
         name = format_key(key)
         new = f"{self._attempts}/.{name}"
         text = "null" if order is None else pack(order).decode("utf-8", "surrogatepass").rstrip()
@@ -196,7 +206,9 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Record the end of an attempt; False if a supervisor has claimed it, and nothing is written then."""
+        """Record the end of an attempt. If a supervisor has claimed the attempt, write nothing and return
+        False.
+        """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -227,7 +239,7 @@ class Spool:
         os.rename(f"{directory}/.stop", f"{directory}/stop")
 
     def write_go(self, key: AttemptKey) -> None:
-        """Write that the gang may start."""
+        """Write the file `go`, which lets a gang member start."""
         os.close(os.open(f"{self.directory(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def settle(self, key: AttemptKey) -> None:
@@ -249,7 +261,7 @@ class Spool:
             shutil.rmtree(directory, ignore_errors=True)
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
-        """Move a damaged record to unreadable/ and write that of a lost supervisor in its directory."""
+        """Move a damaged record to unreadable/, and replace it by a record with a lost supervisor."""
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)
         why = f"supervisor_lost: its record in the spool cannot be trusted ({damage})"
@@ -273,8 +285,8 @@ class Spool:
         return f"{self._attempts}/{format_key(key)}"
 
     def open_log(self, key: AttemptKey, stream: str) -> int:
-        """A descriptor of a log; raises FileNotFoundError while there is none."""
-        # O_NONBLOCK because a job that runs as the agent's user may have replaced the log with a pipe.
+        """A descriptor of the log. Raises FileNotFoundError if the attempt has no log yet."""
+        # Use O_NONBLOCK, because a job that runs as the agent's user may have replaced the log with a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(f"{self.directory(key)}/{stream}", flags)
@@ -282,21 +294,23 @@ class Spool:
             return os.open(f"{self._settled}/{format_key(key)}/{stream}", flags)
 
     def supervisor_pid(self, key: AttemptKey) -> int | None:
-        """The pid of the supervisor that has the record locked; None if there is none."""
+        """The pid of the supervisor that has locked the record; None if the attempt has no supervisor."""
         return attempt_record.lock_holder(f"{self.directory(key)}/record")
 
     def unsettled(self) -> list[SpooledAttempt]:
-        """The attempts whose end the controller may not have recorded, oldest first."""
+        """The attempts that are not settled, ordered by job and attempt number."""
         return [self.read(key) for key in sorted(self._keys(self._attempts))]
 
     def settled(self) -> list[SpooledAttempt]:
-        """The attempts that are kept for their logs, in the order in which they ended."""
+        """The settled attempts, which are kept for their logs, in the order of their ends."""
         found = [self._read(key, f"{self._settled}/{format_key(key)}") for key in self._keys(self._settled)]
         found = [self._without_record(each) if each.damage else each for each in found]
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """A settled attempt with a damaged record. The last change of its directory counts as its end."""
+        """The state of a settled attempt with a damaged record. Its end is the last change of its
+        directory.
+        """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime
         except OSError:
@@ -308,7 +322,7 @@ class Spool:
         return [key for key in map(parse_key, os.listdir(folder)) if key is not None]
 
     def read(self, key: AttemptKey) -> SpooledAttempt:
-        """One attempt that is not settled."""
+        """The state of one attempt that is not settled."""
         return self._read(key, self.directory(key))
 
     def _read(self, key: AttemptKey, directory: str) -> SpooledAttempt:
@@ -331,7 +345,7 @@ class Spool:
 
 
 def _write(path: str, lines: bytes) -> None:
-    """Write a new record with reserved room; raises OSError if not all of it fits."""
+    """Write a new record with reserved space for further facts. Raises OSError if the disk is full."""
     data = lines + b" " * attempt_record.RESERVED_BYTES
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -366,7 +380,7 @@ def _order(key: AttemptKey, lines: list[list[str]]) -> Start | None:
 
 
 def apply_fact(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
-    """The status after one more fact; raises UnreadableRecord if the fact has the wrong fields."""
+    """The status of an attempt after one more fact. Raises UnreadableRecord if the fact has wrong fields."""
     try:
         if fact[0] == "ready":
             return replace(status, ready=True)

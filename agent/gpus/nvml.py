@@ -1,4 +1,6 @@
-"""The GPUs of this host by NVML, read by a probe process that may hang without blocking the agent."""
+"""Reads the GPUs of this host with NVML. A separate probe process calls NVML, so that a hanging driver does
+not block the agent.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,15 @@ from wire.codec import decode
 from wire.names import TroubleKind
 
 FIRST_ANSWER_S = 30.0
-"""Seconds for the first answer. Without persistence mode eight GPUs take long."""
+"""Time limit for the first answer of the probe, in seconds. Without persistence mode, eight GPUs need
+long."""
 HANG_S = 3.0
-"""Seconds of silence after which the driver counts as hanging. The next probe skips the GPU on which this one
-hangs and gets the same time, so that all hanging GPUs are known within 10 s."""
+"""If the probe writes no line for this many seconds, the driver counts as hanging. The next probe skips the
+GPU on which the driver hangs and has the same time limit, so that all hanging GPUs are known within 10 s."""
 LINKS_ROUNDS = 5
-"""Readings in a row with other NVLinks than the hello reported, after which the agent exits."""
+"""The agent exits after this many consecutive readings with other NVLinks than at its start."""
 CLEAN_TIMEOUT_S = 5.0
-"""Seconds that the memory of an ended job may take to become free."""
+"""Seconds within which the GPU memory of an ended job must become free."""
 CLEAN_MIB = 512
 _AGAIN_S = 0.2
 _HOME = str(Path(__file__).absolute().parents[2])
@@ -60,15 +63,17 @@ _CODE = (
 
 
 class NvmlMissing(GpusUnknown):
-    """This host has no NVML, or none that works."""
+    """This host has no working NVML."""
 
 
 class ProbeEnded(Exception):
-    """The probe process has failed or ended; the message says why."""
+    """The probe process has failed or ended. The message is the reason."""
 
 
 class ProbeProcess:
-    """One probe process (nvml_probe.py): the first, or a replacement (`again`) that skips hanging GPUs."""
+    """One probe process (nvml_probe.py). `again` is True for a replacement, which skips the GPUs in
+    `skip`.
+    """
 
     def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
         self._process = subprocess.Popen(
@@ -84,7 +89,9 @@ class ProbeProcess:
         self._unfinished = b""
 
     def read(self, patience_s: float = 0.0) -> list[dict[str, Any]]:
-        """Its messages, empty without any within the timeout; raises ProbeEnded on an error or its end."""
+        """The next messages of the probe; empty if none arrives within `patience_s` seconds. Raises
+        ProbeEnded if the probe has ended or reports an error.
+        """
         lines: list[bytes] = []
         deadline = time.monotonic() + patience_s
         while not lines:
@@ -102,7 +109,7 @@ class ProbeProcess:
         return messages
 
     def ask(self) -> None:
-        """Let it read the GPUs now."""
+        """Request a reading of all GPUs now."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(b"look\n")
@@ -114,7 +121,7 @@ class ProbeProcess:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill the process. One that hangs in the driver stays, but its pipes are closed."""
+        """Kill the process and close its pipes. A process that hangs in the driver does not end."""
         assert self._process.stdout is not None
         assert self._process.stdin is not None
         self._process.stdout.close()
@@ -126,7 +133,7 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingProof:
-    """A launch that waits until these GPUs are clean."""
+    """A launch that waits until the GPUs in `uuids` are clean."""
 
     uuids: tuple[str, ...]
     then: ReasonCallback
@@ -134,25 +141,25 @@ class PendingProof:
 
 
 class NvmlGpus:
-    """The GPUs of this host; raises GpusUnknown if NVML does not list them.
+    """The GPUs of this host. Raises GpusUnknown if NVML does not list them.
 
     Reading
-    1. The probe process reads all GPUs every `pause_s` seconds, one line per GPU, then `done`.
-    2. A silence of `hang_s` means that the driver hangs on the first GPU without a line in this round. That
-       GPU is reported SILENT, and a new probe skips it.
-    3. After each round: trouble is reported once, samples that changed are sent.
+    1. The probe process reads all GPUs every `pause_s` seconds. It writes one line per GPU, then `done`.
+    2. If no line arrives for `hang_s` seconds, the driver hangs on the first GPU that has no line in this
+       round. Report that GPU as SILENT, and start a new probe that skips it.
+    3. After each round, report each new trouble once and send the samples that have changed.
 
     Clean GPUs (`wait_until_clean`)
-    1. The probe reads at once. A GPU is clean if it has no process outside the queue and, unless an
-       attempt holds it, no more than 512 MiB above what the driver itself needs.
-    2. An unclean GPU is read again for 5 s, because memory of the job before may still be released. Then
-       it is reported UNCLEAN and the launch fails.
+    1. Request a reading now. A GPU is clean if it has no off-queue process and, unless an attempt holds it,
+       uses at most 512 MiB more memory than the driver itself needs.
+    2. Read an unclean GPU again for 5 s, because the memory of the job before may still be released. After
+       that report the GPU as UNCLEAN; the launch fails.
 
-    Checks and resets are ordered by the controller. A later order for the same GPU replaces an earlier one.
-    During a reset there is no probe, because open handles prevent it.
+    The controller orders checks and resets. A later order for a GPU replaces an earlier one. No probe runs
+    during a reset, because open NVML handles prevent the reset.
 
-    Example: GPU 3 of 8 hangs. The probe is silent after GPU 2, so GPU 3 is SILENT after 3 s, and the next
-    probe reads the other seven.
+    Example: the driver hangs on GPU 3 of 0 to 7. The probe writes no line after GPU 2, so GPU 3 is SILENT
+    after 3 s, and the next probe reads the other seven GPUs.
     """
 
     numa_nodes = 0
@@ -165,25 +172,26 @@ class NvmlGpus:
         self._patience_s = patience_s
         self._hang_s = min(hang_s, patience_s)
         self._first_links: dict[tuple[str, int], int] = {}
-        """NVLinks that were up at the first reading, by GPU and its number of links."""
+        """The number of NVLinks that were up at the first reading, by GPU and its number of NVLinks."""
         self._changed_links_rounds = 0
         self._readings = ReportedReadings()
         self._trouble: dict[str, str] = {}
         self._hung: set[str] = set()
-        """GPUs on which a probe hung, which the next probes skip."""
+        """GPUs on which the driver hung. New probes skip them."""
         self._least: dict[str, int] = {}
-        """Least MiB seen in use on each idle GPU, which is what the driver itself needs."""
+        """The lowest memory use, in MiB, seen on each idle GPU: the memory that the driver itself needs."""
         self._proofs: list[PendingProof] = []
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
-        """Numbers of the last ordered check or reset, and of running checks, by GPU."""
+        """By GPU: `_ordered` has the number of the last ordered check or reset, `_checking` that of the
+        running check."""
         self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}
         self._probe: ProbeProcess | None = ProbeProcess(pause_s)
         self._named: set[str] | None = None
         self._waiting = False
-        """Whether the probe has finished a round and pauses."""
+        """True while the probe pauses after a complete round."""
         self._heard_at = time.monotonic()
         self.driver = self.cuda = ""
         self.facts = self._first_answer(self._probe)
@@ -195,7 +203,7 @@ class NvmlGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Start to send changed readings and trouble."""
+        """Begin to send changed readings and trouble to the controller."""
         self._loop, self._holders, self._send, self._on_samples = loop, holders, send, on_samples
         assert self._probe is not None
         loop.on_readable(self._probe.descriptor, self._read_probe)
@@ -218,7 +226,9 @@ class NvmlGpus:
     # --- clean GPUs ---
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when the GPUs are clean, or with the reason why they are not."""
+        """Call `then` with an empty string when the GPUs are clean. If they do not become clean in time, call
+        it with the reason.
+        """
         proof = PendingProof(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
         self._proofs.append(proof)
         self._loop.call_later(CLEAN_TIMEOUT_S + self._hang_s, partial(self._proof_timed_out, proof))
@@ -236,7 +246,7 @@ class NvmlGpus:
     def _answer_proofs(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Answer launches that wait, by a reading that was made after they asked."""
+        """Answer the waiting launches, from a reading that began after their requests."""
         held = held_milli(self._holders())
         for proof in self._proofs[:]:
             if not round_lines.keys() >= set(proof.uuids):
@@ -256,7 +266,7 @@ class NvmlGpus:
     def _why_unclean(
         self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
     ) -> str:
-        """Why a GPU is not clean: a process outside the queue, or used memory; empty if it is clean."""
+        """Why a GPU is not clean: an off-queue process, or used memory. Empty if the GPU is clean."""
         gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
         number = gpu.number
         if "error" in line:
@@ -268,7 +278,7 @@ class NvmlGpus:
         used = int(line["sample"]["memory_used_mib"])
         if there or uuid in held:
             return ""
-        # until the GPU was seen idle, assume that the driver needs 2 % of its memory
+        # Assume that the driver needs 2 % of the memory until the GPU was seen idle.
         least = self._least.get(uuid, max(1_024, gpu.memory_mib // 50))
         self._least[uuid] = least = min(used, least)
         if used - least <= CLEAN_MIB:
@@ -278,12 +288,12 @@ class NvmlGpus:
     # --- checks ---
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds. A later order replaces this one."""
+        """Check a GPU in `after_s` seconds. A later check or reset of the GPU replaces this order."""
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Let the probe read now. A GPU on which a probe hung is read by a new probe."""
+        """Request a reading now. For a GPU on which the driver hung, start a new probe that reads it."""
         if self._ordered.get(uuid) != number:
             return
         if self._resetting:
@@ -314,7 +324,7 @@ class NvmlGpus:
     # --- resets ---
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds. A later order replaces this one."""
+        """Reset a GPU in `after_s` seconds. A later check or reset of the GPU replaces this order."""
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._reset, uuid, number, tuple(command)))
 
@@ -325,11 +335,11 @@ class NvmlGpus:
             self._send(GpuReset(uuid, False, NO_SUCH_GPU))
         elif uuid in held_milli(self._holders()):
             self._send(GpuReset(uuid, False, "a job is on it"))
-        elif self._resetting:  # because each reset needs the driver for itself
+        elif self._resetting:  # Only one reset may use the driver at a time.
             self._loop.call_later(_AGAIN_S, partial(self._reset, uuid, number, command))
         else:
             self._resetting = uuid
-            self._end_probe()  # because a GPU that is read cannot be reset
+            self._end_probe()  # A GPU with an open NVML handle cannot be reset.
             ResetCommand(self._loop, [*command, uuid], partial(self._was_reset, uuid))
 
     def _was_reset(self, uuid: str, why: str) -> None:
@@ -342,7 +352,7 @@ class NvmlGpus:
     # --- the probe process ---
 
     def _check_probe(self) -> None:
-        """Replace a probe that has ended or is silent. The pause between rounds does not count as silence."""
+        """Replace a probe that has ended or hangs. The pause between rounds does not count as hanging."""
         silent = time.monotonic() - self._heard_at - (self._pause_s if self._waiting else 0.0)
         if self._resetting:
             pass
@@ -366,7 +376,9 @@ class NvmlGpus:
             self._probe = None
 
     def _report_hang(self, why: str) -> None:
-        """Report the GPU on which the probe hangs: the first without a line in this round; else all GPUs."""
+        """Report the GPU on which the driver hangs: the first GPU without a line in this round. If every GPU
+        has a line, report all GPUs.
+        """
         asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
         hanging = next((uuid for uuid in asked if uuid not in self._round), None)
         if hanging is None:
@@ -375,7 +387,7 @@ class NvmlGpus:
         else:
             bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
             for gpu in self.facts:
-                if gpu.pci_bus == bus:  # because MIG instances hang with their GPU
+                if gpu.pci_bus == bus:  # The MIG instances of a GPU hang together with it.
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 
@@ -413,11 +425,11 @@ class NvmlGpus:
             self._round[line["uuid"]], self._waiting = line, False
 
     def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
-        """A round is complete: report trouble, answer checks, send changed readings."""
+        """After a complete round, report trouble, answer checks and send changed readings."""
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # only processes here, because memory of a job that has just ended may still be released
+            # Report only off-queue processes here, because memory of an ended job may still be released.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
@@ -426,7 +438,7 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # because a GPU that does not get clean is reported as trouble, without a callback
+            # No callback is needed: a GPU that does not become clean is reported as trouble.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._answer_proofs(round_lines, processes)
@@ -440,7 +452,7 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """Exit when NVLinks have changed for good, because only a hello reports which GPUs are linked."""
+        """Exit when other NVLinks are up for several rounds, because only a hello reports linked GPUs."""
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
         self._changed_links_rounds = (
@@ -465,7 +477,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report trouble once, and answer a running check. The end of trouble is found by ordered checks."""
+        """Report each new trouble once, and answer a running check. Only a later check shows that trouble has
+        ended.
+        """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble
             if trouble:

@@ -1,8 +1,8 @@
-"""Reads the GPUs through NVML in a process of its own, so that a hanging driver blocks only this process.
+"""The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-Writes JSON lines: the facts of the GPUs; then, every few seconds and for each line on stdin, one line per GPU
-with its sample, and `{"done": true}` after the last one. A line per GPU shows on which GPU the driver hangs.
-Xid events are written when they happen.
+It writes JSON lines. The first line has the facts of the GPUs. Then, every few seconds and for each line on
+stdin, it writes one line per GPU with a sample, and `{"done": true}` after the last GPU. Because each GPU has
+its own line, the agent can find the GPU on which the driver hangs. Xid events are written when they occur.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MIB = 1 << 20
 _MOST = 1 << 53
 _EVENTS_MS = 60_000
 _ROUNDS = 15
-"""Rounds between two searches for new GPUs and MIG instances."""
+"""After this many rounds the probe looks for new GPUs and MIG instances."""
 _UNSUPPORTED = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
     pynvml.NVMLError_NoPermission,
     pynvml.NVMLError_NotFound,
 )
-"""Errors that mean that this GPU or driver has no such value; the GPU is healthy."""
+"""Errors that a healthy GPU returns if it or its driver does not support a value."""
 _THROTTLES = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -44,23 +44,23 @@ _write_lock = threading.Lock()
 
 
 class Device(NamedTuple):
-    """A device for jobs: a GPU, or a MIG instance of the GPU `whole`."""
+    """A device that jobs can use: a GPU, or a MIG instance of the GPU `whole`."""
 
     uuid: str
     handle: Any
     whole: Any
     number: str
-    """The driver's number: `3`, or `2:1` for the second instance of GPU 2."""
+    """The number in the driver: `3`, or `2:1` for the second MIG instance of GPU 2."""
     mig: str = ""
 
 
 def main(
     pause_s: float, again: bool = False, skip: Collection[str] = (), sys_root: Path = Path("/sys")
 ) -> None:
-    """Write until the pipe is closed; one line with `error` if NVML does not work.
+    """Write readings until the pipe is closed. If NVML does not work, write a line with `error` and end.
 
-    A replacement (`again`) skips some GPUs and writes no facts, because what it asks before the first reading
-    blurs on which GPU the driver hangs.
+    A replacement (`again`) skips the GPUs in `skip` and writes no facts. If the driver hung while it read
+    facts, the agent could not find out on which GPU.
     """
     _die_with_the_agent()
     try:
@@ -84,13 +84,15 @@ def main(
                 break
     except BrokenPipeError:
         pass
-    except Exception as error:  # because a broken driver may also return values that cannot be decoded
+    except Exception as error:  # A broken driver may also return values that cannot be decoded.
         _write_line({"error": str(error) or type(error).__name__})
-    os._exit(0)  # without waiting for the thread that waits for events
+    os._exit(0)  # Do not wait for the thread that waits for Xid events.
 
 
 def _die_with_the_agent() -> None:
-    """Be killed when the agent ends, because a hanging probe does not notice a closed pipe."""
+    """Let the kernel kill this process when the agent ends, because a hanging probe does not see that its
+    pipe was closed.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -119,7 +121,7 @@ def _devices(skip: Collection[str]) -> list[Device]:
 
 
 def _answers(device: Device) -> bool:
-    """Whether a device answers; one that has fallen off the bus does not."""
+    """Whether NVML can read a device. It cannot read a GPU that has fallen off the bus."""
     try:
         pynvml.nvmlDeviceGetMemoryInfo(device.handle)
     except pynvml.NVMLError:
@@ -128,7 +130,7 @@ def _answers(device: Device) -> bool:
 
 
 def _instances(whole: Device) -> list[Device]:
-    """The MIG instances of a GPU; jobs get these and not the GPU itself. Empty without MIG."""
+    """The MIG instances of a GPU, which jobs get instead of the GPU itself. Empty if MIG is not enabled."""
     handle = whole.handle
     if not _ask(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
         return []
@@ -137,7 +139,7 @@ def _instances(whole: Device) -> list[Device]:
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
         except pynvml.NVMLError:
-            continue  # because this slot has no instance
+            continue  # This slot has no MIG instance.
         profile = _text(pynvml.nvmlDeviceGetName(instance)).rpartition(" ")[2]
         number = f"{whole.number}:{len(found)}"
         found.append(Device(_text(pynvml.nvmlDeviceGetUUID(instance)), instance, handle, number, profile))
@@ -183,19 +185,19 @@ def _compute(handle: Any) -> str:
 
 
 def _reached(handle: Any) -> set[str]:
-    """The PCI addresses at the far ends of a GPU's NVLinks: other GPUs, or switches they share."""
+    """The PCI addresses to which a GPU's NVLinks lead: other GPUs, or switches that GPUs share."""
     found = set()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             if pynvml.nvmlDeviceGetNvLinkState(handle, link):
                 found.add(_text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId))
         except pynvml.NVMLError:
-            continue  # because there is no such link
+            continue  # The GPU has no link with this number.
     return found
 
 
 def _numa(bus: str, sys_root: Path) -> int:
-    """The NUMA node of a GPU; 0 if unknown. NVML writes the PCI domain with eight digits, /sys with four."""
+    """The NUMA node of a GPU; 0 if unknown. The PCI domain has eight digits in NVML and four in /sys."""
     try:
         text = (sys_root / "bus/pci/devices" / bus[-12:].lower() / "numa_node").read_text(encoding="ascii")
         return max(0, int(text))
@@ -207,7 +209,7 @@ def _numa(bus: str, sys_root: Path) -> int:
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:
-    """The sample of one GPU, or its error."""
+    """One line with the sample of a GPU, or with the error if NVML cannot read it."""
     handle, whole = device.handle, device.whole
     try:
         up, links = _links(whole) if not device.mig else (0, 0)
@@ -242,14 +244,14 @@ def _read_gpu(device: Device) -> dict[str, Any]:
 
 
 def _links(handle: Any) -> tuple[int, int]:
-    """The number of NVLinks that are up, and of all."""
+    """The number of NVLinks of a GPU that are up, and the number of all its NVLinks."""
     up = there = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             up += pynvml.nvmlDeviceGetNvLinkState(handle, link)
             there += 1
         except (*_UNSUPPORTED, pynvml.NVMLError_InvalidArgument):
-            break  # because links are numbered without gaps
+            break  # This was the last link: links are numbered without gaps.
     return up, there
 
 
@@ -259,19 +261,19 @@ def _throttle(handle: Any) -> list[str]:
 
 
 def _ecc(handle: Any, kind: int) -> int:
-    counter = pynvml.NVML_VOLATILE_ECC  # since the driver was loaded
+    counter = pynvml.NVML_VOLATILE_ECC  # This counter starts when the driver is loaded.
     found: int = _ask(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
     return found
 
 
 def _write_xids(devices: list[Device]) -> None:
-    """Write the Xid events of the driver, without end."""
+    """Write the Xid events of the driver until this process ends."""
     try:
         events = pynvml.nvmlEventSetCreate()
         for device in devices:
             pynvml.nvmlDeviceRegisterEvents(device.whole, pynvml.nvmlEventTypeXidCriticalError, events)
     except pynvml.NVMLError:
-        return  # because this GPU or virtual machine has no events
+        return  # This GPU or virtual machine does not support events.
     while True:
         try:
             event = pynvml.nvmlEventSetWait(events, _EVENTS_MS)
@@ -280,18 +282,20 @@ def _write_xids(devices: list[Device]) -> None:
         except pynvml.NVMLError_Timeout:
             continue
         except pynvml.NVMLError:
-            time.sleep(1.0)  # because a lost GPU makes every wait fail at once
+            time.sleep(1.0)  # With a lost GPU every wait fails at once.
         except OSError:
             return
 
 
 def _ask(question: Callable[[], Any], otherwise: Any) -> Any:
-    """The answer of NVML, or `otherwise` if the GPU has no such value; raises NVMLError for a lost GPU."""
+    """The result of an NVML call, or `otherwise` if the GPU does not support the value. Raises NVMLError for
+    a lost GPU.
+    """
     try:
         found = question()
     except _UNSUPPORTED:
         return otherwise
-    # because some drivers return all bits, or only the sign bit, for an unknown value
+    # Some drivers return all bits set, or only the sign bit, for an unknown value.
     return otherwise if isinstance(found, int) and not 0 <= found <= _MOST else found
 
 
