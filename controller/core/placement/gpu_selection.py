@@ -16,7 +16,7 @@ from wire.job.gpu_requirements import REQUIRE
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
-"""Points of `quality_of`."""
+"""The points from which `quality_of` adds up the quality of a placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,20 @@ NO_GPUS = GpuChoice((), (), False)
 
 
 PickGpu = Callable[[Sequence[int]], int]
-"""Chooses the slot, among these, that gives a share of a GPU."""
+"""Chooses one of these GPU slots for a job that asks for a part of a GPU."""
 
 
 def choose_gpus(
     node: Node, room: FreeResources, part: PerNodeRequest, columns: NodeTable, pick: PickGpu
 ) -> GpuChoice:
-    """The GPUs for a request on a node with `room` free.
+    """The GPUs for a request on a node with the free resources `room`.
 
-    1. A share of a GPU comes from the slot that the picker chooses.
-    2. If the job names NUMA or NVLink, take GPUs from the smallest group that meets its wishes: both first,
-       then one of them, then only what it requires.
-    3. Among these GPUs, take those of one NUMA node if one has enough, the one with the fewest free; else
-       fill the NUMA nodes with the most free GPUs first. Within a NUMA node prefer GPUs that are all linked.
+    1. For a part of a GPU, take the GPU that the picker chooses.
+    2. If the job prefers or requires NUMA or NVLink, consider only the smallest group of GPUs that meets both
+       wishes; if there is none, a group that meets one of them; if there is none, its requirements only.
+    3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
+       Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
+       NUMA node prefer GPUs that are all linked with each other.
 
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
     for 3 takes 3 of node 1.
@@ -72,7 +73,7 @@ def choose_gpus(
 
 
 def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list[bool]]:
-    """Groups of GPUs that meet the wishes of the job, the most wishes first, then the smallest group."""
+    """Groups of GPUs that meet NUMA and NVLink wishes of the job: most wishes first, then smallest first."""
     wish = part.gpu
     if wish is None or part.gpus < 2 or not (wish.numa or wish.nvlink):
         return
@@ -112,8 +113,10 @@ def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> li
 
 
 def quality_of(choices: Sequence[GpuChoice]) -> int:
-    """The quality of a placement: 50 on several nodes; on one node 100, and 30 more if its GPUs have one NUMA
-    node, and 20 more if they are all linked. A job without GPUs has 150.
+    """The quality of a placement, from 50 to 150.
+
+    It is 50 on several nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA node, plus 20 if all
+    GPUs are linked with each other. A job without GPUs has 150 on one node.
     """
     if len(choices) > 1:
         return SEVERAL_NODES

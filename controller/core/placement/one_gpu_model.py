@@ -15,10 +15,10 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """By row the model of those GPUs of the node that suit the request.
+    """By row the model of the node's GPUs that suit the request; empty without such GPUs.
 
-    A node with suitable GPUs of several models has all their names, so it matches only nodes like itself.
-    Example: with an A100 and an H100 in one host, `NVIDIA A100 and NVIDIA H100`.
+    For a node with suitable GPUs of several models the text has all their names, so that the node is grouped
+    only with nodes that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.
     """
     needs, found = gpu_needs_of(part, columns), []
     suits = [needs.milli_of(code) < UNSUITABLE for code in range(len(columns.gpu_types))]
@@ -29,11 +29,11 @@ def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
 
 
 class GpuModelGroups:
-    """Has the methods of TopologyDomains, for groups of nodes with the same GPU model.
+    """Groups of nodes with the same GPU model, with the methods of TopologyDomains.
 
-    1. The nodes are divided by model.
-    2. For each model the best rows are chosen, in domains as the topology wants if there is one.
-    3. The model with the best scores wins; among equals the first by name, so that answers do not vary.
+    1. Divide the nodes by model.
+    2. For each model choose the best rows, in the domains of the topology if there is one.
+    3. Take the model with the highest total score; on a tie, the first model by name.
 
     Cost: O(nodes) for each call.
 
@@ -46,7 +46,7 @@ class GpuModelGroups:
         self.names = sorted({model for model in models if model})
 
     def same_model(self, row: int, other: int) -> bool:
-        """Have these two nodes the same model?"""
+        """Do the two nodes have the same GPU model?"""
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
@@ -68,7 +68,10 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """How many rows, whichever, may be lost before no model has enough; negative: none has enough now."""
+        """The number of rows that can be removed, in the worst case, while one model still has enough rows.
+
+        Negative if no model has enough rows now.
+        """
         each = [self._spare(these, nodes) for _, these in self._by_model(rows)]
         return sum(spare + 1 for spare in each if spare >= 0) - 1
 
@@ -76,7 +79,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """The rows of models that have enough."""
+        """The rows of the models that have enough rows."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -85,13 +88,13 @@ class GpuModelGroups:
         }
 
     def description(self, rows: Iterable[int]) -> str:
-        """How many of these nodes each model has, as part of a sentence."""
+        """The number of these nodes with each model, as part of a sentence."""
         counts = {model: len(these) for model, these in self._by_model(rows)}
         counted_models = [f"{model} {counted(counts.get(model, 0), 'node')}" for model in self.names]
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Rows in the order given, by model in the order of names."""
+        """(model, rows) for each model in the order of names. The rows keep the given order."""
         found: dict[str, list[int]] = {}
         for row in rows:
             if self._models[row]:

@@ -1,4 +1,4 @@
-"""Chooses nodes and GPUs for a request: how many nodes, which ones, and which GPUs on each."""
+"""Chooses nodes and GPUs for a request: the number of nodes, the nodes, and the GPUs on each node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL_FREE: Mapping[int, FreeResources] = {}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The allocations of a job, one per node, all or nothing. `quality` is 50 to 150, see `quality_of`."""
+    """The allocations of a job, one per node. `quality` is from 50 to 150, see `quality_of`."""
 
     allocations: tuple[Allocation, ...]
     quality: int
@@ -48,25 +48,25 @@ class Shape:
 
     @property
     def topology_required(self) -> bool:
-        """Must the nodes lie in domains as `topology` says? Otherwise it is a preference or absent."""
+        """True if the nodes must be in the domains of `topology`; False if this is only preferred."""
         return self.topology is not None and not self.topology.prefer
 
 
 @lru_cache(maxsize=65_536)
 def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Allocation:
-    """An allocation without GPUs, cached because gangs take equal ones from the same nodes often."""
+    """An allocation without GPUs. Cached, because gangs often take equal allocations from the same nodes."""
     return Allocation(node, cpu_milli, memory_mib, scratch_mib=scratch_mib)
 
 
 class Placer:
-    """Finds placements on the nodes as they are now. Keeps only what can be computed again from the nodes.
+    """Finds placements on the present nodes. Its data are caches that can be computed again from the nodes.
 
     Algorithm (`find`)
-    1. `shape`: the fewest nodes that could hold the request if all nodes were idle. Computed once per class
-       and layout.
-    2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.max_free`), or too few nodes fit.
-    3. Choose nodes by score: first a group as the topology prefers, then any group that it permits. With
-       `one_model` all nodes of the group have GPUs of one model.
+    1. Find the fewest nodes that could hold the request if all nodes were idle (`shape`). This is computed
+       once per class and layout of the node table.
+    2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.max_free`), or if too few nodes fit.
+    3. Choose the nodes with the best scores: in the domains that the topology prefers or requires, otherwise
+       any nodes if it is only a preference. With `one_model` all nodes have GPUs of one model.
     4. Choose GPUs on each node (`choose_gpus`).
 
     Cost: O(rows that changed since the ranking of the class was used last), see NodeRanking. A class that
@@ -85,11 +85,11 @@ class Placer:
         self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
 
     def clear_rankings(self) -> None:
-        """Drop all rankings, for scorers whose answers change between calls."""
+        """Drop all rankings, for scorers whose scores change between two calls for the same nodes."""
         self._rankings.clear()
 
     def ranking(self, part: PerNodeRequest) -> NodeRanking:
-        """The ranking of a request, which updates itself when it is read."""
+        """The ranking of the nodes for a request. It is updated when it is read."""
         ranking = self._rankings.get(part)
         if ranking is None:
             if len(self._rankings) >= MAX_CACHED:
@@ -98,7 +98,7 @@ class Placer:
         return ranking
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
-        """The shape with the fewest nodes that hold the request if all are idle; None: it never fits."""
+        """The shape with the fewest nodes that could hold the request if idle; None if it never fits."""
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
             if len(self._shapes) >= MAX_CACHED:
@@ -107,7 +107,7 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
-        """The shape on nodes whose taints the request tolerates; if it fits on none of these, on any nodes.
+        """The shape on nodes whose taints the request tolerates; if there is none, on any nodes.
 
         So a request that fits only tainted nodes waits and is not refused, because taints may be removed.
         """
@@ -120,7 +120,7 @@ class Placer:
         return found
 
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
-        """A field of the request that no configured filter checks, or None. It is then placed nowhere."""
+        """A field of the request that no configured filter checks, or None. With one, the job never fits."""
         return first_unfiltered(self.pipeline.filters, part)
 
     def _fewest(self, ask: ResourceRequest, holds: Callable[[PerNodeRequest], Bools]) -> Shape | None:
@@ -156,12 +156,12 @@ class Placer:
         return known[1]
 
     def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
-        """The grouping that the nodes must satisfy together; None if any nodes will do."""
+        """The groups of nodes within which the whole shape must be placed; None if any nodes are allowed."""
         lie = self.domains(shape.topology) if shape.topology is not None and shape.topology_required else None
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """By row the GPU model; None if the shape may mix models or suitable GPUs have only one model."""
+        """By row the GPU model; None if the shape may mix models, or if all suitable GPUs have one model."""
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
         known = self._models_of.get(shape.part)
@@ -176,11 +176,11 @@ class Placer:
         return known[1]
 
     def possible_nodes(self, part: PerNodeRequest) -> Bools:
-        """The nodes that take work now and could hold the request if no job ran on them."""
+        """True for each node that takes jobs now and could hold the request if no job ran on it."""
         return self.ranking(part).possible & self.nodes.columns.open
 
     def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
-        """A placement now on nodes that are not barred, or None."""
+        """A placement on nodes that are free now and not barred; None if there is none."""
         shape = self.shape(ask)
         if shape is None or not self.nodes.max_free.may_hold(shape.part):
             return None
@@ -200,7 +200,7 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Does the request fit now, nodes of other jobs' reservations included?"""
+        """Does the request fit now, if nodes that are reserved for other jobs may be used as well?"""
         shape = self.shape(ask)
         if shape is None:
             return False
@@ -210,14 +210,14 @@ class Placer:
         return domains.spare_rows(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
     def max_nodes(self, part: PerNodeRequest) -> int:
-        """An upper bound on the nodes that fit the request now, without computing anything."""
+        """An upper bound on the number of nodes that fit the request now, read without any calculation."""
         ranking = self._rankings.get(part)
         return len(self.nodes) if ranking is None else ranking.max_count
 
     def find_fewer(
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
-        """A placement on as many nodes as fit now, at most `most`; None if fewer than its minimum fit."""
+        """A placement on as many nodes as possible, at most `most`; None below the least number of nodes."""
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
             return None
@@ -235,7 +235,7 @@ class Placer:
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
-        """Do all filters keep each node of this placement now, is none barred, and are the same GPUs free?"""
+        """Can the placement be used now? Then all filters keep its nodes and its GPUs are free."""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
         if shape is None or (barred is not None and barred[rows].any()):
@@ -245,7 +245,7 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Are the GPUs with these UUIDs free? Filters only count GPUs."""
+        """Are the GPUs with these UUIDs free? This check is needed because filters only count GPUs."""
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
         return all(slot is not None and free[node.row, slot] >= milli for slot, milli in slots)
@@ -253,7 +253,7 @@ class Placer:
     def allocate(
         self, part: PerNodeRequest, node: Node, room: FreeResources | None = None
     ) -> tuple[Allocation, GpuChoice]:
-        """The allocation of the request on a node, out of what is free now or out of `room`."""
+        """The allocation of the request on a node, from `room` or else from the node's free resources."""
         choice = NO_GPUS
         if part.wants_gpus:
             columns = self.nodes.columns
@@ -272,7 +272,7 @@ class Placer:
     def allocate_rows(
         self, shape: Shape, rows: list[int], rooms: Mapping[int, FreeResources] = ALL_FREE
     ) -> Placement:
-        """The placement on these rows, out of `rooms` where it has the row, else out of what is free."""
+        """The placement on these rows, from the resources in `rooms` or else the row's free resources."""
         nodes, part = self.nodes.rows, shape.part
         if not part.wants_gpus:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
@@ -286,7 +286,7 @@ class Placer:
 def quota_need(
     placer: Placer, ask: ResourceRequest, limit_s: float | None, window_s: float, fewer: int | None = None
 ) -> Amount:
-    """The amount of quota that a job of this class takes at most once it runs.
+    """The most that a running job of this class can count towards its quotas.
 
     `fewer` is the number of nodes if the job gets fewer than its shape has.
     """

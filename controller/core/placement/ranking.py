@@ -1,4 +1,4 @@
-"""Ranks the nodes for one request: which nodes the filters keep, and how the scorers rate them."""
+"""Ranks the nodes for one request: filters reject nodes, and scorers rate the nodes that are left."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ REJECTED = -np.inf
 
 
 class NodeRanking:
-    """The nodes that fit one request now, and their scores. All jobs of a class share one ranking.
+    """The nodes that fit one request now, with their scores. All jobs of a class share one ranking.
 
     Algorithm
-    1. Ask static filters, which read only labels, taints and hardware, once per layout.
-    2. When `fits` is read, ask the other filters about the rows that changed since the last time.
-    3. When `scores` is read, ask the scorers about those changed rows that fit. A scorer for which all nodes
-       are alike is not asked. Where no node fits, or no more nodes than needed, nothing reads `scores`.
+    1. Once per layout of the node table call the static filters: they read only labels, taints and hardware.
+    2. When `fits` is read, call the other filters for the rows that changed since the last call.
+    3. When `scores` is read, call the scorers for those changed rows that fit. A scorer that gives all nodes
+       the same score is not called. If no more nodes fit than the job needs, `scores` is never read.
 
-    Invalidation (see Nodes for the versions): `_fits_at` and `_scores_at` are (layout_version, change_count)
-    at the last update. Another layout, or changes on more than half of the rows, means all rows. Requests
-    with labels or job affinity are computed for all rows whenever a job with labels starts or ends, because a
-    job on one node matters to all nodes of its domain. Scores are computed again when `value_version` grows.
+    Invalidation (Nodes explains the versions): `_fits_at` and `_scores_at` are (layout_version, change_count)
+    at the last update. All rows are computed again if the layout differs, or if more than half of the rows
+    changed. For requests with labels or job affinity all rows are computed again whenever a job with labels
+    starts or ends, because a job on one node affects all nodes of its domain. All scores are computed again
+    when `value_version` increases.
 
-    Invariant: `fits` equals the filters asked about all rows at this moment.
+    Invariant: `fits` always equals the result of all filters for all rows.
     Cost: O(changed rows * filters) for `fits`, and the same with scorers for `scores`.
 
     Example: of 1,000 nodes 12 changed since the last pass. 12 rows go through the filters, the 3 that fit go
@@ -77,7 +78,7 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """The rows changed since (layout_version, change_count); None if there are none."""
+        """The rows that changed after `seen`, a pair (layout_version, change_count); None if none did."""
         nodes = self._nodes
         layout, changes = seen
         if layout == nodes.layout_version and changes == nodes.change_count:
@@ -88,9 +89,9 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _static_mask(self) -> Bools | None:
-        """The rows that the static filters keep, asked once per layout; None without static filters."""
+        """True for each row that the static filters keep, computed once per layout; None without any."""
         nodes = self._nodes
-        columns = nodes.columns  # first, because laying out the table may raise the version
+        columns = nodes.columns  # read first, because this may lay out the table and change its version
         if self._static_cache[0] != nodes.layout_version:
             mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
             idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
@@ -111,7 +112,7 @@ class NodeRanking:
         rows = self._stale(self._fits_at)
         nodes = self._nodes
         if self._affinity_version != nodes.job_affinity.version:
-            # All rows, because a job that starts on one node matters to all nodes of its domain.
+            # Compute all rows, because a job that starts on one node affects all nodes of its domain.
             rows = ALL_ROWS if self._part.social else rows
             self._affinity_version = nodes.job_affinity.version
             self._value_version = -1 if self._part.social else self._value_version
@@ -129,7 +130,7 @@ class NodeRanking:
 
     @property
     def count(self) -> int:
-        """How many nodes can hold the request now."""
+        """The number of nodes that can hold the request now."""
         fits = self.fits
         if self._counted[:2] != (self._fits_at, self._affinity_version):
             self._counted = self._fits_at, self._affinity_version, int(np.count_nonzero(fits))
@@ -138,16 +139,16 @@ class NodeRanking:
 
     @property
     def rows(self) -> list[int]:
-        """The rows that fit, in ascending order."""
+        """The rows of the nodes that can hold the request now, in ascending order."""
         rows: list[int] = self.fits.nonzero()[0].tolist()
         return rows
 
     @property
     def max_count(self) -> int:
-        """An upper bound on `count` that costs nothing: the last count, until `room_version` grows.
+        """An upper bound on `count`, read without a filter: the last count until `room_version` changes.
 
-        For requests with labels or job affinity it is the number of nodes, because they may fit on more nodes
-        without anything becoming free.
+        For requests with labels or job affinity it is the number of all nodes, because such a request may fit
+        on more nodes although no resource became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self._counted[2]
@@ -155,7 +156,7 @@ class NodeRanking:
 
     @property
     def scores(self) -> Floats:
-        """The weighted sum of the scores by row; minus infinity where a filter rejects the node."""
+        """By row the weighted sum of the scores; minus infinity for a node that a filter rejects."""
         fits = self.fits
         rows = self._stale(self._scores_at) if self._value_version == self._nodes.value_version else ALL_ROWS
         if rows is not None and self._wide:
@@ -178,7 +179,7 @@ class NodeRanking:
         return self._scores
 
     def _active_scorers(self) -> list[WeightedScorer]:
-        """The scorers that distinguish nodes for this request, asked once per layout."""
+        """The scorers that rate nodes differently for this request, determined once per layout."""
         layout, found = self._active_cache
         if layout != self._nodes.layout_version:
             part, columns, found = self._part, self._nodes.columns, []
@@ -192,14 +193,14 @@ class NodeRanking:
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
     ) -> list[int]:
-        """The best rows that satisfy the grouping and are not barred, ascending; empty if there are none."""
+        """The best `count` rows in one domain that are not barred, ascending; empty if there are too few."""
         if self.count < count:
             return []
         fits = self.fits if barred is None else self.fits & ~barred
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """The best `count` rows in ascending order, fewer if fewer fit; among equal scores the first row."""
+        """The best `count` rows in ascending order, or fewer if fewer fit; on a tie, the first rows."""
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
         if self.count <= count:
@@ -211,7 +212,7 @@ class NodeRanking:
         return sorted(self.in_order()[:count])
 
     def in_order(self, barred: Bools | None = None) -> list[int]:
-        """All rows that fit and are not barred, the best score first."""
+        """All rows that fit and are not barred, in the order of their scores, the best first."""
         if self.count <= 1 or not self._active_scorers():
             rows = self.rows
         else:
@@ -220,7 +221,7 @@ class NodeRanking:
 
 
 def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: Sequence[Filter]) -> Bools:
-    """The mask of the rows that all of these filters keep. There must be at least one filter."""
+    """True for each of the rows that all these filters keep. There must be at least one filter."""
     mask = filters[0].keep(part, columns, rows)
     for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)
@@ -228,7 +229,7 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """The mask of the idle nodes that these filters keep; a site filter that fails keeps all of them."""
+    """True for each node that these filters keep when it is idle. Failing site filters keep all nodes."""
     mask = np.ones(len(idle.open), dtype=np.bool_)
     for each in filters:
         mask &= getattr(each, "could_keep", each.keep)(part, idle, ALL_ROWS)
@@ -236,7 +237,7 @@ def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filte
 
 
 def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter]:
-    """The filters that look at anything this request asks for."""
+    """The filters that check anything that this request asks for."""
     return [each for each in pipeline.filters if each.concerns(part)]
 
 

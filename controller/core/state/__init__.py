@@ -1,1 +1,1 @@
-"""The state of the cluster, the changes that events make to it, and its rows on disk."""
+"""The state of the cluster, the changes that events make to it, and the rows in which it is stored."""

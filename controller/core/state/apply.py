@@ -1,4 +1,4 @@
-"""Applies events to the state: one function per kind of event, in modules by what it happens to."""
+"""Applies events to the state. Each kind of event has one function, in the modules of `changes/`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from controller.core.state.state import State
 
 
 def apply(state: State, event: Event) -> None:
-    """Change the state as the event says."""
+    """Make the changes of the event to the state."""
     _APPLY[type(event)](state, event)
 
 
 def _nothing(_state: State, _event: Event) -> None:
-    """For events that inform users only: their consequences have events of their own."""
+    """No change, for events that only inform users: other events record the consequences."""
 
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {

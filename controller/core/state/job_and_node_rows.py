@@ -1,8 +1,8 @@
-"""Rows of jobs and nodes: what a restart reads instead of the whole journal.
+"""Rows of jobs and nodes, from which a restart loads the state instead of reading the whole journal.
 
-A row has columns for what the store searches by, and a JSON body for the rest. Fields that a job or node
-keeps under the same name (`JobFields`, `NodeFields`) are encoded straight from it and copied back by name, so
-a new field is one line in these classes. A field needs a default, because older rows do not have it.
+A row has columns for the fields by which the store searches, and a JSON body for all others. `JobFields` and
+`NodeFields` list the fields that have the same name in the body and in Job or Node. They are copied by name,
+so a new field is one line in these classes. It needs a default, because older rows do not have it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from wire.job.spec import JobSpec
 from wire.names import JobState, NodeState, Reason
 
 REMOVED = "removed"
-"""The state in the row of a removed node; a node of the same name overwrites the row."""
+"""The state in the row of a removed node. A new node with the same name overwrites the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFields:
-    """The fields of a Job that the body of its row has under the same name."""
+    """The fields of a Job that have the same name in the body of its row."""
 
     index: int | None = None
     reason: Reason = Reason.NEW
@@ -78,7 +78,7 @@ class JobFields:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """What a job was nominated for, was stopped for, and how often it was preempted or moved."""
+    """The nomination, the preemptions and the moves of a job."""
 
     claim: tuple[Allocation, ...] = ()
     claim_quality: int = 0
@@ -91,27 +91,27 @@ class PreemptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord(JobFields):
-    """The body of a job's row."""
+    """The body of the row of a job."""
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
-    """None: the job was never kept out of the queue."""
+    """The gates and effects of waiting; None: the job was never kept out of the queue."""
     preemption: PreemptionRecord | None = None
-    """None: every field of it has its default."""
+    """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""
-    """The profile that placed the job; empty before that, because then it follows from the configuration."""
+    """The profile that placed the job; empty before, because the configuration then decides about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord(GpuCondition):
-    """The condition of one GPU."""
+    """The health of one GPU of a node, with its UUID."""
 
     uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFields:
-    """The fields of a Node that the body of its row has under the same name."""
+    """The fields of a Node that have the same name in the body of its row."""
 
     labels: Mapping[str, str]
     facts: NodeFacts
@@ -128,7 +128,7 @@ class NodeFields:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(NodeFields):
-    """The body of a node's row. The rows of the jobs say which jobs hold the node's resources."""
+    """The body of the row of a node. The allocations on the node are in the rows of the jobs."""
 
     health: tuple[GpuRecord, ...] = ()
 
@@ -145,7 +145,7 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
-    """The row of a job. Without the spec, the row leaves the spec as it was stored: only edits change it."""
+    """The row of a job. Without the spec, the stored spec stays, because only edits change a spec."""
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
 
@@ -188,10 +188,10 @@ def _encoded_preemption(job: Job) -> Any:
 
 
 class RowDecoder:
-    """Decodes the specs and bodies of job rows, equal texts once, because most jobs resemble others.
+    """Decodes the specs and bodies of job rows. Equal texts are decoded once, because many jobs are alike.
 
-    Specs and records are frozen, so jobs can share them. A record with members is not shared: members change,
-    and no two jobs have the same.
+    Specs and records are frozen, so jobs can share them. A record with members is not shared, because members
+    change and no two jobs have the same members.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class RowDecoder:
         self._records: dict[str, JobRecord] = {}
 
     def spec(self, row: JobRow) -> JobSpec:
-        """The spec of the row's job."""
+        """The spec of the job in this row."""
         text = row.spec or "null"
         found = self._specs.get(text)
         if found is None:
@@ -207,7 +207,7 @@ class RowDecoder:
         return found
 
     def record(self, row: JobRow) -> JobRecord:
-        """The body of the row."""
+        """The decoded body of this row."""
         found = self._records.get(row.body)
         if found is None:
             found = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
@@ -217,7 +217,7 @@ class RowDecoder:
 
 
 def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
-    """The job of a row that has its spec."""
+    """The job of a row. The row must have a spec."""
     decoder = decoder or RowDecoder()
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
@@ -256,7 +256,7 @@ def node_row(node: Node) -> NodeRow:
 
 
 def load_node(row: NodeRow) -> Node:
-    """The node of a row, as it was when the row was written, but away: no agent has said hello."""
+    """The node of a row. Its state is that of the row, but the node is away until its agent connects."""
     record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
     copied: dict[str, Any] = {name: getattr(record, name) for name in _NODE_FIELDS}
     health = {
@@ -268,10 +268,10 @@ def load_node(row: NodeRow) -> Node:
 def restore_state(
     state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow], notes: Iterable[NoteRow] = ()
 ) -> tuple[str, ...]:
-    """Fill an empty state from rows. Every node is away until its agent says hello.
+    """Load rows into an empty state. Every node is away until its agent connects.
 
-    Returns the nodes that were there when the rows were written: the input ControllerStarted then records in
-    the journal that they are away.
+    Returns the nodes that were up when the rows were written, so that the input ControllerStarted can record
+    in the journal that they are away now.
     """
     load_notes(state, notes)
     were_up = []
@@ -290,7 +290,7 @@ def restore_state(
 
 
 def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
-    """Add jobs to a state that has its nodes already, and everything that is counted from jobs."""
+    """Add jobs to a state that already has its nodes, and update all counters and indexes."""
     ended = []
     for job in jobs:
         state.index(job)
@@ -327,18 +327,18 @@ def _restore_claims(state: State) -> None:
             state.nodes.claims_to_check.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    for node in state.nodes.by_name.values():  # not nodes.rows, because the rows are laid out after this
+    for node in state.nodes.by_name.values():  # nodes.rows is not laid out yet
         node.leaving.update(departing_jobs(state, node))
 
 
 def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
-    """The rows that a batch of events changed, as they are now."""
+    """The present rows of the jobs and nodes that a batch of events changed."""
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # the elements of an array share one spec: it is encoded once
+    specs: dict[int, str] = {}  # a spec that the elements of an array share is encoded once
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

@@ -1,4 +1,4 @@
-"""Queue positions at one moment, for orders that change with time and usage."""
+"""Calculates present queue positions, for orders in which positions change with time and usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _order_view(state: State, now: float) -> OrderView:
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """The points of each factor of the job's priority; empty if its order has no points."""
+    """The points that each factor gives the job; empty if the job's order does not use points."""
     receipt = getattr(state.queue_of(job).order, "receipt", None)
     if receipt is None:
         return ()
@@ -28,7 +28,7 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 
 def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
-    """The sort key of queue entries at this moment; None if entries themselves sort in queue order."""
+    """The present sort key of queue entries; None if the entries themselves sort in queue order."""
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     if moving is None and not quotas.has_soft_limits:
         return None

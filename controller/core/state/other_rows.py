@@ -1,14 +1,14 @@
-"""Notes: the rows of everything that is neither a job nor a node, such as quotas, shares and reservations.
+"""Notes: the rows for stored state that is no job and no node, such as quotas, shares and reservations.
 
-A note is one row (kind, name, JSON body). Each kind is described once, in `NOTE_KINDS`: which events change
-its notes, what a note holds, and how the notes of the kind are read back. A new kind is one more entry there.
+A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`: the events that change its
+notes, a function that makes a note, and a function that loads the notes of the kind.
 
 How changes are found
-1. `changed_notes` maps each event of a batch to the notes that it changes (`of_event`).
-2. Some notes change without an event of their own: a job's end changes what is known about run times. The
-   parts of the state concerned (shares, estimates, off-queue usage) list such notes in change sets, and
-   `changed_notes` reads these too (`listed`).
-3. `clear_note_changes` empties the change sets. Call it when the notes are in a batch.
+1. `changed_notes` finds the notes that each event of a batch changes (`of_event`).
+2. Some notes change as a side effect of other events. For example, the end of a job changes the known run
+   times. Shares, estimates and off-queue usage list such notes in change sets, which `changed_notes` also
+   reads (`listed`).
+3. `clear_note_changes` empties the change sets. Call it after the notes were put into a batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wire.codec import decode, dumps, encode
 
 USAGE = "usage"
 LEARNED = ("runs", "score", "starts")
-"""Kinds with what was learned about run times and starts from jobs that have ended."""
+"""The kinds of notes with statistics about the run times and starts of jobs that have ended."""
 
 Note = tuple[str, Any]
 """The name of a note and its JSON-ready body; None: the note is deleted."""
@@ -42,25 +42,25 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note. A key identifies a note within its kind; `note` turns it into name and body."""
+    """One kind of note. A key identifies a note within its kind; `note` makes its name and body."""
 
     kind: str
     keys: Callable[[State], Iterable[Any]]
     """The keys of all notes of the kind."""
     note: Callable[[State, Any], Note]
     load: Callable[[State, list[Note]], None]
-    """Puts all stored notes of the kind into an empty state; called with an empty list if there are none."""
+    """Loads all stored notes of the kind into an empty state. The list may be empty."""
     of_event: Callable[[State, Any], Iterable[Any]] | None = None
-    """The keys of the notes that an event of one of the types in `events` changes."""
+    """The keys of the notes that an event changes; called for events of the types in `events`."""
     events: tuple[type[Any], ...] = ()
     listed: Callable[[State], Iterable[Any]] | None = None
-    """The keys in the change sets of the state."""
+    """The keys of the notes in the change sets of the state."""
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """The notes that a batch of events changed, as they are now. Changes nothing; see clear_note_changes.
+    """The present rows of the notes that a batch of events changed. The change sets stay as they are.
 
-    Cost: one dictionary lookup per event, plus the notes that changed.
+    Cost: one dictionary lookup per event, plus one row for each note that changed.
     """
     keys: dict[NoteKind, dict[Any, None]] = {kind: {} for kind in NOTE_KINDS}
     for event in batch:
@@ -73,7 +73,7 @@ def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
 
 
 def clear_note_changes(state: State) -> None:
-    """Empty the change sets, because the notes that they list have been written."""
+    """Empty the change sets. Call it when the notes that they list are in a batch."""
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
@@ -83,7 +83,7 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Every note; with learned=False without those in LEARNED."""
+    """The rows of all notes; with learned=False without the kinds in LEARNED."""
     return [
         _row(kind, kind.note(state, key))
         for kind in NOTE_KINDS
@@ -93,7 +93,7 @@ def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
 
 
 def load_notes(state: State, rows: Iterable[NoteRow]) -> None:
-    """Fill an empty state from notes. Kinds that this version does not know are skipped."""
+    """Load notes into an empty state. Kinds that this version does not know are skipped."""
     found: dict[str, list[Note]] = {}
     for row in rows:
         if row.body is not None:
@@ -107,7 +107,7 @@ def _row(kind: NoteKind, note: Note) -> NoteRow:
     return NoteRow(kind.kind, name, None if body is None else dumps(body))
 
 
-# --- quotas, and what each user, project and queue has used of them ---
+# --- quotas, and the GPU time that users, projects and queues have used ---
 
 
 def _quota(state: State, key: TenantKey) -> Note:
@@ -156,12 +156,12 @@ def _usage(state: State, path: SharePath) -> Note:
 
 
 def _has_usage(state: State, path: SharePath) -> bool:
-    """A tenant has a note from its first job on; the whole cluster, the empty path, from its first use on."""
+    """Does the share have a usage note? A tenant has one, the whole cluster (empty path) only after use."""
     return bool(path or state.shares.accounts[path].usage.at)
 
 
 def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
-    """The accounts of the job's tenant, from the whole cluster down to the user."""
+    """The paths of the job's tenant with a usage note, from the whole cluster down to the user."""
     tenant = state.tenant(state.jobs[event.job])
     return (path for depth in range(len(tenant) + 1) if _has_usage(state, path := tenant[:depth]))
 
@@ -248,17 +248,17 @@ def _load_config(state: State, notes: list[Note]) -> None:
         state.config = decode(AppliedConfig, body, f"notes[{name}]")
 
 
-# --- what was learned about run times and starts ---
+# --- statistics of run times and starts ---
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """When the last of these jobs ended, then their run times in the order in which they ended."""
+    """The note with the end time of the last of these jobs, and their run times in order of their ends."""
     found = state.estimates.runs.get(key)
     return dumps(list(key)), None if found is None else [found.at, *found.recent]
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # The most recent last, because the estimates forget the jobs that were added first.
+    # Load the most recent jobs last, because the estimates drop the jobs that were loaded first.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 
@@ -280,7 +280,7 @@ NOTE_KINDS = (
         "share",
         keys=lambda state: state.shares.set_weights,
         note=lambda state, name: (name, state.shares.set_weights[name]),
-        load=_load_weights,  # before "usage", because accounts open with the weights that are known then
+        load=_load_weights,  # before "usage", because an account takes its weight when it is created
         events=(events.ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),
     ),
@@ -360,7 +360,7 @@ NOTE_KINDS = (
         of_event=lambda _state, event: (event.node,),
     ),
     NoteKind(
-        "strangers",  # processes on GPUs that no job started; the stored name of the kind stays
+        "strangers",  # off-queue processes; the name of the kind is old, because stores contain it
         keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
         note=_open_stints,
         load=_load_open_stints,

@@ -1,4 +1,4 @@
-"""The state of the cluster in memory: jobs and nodes, and everything that is counted from them."""
+"""The state of the cluster in memory: jobs, nodes, and the counters and indexes derived from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _queue_of(order: Order) -> Queue:
 
 @dataclass(frozen=True, slots=True)
 class AppliedConfig:
-    """The configuration in use, since when, and its author."""
+    """The configuration in use: its hash, when it was applied (`at`), and by whom (`by`)."""
 
     digest: str
     at: float
@@ -47,9 +47,9 @@ class AppliedConfig:
 
 
 class State:
-    """Changed by apply() only, apart from caches.
+    """The state of the cluster. Only apply() changes it, except for caches.
 
-    Ended jobs stay until `keep_ended` newer ones have ended.
+    An ended job stays in memory until `keep_ended` other jobs have ended after it.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class State:
         self.nodes = Nodes()
         self.profiles: tuple[Profile, ...] = ()
         self.queues: dict[str, Queue] = {"": _queue_of(order)}
-        """Queues by profile; the last is for jobs that no other profile takes."""
+        """The queues by profile. The last queue is for jobs that match no other profile."""
         self.queue: Queue | ProfileQueues = self.queues[""]
-        """All queues as one."""
+        """The queues of all profiles, with the interface of one queue."""
         self.releases: list[tuple[float, int]] = []
-        """(expected end, job) of every job that is placed or nominated, soonest first."""
+        """(expected end, job) of every job that is placed or nominated, the soonest end first."""
         self.claims: dict[int, None] = {}
         """Nominated jobs, in the order of their nominations."""
         self.elastic: dict[int, None] = {}
@@ -76,11 +76,11 @@ class State:
         """Times of preemptions, oldest first, for the rate limit."""
         self.next_job = 1
         self.forgot = False
-        """Have ended jobs been dropped from memory? Then only the store knows their keys."""
+        """True if ended jobs were dropped from memory. Then only the store has their idempotency keys."""
         self.keys: dict[tuple[str, str], list[int]] = {}
-        """Jobs by (user, idempotency key)."""
+        """Job ids by (user, idempotency key)."""
         self.arrays: dict[int, dict[int, int]] = {}
-        """Jobs by (array, index)."""
+        """Job ids by array and index."""
         self.accounts = UsageCounters()
         self.quotas = Quotas(self.accounts)
         self.offqueue = OffQueueUsage()
@@ -89,15 +89,15 @@ class State:
         self.licences = Licences()
         self.estimates = RuntimePredictor()
         self.config: AppliedConfig | None = None
-        """None until the first start with a version that records it."""
+        """None if the state was stored by a version that did not record the configuration."""
         self.used: list[UsageRow] | None = None
-        """Usage records of attempts that ended since the last commit; None without a store."""
+        """The usage records of attempts that ended after the last commit; None without a store."""
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
         self._asked = (NO_SPEC, request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec) -> ResourceRequest:
-        """The resource request of a spec. The last one is cached, because each submit asks for it twice."""
+        """The resource request of a spec. The last one is cached, because each submit needs it twice."""
         if spec is not self._asked[0]:
             self._asked = spec, request_of(spec)
         return self._asked[1]
@@ -109,7 +109,7 @@ class State:
         queue = self.queue_of(job)
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
-        if self.limited:  # because a tenant at its limit is skipped as a whole lane
+        if self.limited:  # one tenant per lane, because all lanes of a tenant at its limit are skipped
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -119,12 +119,12 @@ class State:
         return next(reversed(self.queues.values())) if queue is None else queue
 
     def assign_profile(self, job: Job) -> None:
-        """Set the profile of a job that is not placed, as the configuration says."""
+        """Set the profile of a job that is not placed, by the configuration."""
         if job.placed_at is None:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """The sort key of its queue, which goes before the order; empty if queues have no priorities."""
+        """The sort key of the job's queue, which goes before the rank; empty if queues have no priorities."""
         if not self.quotas.has_queue_priorities or weighs_queues(self.queue_of(job).order):
             return ()
         rule = self.quotas.rules.queues.get(job.spec.queue)
@@ -139,7 +139,7 @@ class State:
 
     @property
     def limited(self) -> bool:
-        """Is there any quota or share limit?"""
+        """True if there is any quota, or any hard limit of a share."""
         return not self.quotas.unlimited or bool(self.shares.hard)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
@@ -157,7 +157,7 @@ class State:
             self._regroup()
 
     def _regroup(self) -> None:
-        """Put all waiting jobs into lanes again, because lanes are divided by tenant only under limits."""
+        """Put all waiting jobs into lanes again, because only with limits lanes are divided by tenant."""
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)
             self.enqueue(self.jobs[job])
@@ -196,7 +196,10 @@ class State:
             self._regroup()
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Nodes where the job, started within `later_s`, may reach a reservation that bars it."""
+        """True for each node where the job may run into other users' reservations; None if there is none.
+
+        The job starts at `now`, or up to `later_s` seconds later.
+        """
         if not self.reservations.by_name:
             return None
         return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, job.span + later_s)
@@ -206,17 +209,14 @@ class State:
         insort(self.releases, (job.expected_end, job.id))
 
     def remove_release(self, job: Job) -> None:
-        """Remove the job from `releases`. Call it before a change of its expected end."""
+        """Remove the job from `releases`. Must be called before the job's expected end changes."""
         release = (job.expected_end, job.id)
         at = bisect_left(self.releases, release)
         if at < len(self.releases) and self.releases[at] == release:
             del self.releases[at]
 
     def released_by(self, job: Job) -> list[Allocation]:
-        """The allocations that plans may use when this job has ended:
-
-        without those that nominated jobs get.
-        """
+        """The job's allocations without those that nominated jobs get. Plans may use them after its end."""
         if job.claim and not job.unended:
             return list(job.claim)
         held = [member.allocation for member in job.members.values() if member.ended_at is None]
@@ -239,12 +239,12 @@ class State:
         if job.key:
             insort(
                 self.keys.setdefault((job.user, job.key), []), job.id
-            )  # because rows of ended jobs are loaded last
+            )  # insort, because rows of ended jobs are loaded last
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 
     def account(self, job: Job, now: float) -> None:
-        """Add the usage records of an ended attempt to those of the next commit."""
+        """Add the usage records of an ended attempt to `used`, for the next commit."""
         if self.used is not None:
             self.used += usage_rows(job, now)
 
@@ -253,7 +253,7 @@ class State:
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the jobs that ended first until `keep_ended` are left. Called after their rows are made."""
+        """Drop the jobs that ended first until `keep_ended` are left. Call it after their rows are made."""
         while len(self.ended) > self.keep_ended:
             oldest, _ = self.ended.popitem(last=False)
             self._forget(self.jobs.pop(oldest))

@@ -1,4 +1,4 @@
-"""Usage records: what each attempt used on each of its nodes, as reports add it up."""
+"""Usage records: the resources that each attempt used on each of its nodes, for usage reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOT_MEASURED: Mapping[str, GpuUse] = {}
 
 
 def usage_rows(job: Job, now: float, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> Iterator[UsageRow]:
-    """The records of the job's current attempt, up to `now` for members that still run.
+    """The records of the job's present attempt, up to `now` for members that still run.
 
-    `so_far` is the GPU use of members that still run, by node; the end of a member brings its final figures.
+    `so_far` is the GPU use of running members by node. The use of an ended member is in its exit.
     A member that never started has no record.
     """
     for node, member in job.members.items():

@@ -1,1 +1,1 @@
-"""Applies events, by what they happen to."""
+"""Applies events to the state: one module for each subject of events."""

@@ -1,4 +1,4 @@
-"""Applies the events of attempts, from the placement to the end."""
+"""Applies events about attempts, from the placement to the end."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""The most times of preemptions that are needed for the rate limit."""
+"""The rate limit of preemption needs at most this many times of earlier preemptions."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The reason of a running job that was ordered to stop, by the reason of the stop."""
+"""The reason that a job gets when it starts to run, by the reason of an earlier stop order, or None."""
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
@@ -62,7 +62,7 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        state.nodes.room_version += 1  # because a job that waits for such a job may fit now
+        state.nodes.room_version += 1  # because a job with affinity to this job may fit now
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
     state.shares.change_rate(state.tenant(job), job.charge - before, at)
@@ -73,7 +73,7 @@ def _job_grew(state: State, event: events.JobGrew) -> None:
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
     job.set_members(
         {**job.members, **more}
-    )  # a new dict, because start orders not sent yet keep the former one
+    )  # a new dict, because start orders that are not sent yet still use the old one
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
 
@@ -100,7 +100,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """All members that can start have started: the job runs."""
+    """Mark the job as running, because all members that can start have started."""
     change_state(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at
@@ -133,7 +133,7 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
             _run(
                 state, job, max(begun)
-            )  # because members that ended before their start do not delay the others
+            )  # because members that ended before they started do not delay the others
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
         for node in exits:

@@ -1,4 +1,4 @@
-"""Applies the events of nodes, hosts and GPUs."""
+"""Applies events about nodes, hosts and GPUs."""
 
 from __future__ import annotations
 

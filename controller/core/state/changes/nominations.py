@@ -1,4 +1,4 @@
-"""Applies the events of nominations: allocations that a job gets when other jobs have left them."""
+"""Applies events about nominations: allocations that a job gets when other jobs have left them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
             state.jobs[victim.job].yields_to += (job.id,)
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
-        if job.ask.part.social:  # as if it ran there, so that no job comes that its affinity forbids
+        if job.ask.part.social:  # counts as running there, so that no job starts that its affinity forbids
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -33,7 +33,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 
 def unclaim(state: State, job: Job) -> None:
     """Drop the nomination of the job."""
-    if not job.unended:  # else it is being moved and still holds its former allocations
+    if not job.unended:  # otherwise the job is being moved and still holds its former allocations
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -49,10 +49,11 @@ def unclaim(state: State, job: Job) -> None:
 def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]:
     """The victims on this node, each with the nominated job that gets its allocation.
 
-    The nomination of the job `without` is ignored. If several nominations name one victim:
-    1. A nomination that needs only this node of the victim is first, because it was made first.
-    2. Then nominations of whole victims, by job id.
-    3. Jobs that are being moved are last, because they leave for any job that gets their allocation.
+    The nomination of the job `without` is ignored. If several nominations have the same victim, the first in
+    this order gets the allocation:
+    1. Nominations for which the victim leaves only some of its nodes, because they were made first.
+    2. Nominations for which the whole victim is stopped, by the id of the nominated job.
+    3. Jobs that are being moved, because they leave for any job that gets their allocation.
     """
     named = [
         (bool(claimant.running), not victim.nodes, claimant.id, victim.job)
@@ -99,10 +100,7 @@ def _move_planned(state: State, event: events.MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
-    """Nominate a job for the allocations it is moved to.
-
-    What it holds on the same nodes does not count twice.
-    """
+    """Nominate a job for the allocations to which it is moved. Resources that it already holds count once."""
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
     for allocation in allocations:
@@ -129,7 +127,7 @@ def _move_undone(state: State, event: events.MoveUndone) -> None:
 
 
 def wait_for_place(state: State, job: Job, at: float) -> None:
-    """Let a moved job that has ended on its former nodes start on the new ones in the next pass."""
+    """If the moved job has left its former nodes, let it start on the new ones in the next pass."""
     if job.state is JobState.QUEUED:
         job.reason, job.stop_by = Reason.MOVING, at
         state.add_release(job)

@@ -1,4 +1,4 @@
-"""Applies the events of waiting jobs."""
+"""Applies events about waiting jobs."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _gate_opened(state: State, event: events.GateOpened) -> None:
 
 
 def admit(state: State, job: Job, now: float) -> None:
-    """Put the job into the queue, and record the time, unless something else keeps it out."""
+    """Put the job into the queue and record the time, unless a hold, a gate or a nomination keeps it out."""
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
         state.enqueue(job)

@@ -1,4 +1,4 @@
-"""Applies the events of tenants, quotas, shares, reservations and the configuration."""
+"""Applies events about tenants, quotas, shares, reservations and the configuration."""
 
 from __future__ import annotations
 
