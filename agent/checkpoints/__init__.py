@@ -1,1 +1,1 @@
-"""Checkpoints that jobs write: found, watched and reported."""
+"""Finds and watches the checkpoints that jobs write."""

@@ -1,6 +1,7 @@
-"""Finds checkpoints in the directory of a job, as the job's user.
+"""Finds checkpoints in the checkpoint directory of a job, as the user of the job.
 
-Names that begin with a dot are ignored: a job can write under such a name and rename it when it is complete.
+Names that begin with a dot are ignored, so that a job can write a checkpoint under such a name and rename it
+when it is complete.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
-"""Seconds after which a file system counts as hanging, so that the attempt can end."""
+"""A file system that does not answer for this many seconds counts as hanging, so that the attempt can end."""
 MAX_PATH_BYTES = 1_000
-"""Longer paths are ignored, because they do not fit into the reserved room of a record."""
+"""Longer paths are ignored, because they do not fit into the reserved space of a record."""
 _MOST_ENTRIES = 100_000
 _SLACK_S = 0.05
-"""Seconds by which time stamps of files may be late, because the kernel uses a coarse clock for them."""
+"""File times may be this many seconds behind the clock, because the kernel uses a coarse clock for them."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ FoundCheckpoint = tuple[float, int, str]
 
 
 def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundCheckpoint | None:
-    """The newest checkpoint as (unix time, bytes, path), None without one; deletes surplus checkpoints.
+    """The newest checkpoint as (unix time, bytes, path), or None if there is none.
 
-    One that changed after `trusted_until` may be incomplete and does not count. With `checkpoint_keep` older
-    ones beyond that number are deleted.
+    A checkpoint that changed after `trusted_until` may be incomplete and does not count. If `checkpoint_keep`
+    is set, only that many of the newest checkpoints are kept and older ones are deleted.
     """
     text = _ask(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -44,11 +45,12 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
 
 
 def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
-    """The path that a new attempt resumes from; empty if there is none.
+    """The path of the checkpoint from which a new attempt resumes; empty if there is none.
 
-    1. `named`, the checkpoint that the controller knows, if it exists.
-    2. Else the newest one, because a lost attempt may have deleted `named` after a later checkpoint.
-    3. `named`, if the file system does not answer.
+    1. If `named`, the checkpoint from the controller, exists, return it.
+    2. Otherwise return the newest checkpoint, because a lost attempt may have written a later checkpoint and
+       deleted `named`.
+    3. If the file system does not answer, return `named`.
     """
 
     def look() -> str:
@@ -65,7 +67,9 @@ def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
 
 
 def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
-    """The answer of a child process that runs as the job's user; empty if it does not come in time."""
+    """Call `question` in a child process that runs as the job's user, and return its result. Empty if the
+    child does not answer in time.
+    """
     answer, sink = os.pipe()
     try:
         pid = os.fork()
@@ -82,7 +86,7 @@ def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
         text += more
     os.close(answer)
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, os.WNOHANG if more else 0)  # not waited for, if it hangs in a file system
+    os.waitpid(pid, os.WNOHANG if more else 0)  # Do not wait for a child that hangs in a file system.
     return text
 
 
@@ -99,7 +103,7 @@ def _answer(launch: LaunchSpec, question: Callable[[], str], sink: int) -> None:
 
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
-    """The newest complete checkpoint as a line of text; deletes surplus ones."""
+    """The newest complete checkpoint as a line of text. Also deletes checkpoints beyond `checkpoint_keep`."""
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
     if launch.checkpoint_keep:
@@ -109,7 +113,7 @@ def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
 
 
 def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
-    """All checkpoints in a directory; raises OSError."""
+    """All checkpoints in a directory. Raises OSError."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -121,7 +125,7 @@ def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
 
 
 def _measure(entry: os.DirEntry[str]) -> tuple[float, int]:
-    """Unix time of the last change and size in bytes, of a directory with its content."""
+    """Unix time of the last change, and size in bytes. For a directory both include its content."""
     seen = entry.stat(follow_symlinks=False)
     at, size, waiting, count = seen.st_mtime, seen.st_size, [], 0
     if stat.S_ISDIR(seen.st_mode):

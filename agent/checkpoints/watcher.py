@@ -1,8 +1,8 @@
-"""Watches the checkpoint directories of running jobs, and reports a checkpoint when it stops changing.
+"""Watches the checkpoint directories of running jobs, and reports a checkpoint when it no longer changes.
 
-1. Every `every_s` seconds a child process per job scans its directory, as the job's user and without the
-   agent's descriptors. A file system that hangs keeps only that process.
-2. A checkpoint that two scans in a row found unchanged is complete, and is reported once.
+1. Every `every_s` seconds, start a child process for each job that scans the job's directory. It runs as the
+   job's user and without the agent's descriptors, so that a hanging file system blocks only that child.
+2. If two consecutive scans find a checkpoint unchanged, it is complete: report it once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from agent.supervisor import task_process
 from wire.agent.frames import Checkpoint
 
 CheckpointSpec = Callable[[AttemptKey], Optional[LaunchSpec]]
-"""The user and checkpoint directory of an attempt; None if it writes none or does not run."""
+"""Returns the launch spec with user and checkpoint directory of an attempt. None if the attempt writes no
+checkpoints or does not run."""
 
 
 @dataclass
 class _Scan:
-    """A running scan: its process and the pipe with its answer."""
+    """A running scan: the pid of its process, and the pipe for its answer."""
 
     pid: int
     answer: int
@@ -54,7 +55,7 @@ class CheckpointWatcher:
         self._reported: dict[AttemptKey, FoundCheckpoint] = {}
 
     def start(self) -> None:
-        """Start the scans."""
+        """Begin to scan."""
         self._loop.call_later(self._every_s, self._round)
 
     def _round(self) -> None:
@@ -71,7 +72,7 @@ class CheckpointWatcher:
         answer, sink = os.pipe()
         try:
             pid = os.fork()
-        except OSError:  # because there are too many processes; the next round follows
+        except OSError:  # The host has too many processes. The next round tries again.
             os.close(answer)
             os.close(sink)
             return
@@ -82,7 +83,7 @@ class CheckpointWatcher:
         self._loop.on_readable(answer, partial(self._read_answer, key))
 
     def _read_answer(self, key: AttemptKey) -> None:
-        """Read the answer of a scan: one line, or nothing."""
+        """Read the answer of a scan. It is one line, or empty if there is no checkpoint."""
         scan = self._scans[key]
         text = os.read(scan.answer, 4_096).decode("utf-8", "replace")
         self._end_scan(key)
@@ -91,7 +92,7 @@ class CheckpointWatcher:
         at, size, path = text.split(" ", 2)
         found = float(at), int(size), path
         before, self._seen[key] = self._seen.get(key), found
-        # because a checkpoint that still grows is incomplete
+        # Report only a checkpoint that has not changed since the last scan, because it may be incomplete.
         if found == before and found != self._reported.get(key):
             self._reported[key] = found
             self._report(key, Checkpoint(path, int(size), float(at)))
@@ -111,14 +112,14 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int) -> None:
-    """In the child: write the newest checkpoint as one line."""
+    """Runs in the child: write the newest checkpoint as one line."""
     try:
         for name in os.listdir("/proc/self/fd"):
             if int(name) != sink:
                 try:
                     os.close(int(name))
                 except OSError:
-                    continue  # because listdir has closed its own descriptor
+                    continue  # This was the descriptor that listdir used and has closed.
         task_process.become_user(launch)
         found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)
         if found is not None:

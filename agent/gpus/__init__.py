@@ -1,1 +1,1 @@
-"""GPUs of this host: NVML, simulated GPUs, processes on GPUs, usage, resets."""
+"""The GPUs of this host: readings by NVML, simulated GPUs, processes on GPUs, usage and resets."""

@@ -10,22 +10,23 @@ from wire.agent.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuR
 
 SendFrame = Callable[[AgentFrame], None]
 ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]
-"""Called with every reading and all processes on the GPUs, also with those that are not reported."""
+"""Called with every reading and all processes on the GPUs, including those that are not sent to the
+controller."""
 ReasonCallback = Callable[[str], None]
-"""Called with the reason why GPUs are not clean; with an empty string if they are."""
+"""Called with the reason why GPUs are not clean, or with an empty string if they are."""
 
 SAMPLE_INTERVAL_S = 2.0
 IDLE_PERCENT = 5
-"""The controller judges by this utilisation whether a GPU is idle (controller/watchers/idle_gpus.py)."""
+"""A GPU below this utilisation is idle for the controller (controller/watchers/idle_gpus.py)."""
 NO_SUCH_GPU = "this host has no such GPU"
 
 
 def ignore_readings(_samples: list[GpuSample], _processes: Sequence[GpuProcess]) -> None:
-    """Do nothing with readings."""
+    """A callback that ignores the readings."""
 
 
 class GpusUnknown(ValueError):
-    """The GPUs cannot be found; the message says why."""
+    """The GPUs cannot be listed. The message is the reason."""
 
 
 class GpuSource(Protocol):
@@ -36,7 +37,7 @@ class GpuSource(Protocol):
     driver: str
     cuda: str
     real: bool
-    """Whether they are devices that a container can be given."""
+    """True for real GPUs, which can be passed to a container."""
 
     def watch(
         self,
@@ -45,16 +46,20 @@ class GpuSource(Protocol):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Start to send readings that changed noticeably and trouble of GPUs, with `send`."""
+        """Begin to send readings that have changed noticeably and trouble of GPUs. `send` sends a frame."""
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` when these GPUs have no processes and no used memory, or with the reason why not."""
+        """Call `then` with an empty string when these GPUs have no processes and no used memory. If they do
+        not become clean in time, call it with the reason.
+        """
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds and send the result. A later order replaces this one."""
+        """Check a GPU in `after_s` seconds and send the result. A later check or reset replaces this
+        order.
+        """
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds, if it is idle then, and send the result."""
+        """Reset a GPU in `after_s` seconds, if no attempt holds it then, and send the result."""
 
 
 class NoGpus:
@@ -76,7 +81,7 @@ class NoGpus:
         self._send = send
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` at once, because the launch fails anyway."""
+        """Call `then` at once. The launch fails later, because the host has no GPUs."""
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002
@@ -89,20 +94,20 @@ class NoGpus:
 
 
 class ReportedReadings:
-    """The readings that were last sent. Filters those that differ too little."""
+    """Stores the readings that were sent last, and filters out readings that differ little from them."""
 
     def __init__(self) -> None:
         self._sent: dict[str, GpuSample] = {}
         self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
-        """The samples that differ noticeably from the last ones sent; they count as sent from now on."""
+        """The samples that differ noticeably from those sent last. They are stored as sent."""
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Whether the processes differ noticeably from those last sent; they count as sent then."""
+        """Whether the processes differ noticeably from those sent last. If so, they are stored as sent."""
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes
         ] or any(
@@ -127,7 +132,7 @@ def _differs(new: GpuSample, old: GpuSample | None) -> bool:
 
 
 def _rarely_changing(sample: GpuSample) -> tuple[object, ...]:
-    """The values of which every change is sent."""
+    """The values that are sent after every change, however small."""
     return (
         sample.throttle,
         sample.ecc_corrected,

@@ -1,4 +1,4 @@
-"""A host without GPUs when the agent started: the driver may be loaded later."""
+"""The GPU source of a host that had no GPUs when the agent started. The driver may be loaded later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ PROBE_INTERVAL_S = 60.0
 
 
 class LateDriverGpus(NoGpus):
-    """No GPUs yet. Asks NVML every minute; when it finds GPUs the agent exits for one that reports them."""
+    """Queries NVML every minute. When NVML lists GPUs, the agent exits, and the next agent reports the
+    GPUs.
+    """
 
     def __init__(self, interval_s: float = PROBE_INTERVAL_S, timeout_s: float = FIRST_ANSWER_S) -> None:
         self._interval_s = interval_s
@@ -28,7 +30,7 @@ class LateDriverGpus(NoGpus):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Start asking NVML."""
+        """Begin to query NVML."""
         super().watch(loop, holders, send, on_samples)
         self._loop = loop
         loop.call_later(self._interval_s, self._start_probe)
@@ -54,7 +56,7 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """End the probe. One that hangs in the driver stays, and no second one is started."""
+        """End the probe. If it hangs in the driver, it does not end, and no other probe is started."""
         self._loop.on_readable(probe.descriptor, None)
         probe.end()
         self._restart(probe)

@@ -13,14 +13,14 @@ from agent.supervisor.process_marks import MarkedProcess
 from wire.agent.frames import GpuHold
 
 _MAX_GENERATIONS = 64
-"""Most generations between a process and its supervisor; more are a loop caused by recycled pids."""
+"""Limit on the number of parents that are followed. A longer chain is a loop caused by reused pids."""
 
 
 @dataclass(frozen=True)
 class GpuHolder:
-    """A running attempt with GPUs. Its processes are descendants of `supervisor`, or carry its mark.
+    """A running attempt that has GPUs. Its processes are descendants of `supervisor` or have its mark.
 
-    Those in docker's containers are descendants of docker's daemon, and only have the mark.
+    Processes in docker containers are descendants of the docker daemon; they have only the mark.
     """
 
     job: int
@@ -31,7 +31,8 @@ class GpuHolder:
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
     spool: str = ""
-    """The spool whose name is in the mark; empty for an attempt whose processes are all descendants."""
+    """The spool that the mark names. Empty if all processes of the attempt are descendants of its
+    supervisor."""
     mark_key: str = field(default="", repr=False)
 
 
@@ -39,7 +40,7 @@ ListHolders = Callable[[], list[GpuHolder]]
 
 
 def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Thousandths of each GPU that attempts hold, by UUID."""
+    """The part of each GPU that attempts hold, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:
@@ -49,7 +50,7 @@ def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ProcessOwner:
-    """User and command of a process; `holder` is its attempt, None for a process outside the queue."""
+    """User and command of a process. `holder` is its attempt, or None for an off-queue process."""
 
     user: str
     command: str
@@ -57,9 +58,10 @@ class ProcessOwner:
 
 
 def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
-    """The owner of a process on a GPU; user and command are "?" if it has ended.
+    """The owner of a process on a GPU. User and command are "?" if the process has ended.
 
-    A mark counts only on GPUs that its attempt holds, because the user of a job can give it to any process.
+    A mark counts only on GPUs that its attempt holds, because a user can give the mark of a job to any
+    process.
     """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None
@@ -95,7 +97,7 @@ def _marked_holder(pid: int, uuid: str, holders: Iterable[GpuHolder]) -> Optiona
             if process.attempt(each.spool) == key and process.proves(each.mark_key, key):
                 return each
     except OSError:
-        pass  # because it has ended
+        pass  # The process has ended.
     return None
 
 
@@ -115,7 +117,7 @@ def _name(uid: int) -> str:
 
 
 def _command(pid: int, proc: str) -> str:
-    """The beginning of its command line."""
+    """The first 120 characters of the command line of a process; "?" if it is unknown."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:
             words = file.read(400)

@@ -1,4 +1,4 @@
-"""Runs the program that resets a GPU, with a timeout; its last line of output is the reason of a failure."""
+"""Runs the program that resets a GPU, with a timeout. If it fails, its last line of output is the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ = 4_096
 
 
 class ResetCommand:
-    """One run of the program. Calls `then` once, with the reason of a failure or an empty string."""
+    """One run of the reset program. Calls `then` once, with the reason of a failure or an empty string."""
 
     def __init__(
         self,

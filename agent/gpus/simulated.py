@@ -1,4 +1,4 @@
-"""Simulated GPUs for demos and tests: a node has the same ones at every start."""
+"""Simulated GPUs for demonstrations and tests. A node has the same simulated GPUs at every start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NVLINK_CLIQUE = 8
 
 @dataclass(frozen=True)
 class SimulatedModel:
-    """The figures of a GPU model."""
+    """The properties of a GPU model."""
 
     name: str
     memory_mib: int
@@ -54,11 +54,11 @@ MODELS = {
 }
 _SLOW_MHZ = 345
 _HOT_C = 68
-"""From this temperature on a simulated GPU reports its power cap, as a real one under full load does."""
+"""At this temperature or above, a simulated GPU reports a power cap, like a real GPU under full load."""
 
 
 class SimulatedGpus:
-    """GPUs whose load, heat and memory follow from the attempts that hold them."""
+    """Simulated GPUs. Their load, temperature and used memory depend on the attempts that hold them."""
 
     numa_nodes = 2
     driver, cuda = "550.90.07", "12.4"
@@ -91,7 +91,7 @@ class SimulatedGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Send readings every few seconds."""
+        """Begin to send readings every few seconds."""
         self._loop, self._send, self._on_samples = loop, send, on_samples
         self._read(loop, holders, send)
 
@@ -126,7 +126,7 @@ class SimulatedGpus:
         loop.call_later(SAMPLE_INTERVAL_S, lambda: self._read(loop, holders, send))
 
     def sample(self, held: Mapping[str, int]) -> list[GpuSample]:
-        """The next sample of every GPU; `held` are the thousandths in use by UUID."""
+        """The next sample of every GPU. `held` is the used part of each GPU in thousandths, by UUID."""
         self._tick += 1
         return [
             self._reading(gpu, self._models[gpu.index], held.get(gpu.uuid, 0) / WHOLE_GPU)
@@ -134,7 +134,9 @@ class SimulatedGpus:
         ]
 
     def _reading(self, gpu: GpuFacts, model: SimulatedModel, load: float) -> GpuSample:
-        """Load moves in slow waves; the temperature follows the load with delay."""
+        """The next sample of one GPU. The load varies in slow waves, and the temperature follows the load
+        with a delay.
+        """
         index = gpu.index
         wave = math.sin(self._tick / 7 + int(gpu.uuid[4:8], 16))
         busy = min(1.0, load) * (0.9 + 0.07 * wave)
@@ -156,7 +158,9 @@ class SimulatedGpus:
 
 
 def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
-    """The first process of every attempt with its share of the memory, as NVML would report it."""
+    """The processes that NVML would report: one for each attempt and GPU, with its part of the used
+    memory.
+    """
     return tuple(
         GpuProcess(
             hold.uuid,
@@ -173,7 +177,7 @@ def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProce
 
 
 def _divided(node: str, gpu: GpuFacts, slices: Sequence[str], first: int, number: str) -> list[GpuFacts]:
-    """The MIG instances of a GPU: devices of their own, without NVLink."""
+    """The MIG instances of a GPU. Each is a separate device without NVLink."""
     return [
         replace(
             gpu,
@@ -193,7 +197,9 @@ def _uuid(seed: str) -> uuid.UUID:
 
 
 def _facts(node: str, first: int, position: int, count: int, model: SimulatedModel) -> GpuFacts:
-    """The GPU at this position of its group: half of a group at each socket, NVLink within eight."""
+    """The GPU at this position of its group. Each CPU socket has half of the group, and every eight GPUs are
+    connected by NVLink.
+    """
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE
     others = range(clique, min(count, clique + NVLINK_CLIQUE)) if model.nvlinks else ()

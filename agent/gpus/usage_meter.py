@@ -1,11 +1,11 @@
-"""GPU usage of attempts: mean and 95th percentile of utilisation, peak memory and energy.
+"""Measures the GPU usage of attempts: mean and 95th percentile of utilisation, peak memory and energy.
 
-1. Each reading counts for the time since the one before, for the attempts that hold the GPUs now.
-2. Every `SAVE_INTERVAL_S` the sums of an attempt go to a file beside its record: a restart of the agent
-   loses no more than that.
-3. Every `REPORT_INTERVAL_S`, and when an attempt has its first sums, the usage of all running attempts is
-   sent.
-4. The status of an ended attempt carries its final sums.
+1. For each reading, add the time since the previous reading to the attempts that hold the GPUs now.
+2. Every `SAVE_INTERVAL_S` seconds, save the sums of an attempt in a file beside its record. A restart of the
+   agent loses at most the usage since then.
+3. Every `REPORT_INTERVAL_S` seconds, and when an attempt has its first sums, send the usage of all running
+   attempts.
+4. Add the final sums to the status of an ended attempt.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from wire.names import WHOLE_GPU
 SAVE_INTERVAL_S = 30.0
 REPORT_INTERVAL_S = 10.0
 _LONGEST_S = 60.0
-"""Longest time between two readings that counts; usage in a longer gap is unknown."""
+"""If more seconds than this lie between two readings, the usage between them is unknown and not counted."""
 
 
 @dataclass
 class UsageSums:
-    """GPU-seconds at each percent of utilisation, peak memory in MiB, energy in Wh."""
+    """Sums of one attempt: GPU-seconds at each percent of utilisation, peak memory in MiB, energy in Wh."""
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * 101)
     peak_mib: int = 0
@@ -38,7 +38,7 @@ class UsageSums:
     saved_at: float = 0.0
 
     def summary(self) -> Optional[GpuUse]:
-        """Mean, 95th percentile, peak and energy; None without a reading."""
+        """Mean and 95th percentile of utilisation, peak memory and energy. None if there was no reading."""
         total = sum(self.seconds)
         if not total:
             return None
@@ -53,7 +53,7 @@ class UsageSums:
 
 
 class UsageMeter:
-    """Adds up the usage of attempts. `directory` gives the directory of an attempt in the spool."""
+    """Sums up the GPU usage of attempts. `directory` returns the directory of an attempt in the spool."""
 
     def __init__(self, directory: Callable[[AttemptKey], str]) -> None:
         self._directory = directory
@@ -69,7 +69,7 @@ class UsageMeter:
         processes: Sequence[GpuProcess],
         now: float,
     ) -> None:
-        """Add one reading of the GPUs. It counts since the last one, for the attempts that hold them now."""
+        """Add one reading of the GPUs. It counts from the previous reading, for the attempts in `holders`."""
         before, self._read_at = self._read_at, now
         if before is None or not 0 < now - before <= _LONGEST_S:
             return
@@ -85,9 +85,9 @@ class UsageMeter:
                 self._save(key)
 
     def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
-        """The usage of all running attempts, if it is time to send it; empty otherwise.
+        """The usage of all running attempts if it has to be sent now; otherwise empty.
 
-        Always of all, because the controller replaces what it has for the node.
+        It always has all running attempts, because the controller replaces all its values for the node.
         """
         uses = {}
         for holder in holders:
@@ -101,7 +101,7 @@ class UsageMeter:
         return tuple(uses.values())
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
-        """The status; that of an ended attempt with its GPU usage."""
+        """The status unchanged, or, if the attempt has ended, with its GPU usage."""
         if status.ended_at is None:
             return status
         key = (status.job, status.attempt)
@@ -113,7 +113,7 @@ class UsageMeter:
         return replace(status, usage=replace(status.usage or Usage(), gpu=use))
 
     def forget(self, key: AttemptKey) -> None:
-        """Forget an attempt, because the controller has recorded its end."""
+        """Delete the sums of an attempt, because the controller has recorded its end."""
         self._sums.pop(key, None)
 
     def _add(
@@ -124,10 +124,12 @@ class UsageMeter:
         process_mib: Counter[tuple[str, Optional[int]]],
         seconds: float,
     ) -> None:
-        """Add one reading. `process_mib` is the memory of processes by GPU and job, None outside the queue.
+        """Add one reading to the sums of one attempt. `process_mib` is the memory of processes by GPU and
+        job; the job is None for off-queue processes.
 
-        Memory on a whole GPU: all that is in use, but for that of processes outside the queue. On a share:
-        that of the job's processes; its part of the whole if the driver does not say what each uses.
+        On a whole GPU, the attempt's memory is all used memory except that of off-queue processes. On a part
+        of a GPU, it is the memory of the job's processes; if the driver does not report memory per process,
+        it is the same part of the used memory.
         """
         memory = 0.0
         for hold in holder.gpus:
@@ -162,7 +164,7 @@ class UsageMeter:
     def _save(self, key: AttemptKey) -> None:
         sums = self._sums[key]
         new = self._file(key) + ".new"
-        with suppress(OSError):  # because on a full disk only this figure is lost
+        with suppress(OSError):  # On a full disk only these sums are lost.
             with open(new, "w", encoding="ascii") as file:
                 json.dump([[round(each, 3) for each in sums.seconds], sums.peak_mib, sums.wh], file)
             os.replace(new, self._file(key))

@@ -1,1 +1,1 @@
-"""Limits and isolation of an attempt: control groups, containers, scratch directories."""
+"""Limits and isolation of attempts: cgroups, containers and scratch directories."""

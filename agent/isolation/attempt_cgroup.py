@@ -1,9 +1,10 @@
-"""The cgroups of one attempt: creation with limits, start of processes in them, kill and removal.
+"""The cgroups of one attempt: creates them with limits, starts processes in them, kills and removes them.
 
-Imported by the fork server: only cheap imports. Paths and settings come from cgroup_detection.py.
+The fork server imports this module, so it has only cheap imports. Paths and settings come from
+cgroup_detection.py.
 
-Moving a process into a cgroup makes every fork on the host wait for all cores, 8 ms and more. Two ways do
-not: v1 cgroups take single threads, which may leave again; a process can be started in a v2 cgroup by clone3.
+Moving a process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this delay: a
+single thread can enter and leave v1 cgroups, and clone3 can start a process in a v2 cgroup.
 """
 
 from __future__ import annotations
@@ -14,29 +15,33 @@ import signal
 from agent.supervisor import clone_into_cgroup
 
 CgroupSpec = tuple[str, str, list[tuple[str, str]]]
-"""The cgroup's directory, the directory of the supervisor's own cgroup, and the settings to write."""
+"""The directory of the attempt's cgroup, that of the supervisor's own cgroup, and (file, value) settings."""
 
 
 class AttemptCgroup:
-    """The cgroups of an attempt, one per v1 controller or one of v2; none if the host offers none."""
+    """The cgroups of an attempt: one for each v1 controller, or one v2 cgroup; none if the host has none."""
 
     def __init__(self, parts: list[CgroupSpec]) -> None:
         self._parts = parts
 
     def make(self) -> None:
-        """Create them and write their limits; raises OSError."""
+        """Create the cgroups and write their limits. Raises OSError."""
         for directory, _, settings in self._parts:
             _make(directory)
             for name, value in settings:
                 write_setting(f"{directory}/{name}", value)
 
     def enter(self) -> None:
-        """Move this process, which has one thread, into them; raises OSError. Children start there."""
+        """Move this process, which has one thread, into the cgroups. New children start there, too. Raises
+        OSError.
+        """
         for directory, _, _ in self._parts:
             _move_to(directory)
 
     def leave(self) -> None:
-        """Move this process back to its own cgroup, because the job's limits must not end the supervisor."""
+        """Move this process back to its own cgroup, so that the job's limits do not apply to the
+        supervisor.
+        """
         for _, own_directory, _ in self._parts:
             try:
                 _move_to(own_directory)
@@ -44,12 +49,12 @@ class AttemptCgroup:
                 continue
 
     def fork(self) -> int:
-        """As os.fork(), with the child in the cgroups and this process outside; raises OSError."""
+        """Like os.fork(), but the child is in the cgroups and this process is not. Raises OSError."""
         if self.is_v2:
             try:
                 return clone_into_cgroup.fork_into(self._parts[0][0])
             except OSError:
-                pass  # because the kernel is older than 5.7, or seccomp forbids clone3
+                pass  # The kernel is older than 5.7, or seccomp forbids clone3.
         pid = -1
         try:
             self.enter()
@@ -61,11 +66,11 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Whether it is a v2 cgroup, which is slow to enter and to leave."""
+        """Whether this is a v2 cgroup. Entering and leaving a v2 cgroup is slow."""
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
     def members(self) -> list[int]:
-        """The pids in them, and in the cgroups that the job created below."""
+        """The pids of all processes in the cgroups, and in cgroups that the job created below them."""
         found: set[int] = set()
         for directory, _, _ in self._parts:
             for below, _, _ in os.walk(directory):
@@ -73,7 +78,7 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in them at once, where the kernel can."""
+        """Kill all processes in the cgroups at once, if the kernel supports it."""
         for directory, _, _ in self._parts:
             try:
                 if os.path.exists(f"{directory}/freezer.state"):
@@ -84,7 +89,9 @@ class AttemptCgroup:
                 continue
 
     def _freeze_and_kill(self, directory: str) -> None:
-        """Kill while frozen, because frozen processes cannot fork. The next call kills what was missed."""
+        """Freeze the processes and kill them, because frozen processes cannot fork. The next call kills
+        processes that this call missed.
+        """
         write_setting(f"{directory}/freezer.state", "FROZEN")
         try:
             for pid in self.members():
@@ -96,12 +103,12 @@ class AttemptCgroup:
             write_setting(f"{directory}/freezer.state", "THAWED")
 
     def remove(self) -> bool:
-        """Remove them; False while the kernel refuses because processes are left."""
+        """Remove the cgroups. Returns False if the kernel refuses because processes are left."""
         left = [directory for directory, _, _ in self._parts if not _remove(directory)]
         return not left
 
     def has_oom_kill(self) -> bool:
-        """Whether the kernel killed one of its processes for lack of memory."""
+        """Whether the kernel killed a process of the attempt because of missing memory."""
         for directory, _, _ in self._parts:
             for name in ("memory.events", "memory.oom_control"):
                 for line in _read(f"{directory}/{name}").splitlines():
@@ -110,7 +117,9 @@ class AttemptCgroup:
         return False
 
     def peak_mib(self) -> int:
-        """The most memory that its processes held together; 0 if the kernel does not report it."""
+        """The peak memory of all processes of the attempt together, in MiB. 0 if the kernel does not report
+        it.
+        """
         for directory, _, _ in self._parts:
             for name in ("memory.peak", "memory.max_usage_in_bytes"):
                 text = _read(f"{directory}/{name}").strip()
@@ -120,7 +129,7 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """Why the kernel killed an attempt: its limit, the memory it reached, and the flag for more."""
+    """The reason text for an attempt that the kernel killed: its limit, its peak, and the option for more."""
     reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
     if not limit_mib:
         return f"out_of_memory: the host had no memory left{reached}"
@@ -135,11 +144,11 @@ def _make(directory: str) -> None:
     except FileExistsError:
         pass
     except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)  # because the agent's cgroup was removed meanwhile
+        os.makedirs(directory, exist_ok=True)  # The agent's parent cgroup has been removed.
 
 
 def _remove(directory: str) -> bool:
-    """Remove a cgroup; whether it is gone. Cgroups below it are removed only if needed, which is rare."""
+    """Remove a cgroup and, if needed, the cgroups below it. Returns whether it was removed."""
     try:
         os.rmdir(directory)
         return True
@@ -167,7 +176,7 @@ def _move_to(directory: str) -> None:
 
 
 def write_setting(path: str, text: str) -> None:
-    """Write a cgroup file; raises OSError if the kernel does not have it."""
+    """Write a cgroup file. Raises OSError if the kernel does not have the file or refuses the value."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

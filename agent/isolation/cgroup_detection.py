@@ -1,4 +1,4 @@
-"""Finds the cgroups that this agent may use: v2 if it is delegated, else v1 controllers, else none."""
+"""Finds the cgroups that this agent may use: a delegated v2 cgroup, otherwise v1 controllers, or none."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ _PERIOD_US = 100_000
 
 @dataclass
 class HostCgroups:
-    """Where cgroups of attempts are created."""
+    """The cgroups of this host in which the agent creates the cgroups of attempts."""
 
     v2_parent: str = ""
-    """The v2 cgroup above those of attempts; empty with v1."""
+    """The parent of the attempts' v2 cgroups; empty if v1 is used."""
     parents: dict[str, str] = field(default_factory=dict)
-    """The cgroup above those of attempts, by v1 controller."""
+    """The parent of the attempts' cgroups, by v1 controller; for v2 under ""."""
     own: dict[str, str] = field(default_factory=dict)
-    """The agent's own cgroup, by v1 controller; under "" for v2."""
+    """The agent's own cgroup, by v1 controller; for v2 under ""."""
     limited: tuple[str, ...] = ()
-    """The controllers that limit jobs."""
+    """The cgroup controllers that limit jobs on this host."""
     kills: bool = False
     """Whether the kernel can kill all processes of a cgroup at once."""
     why: str = ""
-    """Why there are no limits."""
+    """Why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
-        """The cgroups of one attempt; without an order without settings, to find and kill its processes."""
+        """The cgroups of one attempt. Without an order they have no settings and only serve to find and kill
+        processes.
+        """
         settings = (
             {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
         )
@@ -51,8 +53,8 @@ class HostCgroups:
         quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
         memory = None if most_memory is None else str(most_memory << 20)
         processes = ("pids.max", str(max_processes))
-        # Weight and protected memory follow the request, because jobs above their request must yield first.
-        # A best-effort job has no request: it gets what the others leave.
+        # Weight and protected memory depend on the request, so that jobs that use more than their request
+        # lose CPU and memory first. A best-effort job has no request and gets only unused CPU and memory.
         protected = "0" if order.best_effort else str(order.memory_mib << 20)
         if self.v2_parent:
             weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))
@@ -77,29 +79,29 @@ class HostCgroups:
         }
 
     def tidy(self) -> None:
-        """Remove the agent's parent cgroups if no attempt is left in them."""
+        """Remove the parent cgroups if they have no cgroup of an attempt."""
         for parent in [self.v2_parent] if self.v2_parent else self.parents.values():
             with suppress(OSError):
                 os.rmdir(parent)
 
     def describe(self) -> str:
-        """How jobs are limited, for `corral node`."""
+        """The controllers that limit jobs, as text for `corral node`."""
         if not self.limited:
             return f"none: {self.why}"
         return f"{', '.join(self.limited)} by cgroup {'v2' if self.v2_parent else 'v1'}"
 
     def describe_end(self) -> str:
-        """How the processes of a job are ended, for `corral node`."""
+        """The method that ends the processes of a job, as text for `corral node`."""
         return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
 
 
 def cpu_shares(order: Start) -> int:
-    """The CPU weight of a job as cgroup v1 and container runtimes count it: 1024 for each CPU."""
+    """The CPU weight of a job in the unit of cgroup v1 and container runtimes: 1024 for each CPU."""
     return 2 if order.best_effort else min(262_144, max(2, order.cpu_milli * 1_024 // 1_000))
 
 
 def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
-    """Find usable cgroups and create the parents. `tag` separates the agents of one host."""
+    """Find the usable cgroups and create the parent cgroups. `tag` distinguishes the agents of one host."""
     if mode == "none":
         return HostCgroups(why='[jobs] limits is "none"')
     mounts, own = _mounts(proc), _own(proc)
@@ -111,19 +113,19 @@ def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
 
 
 def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
-    """The v1 controllers by which this process could limit jobs. Creates nothing."""
+    """The v1 controllers with which this process could limit jobs. Creates no cgroups."""
     mounts, own = _mounts(proc), _own(proc)
     places = {name: mounts[name] + own.get(name, "") for name in CONTROLLERS if name in mounts}
     return tuple(name for name, place in places.items() if os.access(place, os.W_OK))
 
 
 def cgroup_tag(node: str, spool: Path) -> str:
-    """The tag of this agent's cgroups, the same for all agents of this node and spool."""
+    """The tag in the names of this agent's cgroups. All agents of this node and spool have the same tag."""
     return f"{node}-{crc32(os.fsencode(spool)):08x}"
 
 
 def _mounts(proc: Path) -> dict[str, str]:
-    """Mount points by controller; "" is v2."""
+    """The mount point of each cgroup controller; "" stands for v2."""
     found: dict[str, str] = {}
     for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():
         _, parent, kind, options, *_ = line.split(" ")
@@ -136,7 +138,7 @@ def _mounts(proc: Path) -> dict[str, str]:
 
 
 def _own(proc: Path) -> dict[str, str]:
-    """The agent's own cgroup by controller; "" is v2."""
+    """The agent's own cgroup for each controller; "" stands for v2."""
     found = {}
     for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
         _, names, path = line.split(":", 2)
@@ -146,7 +148,9 @@ def _own(proc: Path) -> dict[str, str]:
 
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
-    """Use v2: at the top as root, as container engines do, else in the cgroup delegated to the agent."""
+    """Use v2: as root in the root cgroup, like container engines, otherwise in the cgroup delegated to the
+    agent.
+    """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")
         if "memory" not in known or not os.access(base, os.W_OK):
@@ -159,7 +163,7 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # because memory.low of an attempt is effective only up to that of the cgroups above it
+                # memory.low of an attempt takes effect only up to the value of each parent cgroup.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(
@@ -174,7 +178,9 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
 
 
 def _move_agent_down(base: str) -> str:
-    """Move the agent into a child cgroup, because one with delegated controllers may have no processes."""
+    """Move the agent into a child cgroup, because a cgroup that enables controllers for its children must
+    not have processes.
+    """
     own_directory = f"{base}/corral-agent"
     os.makedirs(own_directory, exist_ok=True)
     Path(own_directory, "cgroup.procs").write_text("0", encoding="ascii")
@@ -189,7 +195,9 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
-    """Use each v1 controller. Cgroups are killed with the freezer, or with a v2 one without controllers."""
+    """Use each available v1 controller. The freezer, or a v2 cgroup without controllers, is used to kill all
+    processes of an attempt.
+    """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):
         if name not in mounts:
@@ -211,7 +219,7 @@ def _make_parent(base: str, *names: str, enable: tuple[str, ...] = ()) -> str:
     for name in names:
         base = f"{base}/{name}"
         os.makedirs(base, exist_ok=True)
-        with suppress(OSError):  # readable, because a user's container runtime reads its own cgroup
+        with suppress(OSError):  # A user's container runtime must be able to read its own cgroup.
             Path(base).chmod(0o755)
         if enable:
             _enable(base, enable)
