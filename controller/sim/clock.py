@@ -1,4 +1,4 @@
-"""Virtual clock: a heap of callbacks in the order of their times."""
+"""A virtual clock: it runs scheduled callbacks in the order of their times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock:
         self._sequence = 0
 
     def at(self, when: float, callback: Callback, rank: Rank = 0) -> None:
-        """Schedule a callback; a time in the past means now."""
+        """Schedule a callback. A time in the past is replaced by the present time."""
         self._sequence += 1
         heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, callback))
 

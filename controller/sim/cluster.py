@@ -14,13 +14,14 @@ from wire.job import mig
 from wire.job.spec import JobSpec
 
 CORE = 1000
-"""CPU-milli of a processor."""
+"""Thousandths of a CPU core that one processor of a log counts as."""
 WIDEST = 10_000_000
-"""CPU-milli that a job may request on one node. In a larger pool a processor counts as less than a core."""
+"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool with more processors
+each processor counts as less than a core."""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
-"""GPUs per NVLink island."""
+"""Number of GPUs in a group that is connected by NVLink."""
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
@@ -34,12 +35,13 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """Processors of the smallest node: the most that a job of a log may have on one node."""
+        """Number of processors of the smallest node. A job of a log may have at most this many on one
+        node."""
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
     def width(self) -> int:
-        """Processors of the largest job that fits."""
+        """Number of processors of the largest job that fits into the cluster."""
         return self.cores * len(self.nodes)
 
     @property
@@ -49,11 +51,12 @@ class Cluster:
 
     @property
     def cpu_milli(self) -> int:
-        """CPU-milli of the cluster."""
+        """CPU of the cluster in thousandths of a core."""
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:
-        """A job with `size` processors: on the fewest nodes, equally many on each, rounded up."""
+        """A job spec for `size` processors. The job gets the fewest nodes that can hold it and equally many
+        processors on each, rounded up."""
         nodes = -(-size // self.cores)
         return JobSpec(
             command=("true",),
@@ -72,21 +75,22 @@ class Cluster:
 
 
 def pool_of(processors: int) -> Cluster:
-    """Interchangeable processors: one node, so that no job is split, with memory without a limit."""
+    """A cluster of one node with this many processors and unlimited memory. With one node, no job has to be
+    split."""
     core = max(1, min(CORE, WIDEST // processors))
     return Cluster({"pool": NodeFacts(processors * core, BOUNDLESS_MIB)}, core)
 
 
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:
-    """`count` equal nodes."""
+    """A cluster of `count` equal nodes."""
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
     return Cluster({name: _facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})
 
 
 def cluster_of_config(config: Config) -> Cluster:
-    """The nodes of scheduler.toml. Raises SimulationRefused where the file leaves a size to the host to
-    report."""
+    """The nodes of scheduler.toml. Raises SimulationRefused if the file does not give a node's CPUs, memory
+    or GPUs."""
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):
@@ -110,7 +114,7 @@ def cluster_of_config(config: Config) -> Cluster:
 
 
 def memory_mib(text: str) -> int:
-    """MiB of a text such as 512M, 64G or 2T. Raises ValueError with the correct form."""
+    """The amount of memory, such as 512M, 64G or 2T, in MiB. Raises ValueError with the correct form."""
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 64G or 2T")
@@ -124,7 +128,8 @@ def _facts(
     groups: Sequence[GpuGroup],
     labels: Mapping[str, str] | None = None,
 ) -> NodeFacts:
-    """A host with two sockets: half of each group of GPUs at each socket, NVLink within islands of eight."""
+    """The hardware of a node with two CPU sockets. Half of each group of GPUs is at each socket, and NVLink
+    connects GPUs in groups of eight."""
     gpus: list[GpuFacts] = []
     for group in groups:
         first = len(gpus)

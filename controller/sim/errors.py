@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class SimulationRefused(Exception):
-    """What is wrong, in one sentence; `hint` says what to do about it."""
+    """A simulation cannot start or finish. The message gives the reason in one sentence, `hint` the
+    remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

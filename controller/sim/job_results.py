@@ -22,7 +22,7 @@ from controller.core.model.events import (
 from wire.names import JobState, Reason
 
 TAU_S = 10.0
-"""In the bounded slowdown, shorter jobs count as this long (seconds)."""
+"""Seconds. The bounded slowdown treats shorter jobs as if they ran this long."""
 
 
 @dataclass(slots=True)
@@ -45,9 +45,9 @@ class SimulatedJob:
     attempts: int = 0
     requeues: int = 0
     lost_gpu_s: float = 0.0
-    """GPU-seconds of attempts whose work was lost."""
+    """GPU-seconds of attempts that ended without saving their work."""
     moves: int = 0
-    """How often rebalancing continued it on other nodes."""
+    """Number of times that rebalancing moved the job to other nodes."""
     allocations: tuple[Allocation, ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class SimulatedJobs:
     by_job: dict[int, SimulatedJob] = field(default_factory=dict)
 
     def observe(self, event: Event) -> None:
-        """Update the job that the event is about."""
+        """Update the job that the event names."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)
@@ -106,7 +106,7 @@ class SimulatedJobs:
     def _preempted(self, event: JobPreempted) -> None:
         record = self.by_job[event.job]
         record.lost_gpu_s += 3_600 * event.gpu_hours
-        record.start_s = None  # JobPreempted counts only the work after the last checkpoint
+        record.start_s = None  # the event itself counts only the work after the last checkpoint
 
     def _requeued(self, event: JobRequeued) -> None:
         record = self.by_job[event.job]
@@ -139,7 +139,7 @@ class SimulatedJobs:
     }
 
     def ran(self) -> list[SimulatedJob]:
-        """Jobs that ran to an end, in the order of their ids."""
+        """Jobs that ended after a start, in the order of their ids."""
         return [
             record
             for record in self.by_job.values()
@@ -154,6 +154,6 @@ def mean(values: Iterable[float]) -> float:
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """The quantile by nearest rank; 0 without values."""
+    """The quantile by nearest rank; `part` is between 0 and 1. Without values the result is 0."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0

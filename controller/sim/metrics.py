@@ -1,4 +1,4 @@
-"""Figures by which policies are compared. Each is defined here."""
+"""Defines the figures by which scheduling policies are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.sim.job_results import SimulatedJob, mean, quantile
 
 @dataclass(frozen=True)
 class Figures:
-    """Over all jobs that ran to an end. Times are in seconds, fractions between 0 and 1."""
+    """The figures of all jobs that ended after a start. Times are in seconds, fractions between 0 and 1."""
 
     jobs: int
     avebsld: float
@@ -22,25 +22,26 @@ class Figures:
     p50_wait_s: float
     p95_wait_s: float
     mean_flow_s: float
-    """From submit to end."""
+    """Mean time from submit to end."""
     max_flow_s: float
     utilisation: float
-    """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. CPU-seconds
-    if the cluster has no GPUs or no job held one."""
+    """Allocated GPU-seconds divided by all GPU-seconds from the first submit to the last end. If the cluster
+    has no GPUs or no job held one, CPU-seconds are used."""
     fragmentation: float
-    """Idle fraction of the same capacity while at least one job waited: too scattered or too small for the
-    waiting jobs, or reserved for them."""
+    """Fraction of the same capacity that was idle while at least one job waited. The idle resources were too
+    scattered or too small for the waiting jobs, or reserved."""
     makespan_s: float
-    """From the first submit to the last end."""
+    """Time from the first submit to the last end."""
     fairness: float
-    """Jain's index over the users' mean bounded slowdowns: 1 if all users are slowed equally, 1/n if one of n
-    users bears all of it."""
+    """Jain's index over the users' mean bounded slowdowns. It is 1 if all users have the same slowdown, and
+    1/n if only one of n users has any."""
     preemptions: int
-    """Attempts ended early so that other jobs could start, or because their node was lost."""
+    """Number of attempts that ended early because another job needed their resources or their node was
+    lost."""
     gpu_hours_lost: float
-    """GPU-hours held by attempts whose work was lost."""
+    """GPU-hours of attempts that ended without saving their work."""
     moves: int = 0
-    """Preemptions after which rebalancing continued the job on other nodes."""
+    """Number of preemptions by rebalancing, after which the job continued on other nodes."""
 
 
 def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:

@@ -1,4 +1,4 @@
-"""Runs tasks in parallel, each in a process of its own, as many at once as there are cores."""
+"""Runs tasks in parallel. Each task has its own process, and as many run at once as there are CPU cores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 Work = Callable[[Task, Progress], Result]
-"""A module-level function, because the other process imports it by name. It reports its progress."""
+"""The function that runs a task. It must be a module-level function, because the child process imports it by
+name. It calls its second argument with its progress."""
 
 # Spawn, not fork: the child must not inherit open files and threads of this process.
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 class RunFailed(SimulationRefused):
-    """A task failed or its process died: which task, and why."""
+    """A task failed or its process ended without a result. The message names the task and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ def run_in_processes(
     progress: Progress | None = None,
     cores: int | None = None,
 ) -> list[Result]:
-    """Results in the order of the tasks; raises RunFailed. `progress` gets the sum of what all tasks have
-    done.
+    """Run the tasks and return their results in the same order. Raises RunFailed.
 
-    1. Start processes until there are as many as cores; send each its task.
-    2. Wait for messages: a number is progress, `_Done` is the result, a text is an error.
-    3. When a process has given its result, start the next task.
-    Whatever happens, the processes that still run are killed at the end.
+    `progress` gets the sum of the progress of all tasks.
+
+    1. Start one process per core, or per task if there are fewer; send each process its task.
+    2. Wait for messages: a number is progress, `_Done` is the result, a string is an error.
+    3. When a process has sent its result, start the next task.
+    At the end, also after an error, kill the processes that still run.
     """
     waiting = list(tasks.items())[::-1]
     running: dict[Connection, tuple[str, SpawnProcess]] = {}
@@ -57,8 +59,8 @@ def run_in_processes(
                 name, task = waiting.pop()
                 ours, process = _start(work)
                 running[ours] = name, process
-                # Sent through the pipe, because spawn would block writing the arguments of a child that
-                # died early.
+                # Send the task through the pipe. As an argument of spawn it could block this process for ever
+                # if the child ends early.
                 with suppress(ConnectionError):  # _receive() reports how the child died
                     ours.send(task)
             for line in wait(list(running)):
@@ -89,7 +91,7 @@ def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()  # so that reading ends when the child exits
+    theirs.close()  # without this, reading from the pipe would not end when the child exits
     return ours, process
 
 
@@ -117,5 +119,5 @@ def _child(line: Connection, work: Work[Any, Any]) -> None:
         message = _Done(work(line.recv(), line.send))
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-    with suppress(ConnectionError):  # the parent has stopped waiting
+    with suppress(ConnectionError):  # the parent may have closed the pipe
         line.send(message)

@@ -1,4 +1,4 @@
-"""Simulates a log under one policy or several, from the first submit to the last end."""
+"""Simulates a log under one or several policies, from the first submit to the end of the last job."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 
 Progress = Callable[[int], None]
-"""Called from time to time with the number of jobs that have ended."""
+"""A function that gets the number of ended jobs from time to time."""
 _OFTEN = 500
 _ALL = 1_000_000
 PREDICTED = "+predicted"
-"""Suffix of a policy name: backfill plans with predicted run times instead of time limits."""
+"""Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""
 _ORDERS = {"sjf": "shortest"}
 _POLICIES = {
     "fcfs": ("fifo", "none"),
@@ -47,12 +47,12 @@ _POLICIES = {
 
 
 class SameSecond(enum.StrEnum):
-    """The order of what happens within one second."""
+    """The order of events within one second."""
 
     HOUSE = "house"
-    """Jobs end, jobs arrive, then one scheduling pass."""
+    """Jobs end, then jobs arrive, then one scheduling pass follows."""
     SC15 = "sc15"
-    """Jobs arrive, jobs end, and a scheduling pass follows every event."""
+    """Jobs arrive, then jobs end. A scheduling pass follows every event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class Policy:
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """The policy of this name or file. What a name does not determine is as in `config`."""
+    """The policy with this name, or of this scheduler.toml. Settings that the name does not decide come from
+    `config`."""
     if name.endswith(PREDICTED):
         return with_estimate(policy_of(name.removesuffix(PREDICTED), config), "predicted")
     if name in _POLICIES:
@@ -78,13 +79,12 @@ def policy_of(name: str, config: Config) -> Policy:
 
 
 def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config:
-    """The configuration with another order or backfill; an empty text changes nothing."""
+    """The configuration with another order or backfill kind. An empty string leaves the setting unchanged."""
     changes: dict[str, Any] = {}
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # All waiting jobs are considered, because a policy named on the command line is that of the
-        # textbooks.
+        # Consider all waiting jobs, because the textbook policies that the command line names have no limit.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
         config = config.of_profile(
@@ -94,7 +94,7 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
 
 
 def with_estimate(policy: Policy, estimate: str) -> Policy:
-    """The same policy, planning with time limits ("limit") or predicted run times ("predicted")."""
+    """The same policy, but backfill plans with time limits ("limit") or predicted run times ("predicted")."""
     config = policy.config
     if not estimate or estimate == config.backfill.estimate:
         return policy
@@ -104,7 +104,7 @@ def with_estimate(policy: Policy, estimate: str) -> Policy:
 
 
 def profile_of(config: Config, name: str) -> Config:
-    """The configuration with the policy of one profile for all jobs on all nodes."""
+    """The configuration that applies the policy of one profile to all jobs on all nodes."""
     if name != DEFAULT_PROFILE and name not in config.profiles:
         known = nearest(name, [*config.profiles, DEFAULT_PROFILE])
         raise SimulationRefused(f"there is no profile {name!r}", known)
@@ -112,8 +112,8 @@ def profile_of(config: Config, name: str) -> Config:
 
 
 def name_of(config: Config) -> str:
-    """The name of the policy that this configuration is for jobs of equal priority, else its order and
-    backfill."""
+    """The name of the policy that this configuration follows for jobs of equal priority. If there is none,
+    the name of its order and its backfill kind."""
     if config.profiles:
         return "profiles"
     order, backfill = config.scheduler.order.name, config.scheduler.backfill
@@ -124,7 +124,7 @@ def name_of(config: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunTask:
-    """Everything that a run depends on; it is pickled for another process."""
+    """All settings of one run. The object is sent to another process with pickle."""
 
     policy: Policy
     cluster: Cluster
@@ -132,12 +132,12 @@ class RunTask:
     clairvoyant: bool = False
     same_second: SameSecond = SameSecond.HOUSE
     keep_records: bool = False
-    """Whether the result has a SimulatedJob per job; several times the size of `rows`."""
+    """Whether the result contains a SimulatedJob per job. They take several times the memory of `rows`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """Times of one job, with its number in the log, in seconds."""
+    """Times of one job in seconds, with its number in the log."""
 
     job: int
     submit: float
@@ -159,10 +159,10 @@ class RunResult:
     figures: Figures
     rows: list[JobTimes]
     refused: dict[str, int]
-    """Number of rejected jobs by error message."""
+    """Number of jobs that the engine rejected, by error message."""
     cpu_s: float
     records: list[SimulatedJob]
-    """All jobs, if the task has `keep_records`."""
+    """The SimulatedJob of every job, if the task has `keep_records`."""
 
 
 def run(task: RunTask, progress: Progress | None = None) -> RunResult:
@@ -191,7 +191,7 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Collect garbage rarely, because a simulation makes many objects and hardly any reference cycles."""
+    """Run garbage collection rarely. A simulation makes many objects but hardly any reference cycles."""
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
@@ -207,7 +207,7 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs]:
-    """The simulation after its last event, and what happened to each job."""
+    """Run the simulation to its end. Returns it with the results of all jobs."""
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
     simulation = _simulation(task.same_second, pipeline, records)
@@ -225,12 +225,12 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
 
 def _simulation(same_second: SameSecond, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
     kind = Sc15Simulation if same_second is SameSecond.SC15 else Simulation
-    # The engine keeps no ended jobs, because SimulatedJobs does.
+    # The engine does not keep ended jobs, because SimulatedJobs does.
     return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), records.observe)
 
 
 def with_exact_estimate(work: TraceJob) -> TraceJob:
-    """The same job with its real run time as the estimate."""
+    """The same job with its actual run time as the estimate."""
     limit = work.spec.time_limit_s
     runtime = work.runtime_s if limit is None else min(work.runtime_s, limit)
     return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=runtime or 1.0))
@@ -239,7 +239,7 @@ def with_exact_estimate(work: TraceJob) -> TraceJob:
 def run_policies(
     tasks: Sequence[RunTask], progress: Progress | None = None, cores: int | None = None
 ) -> list[RunResult]:
-    """Run several policies in processes of their own; results in the order of the tasks.
+    """Run several policies, each in its own process. The results have the order of the tasks.
 
     `progress` gets the number of jobs that have ended in all runs. Raises RunFailed.
     """

@@ -1,4 +1,4 @@
-"""The scheduling engine in virtual time: submits and agent reports are callbacks on a heap."""
+"""Runs the scheduling engine in virtual time. Submits and agent reports are scheduled callbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, Virtu
 from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
 
 REPORT, REQUEST, REBALANCE = 0, 1, 2
-"""The order at one moment: reports of agents, then requests of users, then rebalancing."""
+"""The order of callbacks with the same time: reports of agents, then requests of users, then rebalancing."""
 
 TICK = Tick()
 
@@ -31,7 +31,7 @@ class Simulation:
     Algorithm of a step
     1. `now` becomes the time of the earliest callback, or of the next timer of the engine if that is earlier.
     2. Every callback of this moment runs, ordered by (rank, order of scheduling): each hands one input to
-       the engine. Orders of the engine go to the virtual agents at once; what they report later is a new
+       the engine. The engine's orders go to the virtual agents at once; a later report of an agent is a new
        callback.
     3. One scheduling pass follows (`run_pass`).
 
@@ -47,10 +47,10 @@ class Simulation:
         self.now = 0.0
         self.agents = VirtualAgents(lambda key: self.planned_runs[key[0]], self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
-        """How the next attempt of each job goes, by job id."""
+        """For each job, the run time and exit code of its next attempt."""
         self.refused: list[tuple[TraceJob, Refusal]] = []
         self.trace_jobs: dict[int, TraceJob] = {}
-        """The job of the trace behind each job id."""
+        """The job of the workload for each job id."""
         self._observe = observe
         self._heap: list[tuple[float, int, int, Callback]] = []
         self._sequence = 0
@@ -59,12 +59,12 @@ class Simulation:
         self._rules = engine.pipeline.rebalance
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Call back at this time; `rank` orders callbacks of the same moment."""
+        """Schedule a callback. `rank` decides the order of callbacks with the same time."""
         self._sequence += 1
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
-        """Let the agent of a new node say hello now."""
+        """Add a node: its agent connects now."""
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
@@ -79,7 +79,7 @@ class Simulation:
 
     def _rebalance(self, now: float) -> None:
         self.tell(inputs.Rebalance(AUTO))
-        if self._heap:  # because otherwise rebalancing alone would keep the simulation running for ever
+        if self._heap:  # without this, rebalancing alone would keep the simulation running for ever
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob) -> None:
@@ -92,20 +92,21 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _started_at(self, key: Key, now: float) -> float:
-        """When the attempt started; a member that joins an elastic job later ends with the others."""
+        """The time at which the attempt started. A member that joins an elastic job later gets the first
+        start, so that it ends together with the others."""
         work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
             return now
         return self._first_start.setdefault(key, now)
 
     def tell(self, given: Input) -> Decision:
-        """Hand one input to the engine now and carry out its orders."""
+        """Pass one input to the engine now and carry out the engine's orders."""
         decision = self.engine.handle(given, self.now)
         if self._observe is not None:
             for event in decision.events:
                 self._observe(event)
         for effect in decision.effects:
-            if isinstance(effect, StartAttempt):  # its frames are not built, because virtual agents need none
+            if isinstance(effect, StartAttempt):  # virtual agents need no frames, so none are built
                 self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
             elif isinstance(effect, SendToNodes):
                 self._obey(effect.nodes, effect.frame)
@@ -114,7 +115,7 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order; orders about gang barriers and GPU health do not concern virtual agents."""
+        """Carry out an order. Orders about gang barriers and GPU health are ignored by virtual agents."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):
@@ -128,11 +129,12 @@ class Simulation:
         self._report(key, started)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
-        """Let the processes of an attempt end after this time, unless they are stopped before."""
+        """Schedule the end of an attempt's processes after this many seconds, unless they are stopped
+        before."""
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:
-        """Hand the engine what the agents report of one attempt at this moment."""
+        """Pass the reports of the agents about one attempt to the engine."""
         if not reports:
             return
         node, status = next(iter(reports.items()))
@@ -142,22 +144,22 @@ class Simulation:
         )
 
     def _subtract_saved_work(self, status: AttemptStatus) -> None:
-        """Shorten the next attempt by what this one has saved in a checkpoint."""
+        """Shorten the next attempt by the work that this attempt has saved in a checkpoint."""
         key = status.job, status.attempt
         if status.checkpoint is None or status.started_at is None or key in self._saved:
             return
-        self._saved.add(key)  # because all members of a gang save the same work
+        self._saved.add(key)  # subtract the work once, because all members of a gang save the same work
         planned = self.planned_runs[status.job]
         done = status.checkpoint.at - status.started_at
         self.planned_runs[status.job] = replace(planned, runtime_s=max(0.0, planned.runtime_s - done))
 
     @property
     def next_at(self) -> float:
-        """Time of the next step; NEVER if nothing is left to happen."""
+        """Time of the next step; NEVER if no step is left."""
         return min(self._heap[0][0] if self._heap else NEVER, self.engine.next_at)
 
     def step(self) -> bool:
-        """Run everything of the next moment and one scheduling pass; False if nothing is left to happen."""
+        """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left."""
         self.now = now = self.next_at
         if now == NEVER:
             return False
@@ -168,9 +170,9 @@ class Simulation:
         return True
 
     def run_pass(self) -> None:
-        """One scheduling pass, and another one after each that stopped jobs to make room.
+        """Run one scheduling pass, and another one after each pass that preempted jobs.
 
-        Virtual jobs end at once when they are stopped, so the preemptor starts in the next pass.
+        A virtual job ends as soon as it is stopped, so the preempting job starts in the next pass.
         """
         self.tell(TICK)
         while self.engine.cycle.victims_have_left():

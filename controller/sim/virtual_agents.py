@@ -1,4 +1,5 @@
-"""Agents of virtual nodes: they take the orders of real agents and give the same reports, in virtual time."""
+"""Agents of virtual nodes. They take the same orders and give the same reports as real agents, in virtual
+time."""
 
 from __future__ import annotations
 
@@ -9,27 +10,27 @@ from wire.agent.frames import AttemptStatus, Checkpoint, Hello, NodeFacts, Stop
 
 Key = tuple[int, int]
 AttemptReports = dict[str, AttemptStatus]
-"""Reports of agents about one attempt, by node."""
+"""The reports of agents about one attempt, by node name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """How an attempt goes: how long its process runs, and its exit code."""
+    """The run time of an attempt's process in seconds, and its exit code."""
 
     runtime_s: float
     code: int = 0
 
 
 def hello_of(name: str, facts: NodeFacts) -> Hello:
-    """The hello of the agent of a node that has just booted."""
+    """The message by which the agent of a node that has just booted connects."""
     return Hello(name, "virtual", f"{name}-1", "virtual", facts)
 
 
 class VirtualAgents:
-    """The agents of all nodes in one object, because all members of a gang do the same.
+    """The agents of all nodes in one object, because all members of a gang behave in the same way.
 
-    `planned_run` says how an attempt goes; `started_at` since when an attempt counts as running that is
-    started now.
+    `planned_run` gives the run of an attempt. `started_at` gives the time from which the run of an
+    attempt counts.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class VirtualAgents:
     def start(
         self, key: Key, nodes: Iterable[str], limit_s: float | None, now: float
     ) -> tuple[AttemptReports, float]:
-        """Run an attempt on these nodes; the reports, and the seconds until it ends."""
+        """Start an attempt on these nodes. Returns the reports, and the seconds until the attempt ends."""
         runtime, since = self._planned_run(key).runtime_s, self._started_at(key, now)
         if limit_s is not None:
             runtime = min(runtime, limit_s)
@@ -55,7 +56,7 @@ class VirtualAgents:
         return started, runtime - (now - since)
 
     def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
-        """Stop an attempt on these nodes at once; one with checkpoints has saved its state. Returns the
+        """Stop an attempt on these nodes at once. A job with checkpoints saves its state. Returns the
         reports."""
         key = order.job, order.attempt
         known = self._attempts.setdefault(key, {})
@@ -70,7 +71,7 @@ class VirtualAgents:
         return reports
 
     def end(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
-        """Let the processes on these nodes end that still run; the reports."""
+        """End the processes of the attempt that still run on these nodes. Returns the reports."""
         known = self._attempts.get(key, {})
         reports: AttemptReports = {}
         before: AttemptStatus | None = None
@@ -84,15 +85,16 @@ class VirtualAgents:
         return reports
 
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
-        """The report of a process that returned by itself or reached its time limit."""
+        """The report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # The same sum as the scheduled end, because the difference of two floats could be smaller.
+        # Compute the same sum as for the scheduled end. A difference of two floats could be smaller by
+        # rounding.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 
     def settle(self, key: Key, nodes: Iterable[str]) -> None:
-        """Forget the attempt on these nodes, because the controller has recorded its end."""
+        """Remove the attempt from these nodes, because the controller has recorded its end."""
         known = self._attempts.get(key, {})
         for node in nodes:
             known.pop(node, None)

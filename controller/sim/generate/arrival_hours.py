@@ -11,16 +11,17 @@ HOURS = (
     *(0.75, 1.25, 1.60, 1.65, 1.35, 1.50, 1.75, 1.75),
     *(1.65, 1.45, 1.15, 0.95, 0.95, 1.00, 0.90, 0.60),
 )
-"""Relative arrival rate at the start of each hour; linear in between."""
+"""Relative arrival rate at the start of each hour of a day. Between two hours the rate is interpolated
+linearly."""
 
 DAYS = (1.05, 1.15, 1.15, 1.10, 0.95, 0.42, 0.38)
-"""Relative arrival rate from Monday to Sunday."""
+"""Relative arrival rate of each weekday, Monday first."""
 
 PEAK = max(HOURS) * max(DAYS)
 
 
 def arrival_rate(moment_s: float) -> float:
-    """The relative arrival rate at this moment."""
+    """The relative arrival rate at this time (seconds since Monday, 00:00)."""
     day, second = divmod(moment_s, DAY_S)
     hour, part = divmod(second / HOUR_S, 1.0)
     begins, ends = HOURS[int(hour) % 24], HOURS[(int(hour) + 1) % 24]
@@ -30,8 +31,8 @@ def arrival_rate(moment_s: float) -> float:
 def draw_arrival(rng: RandomStream, span_s: float) -> float:
     """The time of one arrival of an inhomogeneous Poisson process.
 
-    Thinning: draw a uniform moment, accept it with probability rate / peak rate, else draw again. For a given
-    number of arrivals they are independent of each other, so each is drawn alone.
+    Thinning: draw a uniform time, accept it with probability rate / peak rate, else draw again. The arrivals
+    of such a process are independent once their number is given, so each arrival is drawn separately.
     """
     while True:
         moment = rng.uniform() * span_s

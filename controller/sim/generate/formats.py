@@ -1,4 +1,4 @@
-"""A workload as lines of text: CSV, JSON lines, or the Standard Workload Format."""
+"""Writes a workload as lines of text: CSV, JSON lines, or the Standard Workload Format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Format(enum.StrEnum):
 
 
 def lines(workload: Workload, form: Format) -> Iterator[str]:
-    """The whole file, line by line."""
+    """Give the lines of the file, one after the other."""
     return {Format.CSV: _csv, Format.JSONL: _jsonl, Format.SWF: _swf}[form](workload)
 
 
@@ -48,7 +48,7 @@ def _jsonl(workload: Workload) -> Iterator[str]:
 
 
 def _swf(workload: Workload) -> Iterator[str]:
-    """Processors are GPUs; SWF has no fractions, so a share of a GPU counts as one."""
+    """Write SWF, with GPUs as its processors. SWF has no fractions, so a part of a GPU counts as one."""
     users = {name: number for number, name in enumerate(dict.fromkeys(row.user for row in workload.rows), 1)}
     names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in workload.rows), 1)}
     cluster = workload.cluster
@@ -70,7 +70,8 @@ def _swf(workload: Workload) -> Iterator[str]:
 
 
 def _status(row: GeneratedJob) -> int:
-    """SWF status: 1 completed, 0 failed, 5 stopped at its estimate."""
+    """The status field of SWF: 1 for a completed job, 0 for a failed one, 5 for one stopped at its time
+    limit."""
     if row.duration > row.estimate:
         return 5
     return 0 if row.code else 1

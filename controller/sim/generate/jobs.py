@@ -11,16 +11,16 @@ from controller.sim.generate.random_numbers import RandomStream, WeightedChoice
 from controller.sim.generate.users import LONGEST_LIMIT, SIZES, JobTemplate, User, draw_users
 
 MAX_JOBS = 1_000_000
-"""More jobs than this are refused as a mistake."""
+"""The most jobs that a workload may have. A request for more is refused as a mistake."""
 
 SAMPLE = 10_000
-"""After this many jobs the total is extrapolated."""
+"""Number of jobs after which the generator estimates whether the workload would exceed MAX_JOBS."""
 
 MISSES = 1_000
-"""After this many sessions in a row without a job that fits the remaining load, generation stops."""
+"""Generation stops after this many sessions in a row in which no job fits into the remaining load."""
 
 CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0), (255, 5.0)])
-"""Exit codes of failing programs and their weights."""
+"""Exit codes of failing programs, and how often each occurs relative to the others."""
 
 
 class TooMany(ValueError):
@@ -29,7 +29,7 @@ class TooMany(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The nodes with GPUs, and the smallest size of each resource per node."""
+    """The nodes that have GPUs, and the smallest amount of each resource on one of them."""
 
     nodes: int
     gpus: int
@@ -37,13 +37,14 @@ class NodeCapacity:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """The fewest nodes over which this many GPUs divide evenly; None if impossible."""
+        """The fewest nodes over which this many GPUs can be divided evenly; None if no number of nodes allows
+        it."""
         if gpus <= self.gpus:
             return 1
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """The GPU counts of jobs: at most half of the cluster, at least one GPU."""
+        """The GPU counts that generated jobs may have: at least one GPU, at most half of the cluster."""
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
 
@@ -61,7 +62,8 @@ def capacity_of(cluster: Cluster) -> NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The requested workload. Of jobs, days and load (1.0: all GPUs all the time) one is None and results."""
+    """The requested workload. Two of jobs, days and load are given; the third is None and follows from them.
+    A load of 1.0 uses all GPUs all the time."""
 
     cluster: Cluster
     seed: int = 1
@@ -74,7 +76,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedJob:
-    """One job as in the file; `cpu` (cores) and `memory` (MiB) are per node."""
+    """One generated job, as it is written to the file. `cpu` (cores) and `memory` (MiB) are per node."""
 
     submit: int
     duration: int
@@ -90,13 +92,13 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """GPU-seconds; a job is stopped at its estimate."""
+        """GPU-seconds that the job uses. A job that exceeds its estimated run time is stopped there."""
         return self.gpus * min(self.duration, self.estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs in the order of submit, in a time span that begins on a Monday at 00:00."""
+    """Jobs in the order of submission, in a time span that begins on a Monday at 00:00."""
 
     rows: Sequence[GeneratedJob]
     span_s: float
@@ -109,11 +111,11 @@ class Workload:
 
 
 Session = list[GeneratedJob]
-"""The jobs of one session; submit times count from its beginning."""
+"""The jobs that one user submits in one session. Submit times count from the beginning of the session."""
 
 
 def generate(wish: Wish) -> Workload:
-    """Generate a workload; the same spec gives the same jobs on every machine.
+    """Generate a workload. The same request gives the same jobs on every machine.
 
     1. Draw sessions of users until the number of jobs or the load is reached.
     2. Draw the start of each session from the arrival rates.
@@ -145,7 +147,7 @@ def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
 
 
 def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
-    """Sessions with this many jobs in total."""
+    """Give sessions until they contain this many jobs."""
     for session in _sessions(wish):
         yield session[:jobs]
         jobs -= len(session)
@@ -154,9 +156,9 @@ def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
-    """Sessions with this many GPU-seconds in total, to half a percent if small enough jobs exist.
+    """Give sessions until they contain this many GPU-seconds, to half a percent if small enough jobs exist.
 
-    A job that would exceed the total is left out, because one long and wide job would decide a short log.
+    A job that would exceed the total is left out: one long and wide job could dominate a short log.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(wish):
@@ -177,7 +179,7 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
 
 
 def _sessions(wish: Wish) -> Iterator[Session]:
-    """An endless series of sessions."""
+    """Give sessions without end."""
     room = capacity_of(wish.cluster)
     users = draw_users(wish.seed, wish.users, room.sizes(), wish.models)
     rng = RandomStream(wish.seed, "jobs")
@@ -187,9 +189,10 @@ def _sessions(wish: Wish) -> Iterator[Session]:
 
 
 def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
-    """A sweep is submitted within seconds; other jobs are submitted after the previous one was examined."""
+    """The jobs of one session. The jobs of a sweep are submitted within seconds. Otherwise the user submits
+    the next job after looking at the result of the one before."""
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
-    # Some jobs are first tried with half of their GPUs.
+    # For some jobs the user first tries half of the GPUs.
     gpus = (
         template.gpus / 2
         if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
@@ -203,7 +206,7 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
         if template.sweeps:
             moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            moment += row.duration + rng.lognormal(150, 0.6)  # the user saw the crash and fixed it
+            moment += row.duration + rng.lognormal(150, 0.6)  # the user sees the crash and corrects the job
         else:
             moment += rng.lognormal(500, 1.0)
     return jobs
@@ -216,7 +219,7 @@ def _job(
     code = 0
     if rng.chance(template.failing):
         code = CODES.draw(rng)
-        # Most failures happen early, the others at any time.
+        # Most failing jobs fail early; the others fail at any time of their run.
         duration = min(duration, rng.lognormal(75, 1.2)) if rng.chance(0.8) else duration * rng.uniform()
     nodes = room.spread(gpus)
     assert nodes is not None, "only sizes that can be spread are asked for"

@@ -1,4 +1,4 @@
-"""Reproducible random draws, made of random() alone, because its sequence is the same in every Python
+"""Reproducible random draws. All use only random(), because its sequence is the same in every Python
 version."""
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ T = TypeVar("T")
 
 
 class RandomStream:
-    """A stream of draws for one purpose, so that a change to one purpose does not change the others."""
+    """A sequence of random draws for one purpose. Each purpose has a sequence of its own, so a change to one
+    does not change the draws of the others."""
 
     def __init__(self, *seed: object) -> None:
-        # The seed is a text, because random.Random hashes texts with SHA-512 and not with hash().
+        # The seed is a string, because random.Random hashes strings with SHA-512 and other objects with
+        # hash().
         self.uniform = random.Random("/".join(map(str, seed))).random  # noqa: S311 - no secrets
 
     def between(self, low: float, high: float) -> float:
-        """Uniform in [low, high)."""
+        """A uniform draw from the range low <= x < high."""
         return low + (high - low) * self.uniform()
 
     def chance(self, part: float) -> bool:
@@ -42,18 +44,18 @@ class RandomStream:
 
 
 class WeightedChoice(Generic[T]):
-    """A choice among things with weights."""
+    """A random choice between objects that have weights."""
 
     def __init__(self, weighted: Sequence[tuple[T, float]]) -> None:
         self.things = [thing for thing, _ in weighted]
         self._up_to = list(accumulate(weight for _, weight in weighted))
 
     def draw(self, rng: RandomStream) -> T:
-        """One thing, with the probability of its weight."""
+        """Choose one object with a probability in proportion to its weight."""
         index = bisect(self._up_to, rng.uniform() * self._up_to[-1])
         return self.things[min(index, len(self.things) - 1)]
 
 
 def zipf(things: Sequence[T], exponent: float = 1.0) -> WeightedChoice[T]:
-    """A Zipf choice: the n-th thing has weight n**-exponent."""
+    """A choice by Zipf's law: the object at position n (from 1) has the weight n**-exponent."""
     return WeightedChoice([(thing, rank**-exponent) for rank, thing in enumerate(things, 1)])

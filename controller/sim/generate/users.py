@@ -1,4 +1,4 @@
-"""Generated users: their typical jobs, run times, and how they estimate time limits."""
+"""Generates users: their typical jobs, the run times, and the time limits that they request."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SIZES = (
     *((0.25, 5.0), (0.5, 7.0), (1.0, 44.0), (2.0, 14.0), (4.0, 12.0), (8.0, 12.0)),
     *((16.0, 3.5), (32.0, 1.5), (64.0, 0.7), (128.0, 0.3)),
 )
-"""GPUs per job and their weights."""
+"""Numbers of GPUs per job, and how often each occurs relative to the others."""
 
 ROUND_LIMITS = (HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 7 * DAY)
-"""Round time limits."""
+"""The time limits that users choose from, in seconds."""
 
 LONGEST_LIMIT = ROUND_LIMITS[-1]
 
@@ -45,16 +45,17 @@ class JobTemplate:
     sigma: float
     failing: float
     cores: float
-    """CPU cores and memory are per GPU."""
+    """CPU cores per GPU. `memory_gib` is also per GPU."""
     memory_gib: float
     model: str
     sweeps: bool
-    """Many are submitted at once, not one after the other."""
+    """Whether the user submits many of these jobs at once instead of one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user: job templates, the most frequent first, and a way to estimate time limits."""
+    """A user with job templates, the most frequent first, and a function that gives the time limit of a
+    job."""
 
     name: str
     templates: WeightedChoice[JobTemplate]
@@ -62,7 +63,7 @@ class User:
 
 
 def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
-    """`count` users, the busiest first. A user is the same whatever the number of users."""
+    """Draw `count` users, the most active first. The first users are the same for every `count`."""
     weighted = WeightedChoice([(size, weight) for size, weight in SIZES if size in sizes])
     return zipf([_user(RandomStream(seed, "user", rank), rank, weighted, models) for rank in range(count)])
 
@@ -97,8 +98,8 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 
 
 def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
-    """How the user chooses time limits: the next round one, a multiple of the run time, or always the
-    same."""
+    """The function by which the user chooses time limits: the next round limit, a multiple of the run time,
+    or always the same limit."""
     temper, factor = rng.uniform(), rng.between(1.0, 5.0)
     if temper < 0.55:
         return lambda template: next(
@@ -109,5 +110,5 @@ def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
             math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
         )
     usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
-    # except for jobs that clearly run longer
+    # A job that clearly runs longer than the user's usual limit gets the longest limit.
     return lambda template: usual if template.median_s < usual else LONGEST_LIMIT

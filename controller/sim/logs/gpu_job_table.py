@@ -50,7 +50,7 @@ def _cpu_milli(text: str) -> int:
 def _memory(text: str) -> int:
     # 16384.0 is accepted, because many tools write columns with empty cells as floats.
     mib = _whole(text) if _NUMBER.fullmatch(text) else memory_mib(text)
-    if not mib:  # because 0 in a JobSpec means "the default"
+    if not mib:  # a JobSpec with memory 0 would get the default amount
         raise ValueError("must be positive")
     return mib
 
@@ -88,7 +88,7 @@ COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")
 
 
 class GpuJobTable:
-    """An open table; `csv` and `json` give its jobs."""
+    """An open table of jobs. `csv` and `json` parse it and give its jobs."""
 
     def __init__(self, file: LogFile) -> None:
         self._names: set[str] = set()
@@ -103,7 +103,8 @@ class GpuJobTable:
             if not text.strip():
                 continue
             try:
-                # Each line is parsed alone, because an unmatched quotation mark must not affect other lines.
+                # Each line is parsed separately, so that an unmatched quotation mark affects only its own
+                # line.
                 row = next(csv.reader([text], strict=True))
             except csv.Error as error:
                 self._file.broken(number, f"is not CSV: {error}")
@@ -117,7 +118,7 @@ class GpuJobTable:
                 yield from self._read(number, dict(zip(heading, row, strict=True)))
 
     def json(self) -> Iterator[TraceJob]:
-        """The jobs of a file with one object a line."""
+        """The jobs of a file that has one JSON object per line."""
         for number, text in self._file:
             if not text.strip():
                 continue
@@ -132,7 +133,7 @@ class GpuJobTable:
 
     @property
     def unread(self) -> list[str]:
-        """After reading: unknown columns, each with the column that may be meant."""
+        """The unknown columns of a file that has been read, each with the known column that may be meant."""
         missing = set(COLUMNS) - self._names
         found = []
         for name in sorted(self._names - set(COLUMNS)):
@@ -182,7 +183,7 @@ class GpuJobTable:
             asked = {field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]}
             spec = JobSpec(
                 ("true",), grace_s=0.0, **{**FIXED_SIZES, **asked}
-            )  # because a virtual job ends exactly at its limit
+            )  # a virtual job ends exactly at its time limit, without a grace period
             for where, message in spec_problems(spec):
                 column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)
                 raise ValueError(f"{column}: {message}")
@@ -198,7 +199,7 @@ def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The object of a JSON line."""
+    """Parse a line as a JSON object. Raises ValueError for any other value."""
     if text.lstrip().startswith("["):
         raise ValueError("a list; write one object a line, with no brackets around them all")
     try:
@@ -211,7 +212,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _text(name: str, value: Any) -> str:
-    """A JSON value as the text of a CSV cell."""
+    """A JSON value as the text that a CSV cell would have."""
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -1,4 +1,4 @@
-"""A job log in any format, and the jobs of it that run on a given cluster."""
+"""A job log in any supported format, and the selection of its jobs that can run on a given cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from controller.sim.trace_job import TraceJob
 
 @dataclass
 class JobLog:
-    """A log that was read. The jobs of an SWF log request processors, whose meaning depends on the
-    cluster."""
+    """A job log that has been read. Jobs of an SWF log request processors; the cluster decides how much CPU
+    one processor is."""
 
     name: str
     form: LogFormat
@@ -27,10 +27,11 @@ class JobLog:
     bad: list[tuple[int, str]] = field(default_factory=list)
     """(line, error) of broken lines that were skipped."""
     unread: list[str] = field(default_factory=list)
-    """Unknown columns, as texts."""
+    """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """The jobs in the order of submit, and the number of dropped jobs by reason."""
+        """The jobs that fit into the cluster, in the order of submission, and the number of dropped jobs by
+        reason."""
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
             raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")

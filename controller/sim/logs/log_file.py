@@ -1,4 +1,4 @@
-"""Reads a log file line by line, with gzip, and collects or refuses broken lines."""
+"""Reads a log file line by line, also one packed with gzip. A broken line is skipped or ends the reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GLANCE = 1 << 12
 
 
 class LogRefused(SimulationRefused):
-    """The log cannot be used: file, line, reason and hint."""
+    """A log cannot be used. The error names the file, the line, the reason and the remedy."""
 
     def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}", hint)
@@ -33,7 +33,8 @@ class LogFormat(enum.Enum):
 
 
 class LogFile:
-    """An open log. Iterating gives (line number, line); readers call broken() for lines they cannot parse."""
+    """An open log. Iterating gives (line number, line). A reader calls broken() for a line that it cannot
+    parse."""
 
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
         self.name = str(path)
@@ -55,7 +56,7 @@ class LogFile:
 
     @property
     def form(self) -> LogFormat:
-        """The format, by the first line; call it before iterating."""
+        """The format of the file, found from its first line. Call it before iterating."""
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
@@ -80,7 +81,7 @@ class LogFile:
             raise LogRefused(self.name, message, "Fetch or pack the file again.") from None
 
     def broken(self, line: int, why: str) -> None:
-        """Skip a broken line, or raise LogRefused."""
+        """Skip this line if the user allows it; otherwise raise LogRefused."""
         if not self._skip_bad:
             raise LogRefused(
                 self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line

@@ -1,6 +1,7 @@
-"""The order of events in the simulator behind the tables of SC'15 (predictsim), to reproduce them exactly.
+"""The order of events in predictsim, the simulator behind the tables of the SC'15 paper.
 
-Within one second, jobs arrive before other jobs end, and a scheduling pass follows every single event.
+With the same order, the simulation reproduces these tables exactly. Within one second, jobs arrive before
+other jobs end, and a scheduling pass follows every event.
 A job that ends exactly at its time limit is the exception: its nodes are free for the jobs that arrive in
 that second, because the scheduler planned with them.
 """
@@ -20,17 +21,18 @@ class Sc15Simulation(Simulation):
     """A simulation with a scheduling pass after every event."""
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Call back at this time; requests come before reports."""
+        """Schedule a callback. Of callbacks at the same time, submits run before reports of agents."""
         super().schedule(when, _RANKS.get(rank, rank), callback)
 
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
         super()._schedule_end(key, seconds, ending)
         if seconds >= self.engine.state.jobs[key[0]].limit:
-            # It ends before the arrivals of this second. At its usual rank only the pass is left to do.
+            # End the job before the jobs of this second arrive. The later callback at the usual rank finds
+            # the job ended and only runs the scheduling pass.
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
-        """Run one event and a scheduling pass; False if nothing is left to happen."""
+        """Run the next event and a scheduling pass. Returns False if no event is left."""
         if not self._heap:
             return False
         self.now, rank, _, callback = heapq.heappop(self._heap)

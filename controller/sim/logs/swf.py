@@ -18,33 +18,33 @@ from controller.sim.logs.log_file import LogFile
 
 FIELDS = 18
 LONGEST_S = 10 * 365 * 86_400.0
-"""Longer estimates are cut to this one, the longest time limit of a job."""
+"""The longest time limit of a job, in seconds. Longer estimates are reduced to it."""
 _PROCESSORS = re.compile(r";\s*Max(Procs|Nodes)\s*:\s*(\d{1,9})\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d{1,15}\.?\d{0,15}|\.\d{1,15})(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 _WHOLE = (0, 4, 7, 11)
 
 
 class ZeroRuns(enum.StrEnum):
-    """How to treat jobs that ran for 0 seconds: mostly cancelled or very short jobs."""
+    """How to treat jobs that ran for 0 seconds. Most of them were cancelled or very short."""
 
     DROP = "drop"
     KEEP = "keep"
     SECOND = "second"
-    """Run time and estimate are one second."""
+    """Set the run time and the estimate of the job to one second."""
 
 
 class SwfFilter(enum.StrEnum):
-    """Which jobs are left out before the simulation."""
+    """Filters that leave out jobs before the simulation."""
 
     HOUSE = "house"
     SC15 = "sc15"
-    """As for the tables of SC'15: without jobs that ran longer than their estimate, had no allocation, or
-    were submitted at 0."""
+    """The filter of the tables of SC'15. It leaves out jobs that ran longer than their estimate, had no
+    allocation, or were submitted at time 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwfOptions:
-    """How ambiguous lines are read."""
+    """Choices for lines of a log that can be read in several ways."""
 
     zero_runs: ZeroRuns = ZeroRuns.DROP
     filter: SwfFilter = SwfFilter.HOUSE
@@ -64,13 +64,13 @@ class SwfLine:
 
     @property
     def size(self) -> int:
-        """Processors: requested, or else allocated."""
+        """Number of requested processors; if unknown, the number of allocated ones."""
         return self.requested if self.requested > 0 else self.allocated
 
 
 @dataclass(frozen=True, slots=True)
 class SwfJob:
-    """A job to simulate: all fields known and positive; the run time may be 0."""
+    """A job to simulate. All fields are known and positive, except that the run time may be 0."""
 
     number: int
     submit_s: float
@@ -81,7 +81,7 @@ class SwfJob:
 
 
 class SwfLog:
-    """An SWF log. Iterating gives its lines; afterwards `processors` is that of the header."""
+    """An SWF log. Iterating gives its lines; after that, `processors` gives the number in the header."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
@@ -89,7 +89,8 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """Processors of the machine: MaxProcs, or else MaxNodes; None if the header has neither."""
+        """Number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it has
+        neither."""
         return self._header.get("procs") or self._header.get("nodes")
 
     def __iter__(self) -> Iterator[SwfLine]:
@@ -109,7 +110,7 @@ class SwfLog:
 
 
 def _line(text: str, words: list[str]) -> SwfLine | str:
-    """The parsed line, or the error."""
+    """The parsed line, or an error message."""
     if len(words) != FIELDS:
         return f"has {len(words)} field{'s' * (len(words) != 1)}, not {FIELDS}"
     try:
@@ -125,8 +126,8 @@ def _line(text: str, words: list[str]) -> SwfLine | str:
 
 
 def _strange(words: list[str]) -> str:
-    """The error of the first field that is not a plain number; empty if all are. float() is too
-    permissive."""
+    """An error message for the first field that is not a plain number; empty if all are. float() is not used
+    as the test, because it also accepts forms such as "nan" and "1_000"."""
     found = next(((at, word) for at, word in enumerate(words, 1) if not _NUMBER.fullmatch(word)), None)
     return f"field {found[0]} is not a number: {found[1]!r}" if found else ""
 
@@ -134,7 +135,8 @@ def _strange(words: list[str]) -> str:
 def select_jobs(
     lines: Iterable[SwfLine], width: int, reading: SwfOptions, dropped: Counter[str]
 ) -> Iterator[SwfJob]:
-    """The jobs to simulate on a machine of this width; dropped jobs are counted by reason."""
+    """The jobs to simulate on a machine with `width` processors. `dropped` counts the other jobs by
+    reason."""
     for line in lines:
         run, size, asked = line.run_s, line.size, line.estimate_s
         estimate = min(asked if asked > 0 else run, max(run, LONGEST_S))

@@ -1,1 +1,2 @@
-"""Replays the journal of a controller under another scheduler.toml: which jobs would have started when."""
+"""Replays the journal of a controller under another scheduler.toml and shows when each job would have
+started."""

@@ -1,7 +1,7 @@
 """Virtual agents of a replay.
 
-An attempt that is placed as recorded (same job, nodes and time) gives exactly the recorded reports. Any other
-attempt runs for as long as the job took in the past, wherever and whenever it starts.
+An attempt that is placed on the recorded nodes at the recorded time gives exactly the recorded reports.
+Any other attempt runs for as long as the recorded job ran, wherever and whenever it starts.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from controller.sim.replay.job_durations import LOST, NEVER, RecordedRun
 from wire.agent.frames import AttemptStatus, Go, Hello, Settle, Start, Stop, Usage
 
 STEP_S = 1.0
-"""Seconds between checks of a controller for silent nodes."""
+"""Seconds between the controller's checks for nodes that have stopped reporting."""
 
 Key = tuple[int, int, str]
-"""Job, attempt and node."""
+"""Job id, attempt number and node name."""
 
 
 _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarted | events.MembersExited
 
 
 class RecordedAgents:
-    """The agents of all nodes. `report` hands the engine what an agent reports by itself."""
+    """The agents of all nodes. `report` passes a report that an agent sends without an order to the
+    engine."""
 
     def __init__(
         self,
@@ -48,47 +49,48 @@ class RecordedAgents:
         self._clock = clock
         self._report = report
         self._as_recorded: dict[Key, AttemptStatus] = {}
-        """Attempts that run as recorded, with their present status."""
+        """Attempts that run as recorded, with their last reported status."""
         self._other: dict[Key, AttemptStatus] = {}
-        """All other attempts known to agents."""
+        """All other attempts that an agent runs, with their last reported status."""
         self._orders: dict[Key, Start] = {}
-        """Start orders of attempts that run as recorded, needed if an attempt must deviate."""
+        """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
         self._spent: dict[int, set[int]] = {}
-        """Per job, the number of attempts that ended by themselves: the next attempt takes the next
-        recorded run."""
+        """Per job, the attempts that ended without a stop order. Their number selects the recorded run of the
+        next attempt."""
         self._going: dict[tuple[int, int], RecordedRun] = {}
-        """The run of every attempt that deviates from the record."""
+        """The run of every attempt that deviates from the journal."""
 
     # --- recorded reports ---
 
     def configured(self, event: events.ConfigApplied) -> Input:
-        """The recorded configuration takes effect, unless the replay is about another policy."""
+        """Apply the recorded configuration, unless the replay examines another policy."""
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None
         return inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
 
     def attempt(self, job: int) -> int:
-        """The present attempt of the job."""
+        """The number of the job's current attempt."""
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """How long a node had been silent: slightly more than the difference of journal times."""
+        """Seconds since the node stopped reporting, plus half a time step so that the timeout counts as
+        exceeded."""
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
-        """The hello of a node that came back, with its present attempts."""
+        """The hello of a node that connected again, with the statuses of its attempts."""
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
             for key in [key for key in self._other if key[2] == event.node]:
-                del self._other[key]  # no process survives a reboot
+                del self._other[key]  # a reboot ends all processes
         known = [*self._as_recorded.items(), *self._other.items()]
         statuses = tuple(status for key, status in known if key[2] == event.node)
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, statuses)
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
-        """A recorded member waits at the gang barrier."""
+        """Report that a gang member is ready at the gang barrier, as recorded."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -96,7 +98,7 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
-        """Recorded processes have started."""
+        """Report that processes have started, as recorded."""
         statuses = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
@@ -106,7 +108,7 @@ class RecordedAgents:
         return _input_of(event, statuses)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
-        """A recorded attempt has saved a checkpoint."""
+        """Report that an attempt has saved a checkpoint, as recorded."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -114,7 +116,7 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
-        """Recorded processes have ended."""
+        """Report that processes have ended, as recorded."""
         statuses = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
@@ -136,17 +138,17 @@ class RecordedAgents:
     # --- decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """An attempt was placed: as recorded (same nodes and time), or otherwise."""
+        """Note whether the attempt was placed on the recorded nodes at the recorded time."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
     def obey(self, node: str, order: Start | Go | Stop | Settle) -> None:
-        """Carry out an order, if its node is connected."""
+        """Carry out an order of the engine if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            return  # because members start together by themselves, or as recorded
+            return  # gang members start together without this order, or as recorded
         if key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order
@@ -161,7 +163,7 @@ class RecordedAgents:
             self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
 
     def part(self, job: Job) -> None:
-        """The attempt deviates from the record from now on."""
+        """From now on the attempt no longer follows the journal: predict its start and end."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, course, now = self._orders[key], self._course(key), self._clock.now
@@ -228,7 +230,7 @@ class RecordedAgents:
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
-    """One input of the reports of agents that arrive together."""
+    """Combine agent reports that arrived together into one input."""
     if not statuses:
         return None
     if isinstance(event, events.AttemptStarted | events.AttemptExited):

@@ -1,11 +1,12 @@
 """Reconstructs inputs and scheduling passes from a journal.
 
-A pass is a step like any input: it runs wherever the journal shows that one did something. A pass without
-events leaves no trace, so one is added after the last input of a quiet period (`_with_quiet_cycles`).
+A scheduling pass is a step of the replay, as an input is. A step is added wherever the journal shows that a
+pass did something. A pass without events is not in the journal, so one is added after the last input of a
+quiet period (`_with_quiet_cycles`).
 
-Invariant: backfill kinds that decide by the present state alone give the same placements under the same
-configuration. Conservative and aggressive backfill keep reservations from earlier passes; there, a
-reservation may come from a pass that the journal does not show.
+Invariant: under the same configuration, backfill kinds that use only the present state give the recorded
+placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a
+reservation may come from a pass that is not in the journal.
 """
 
 from __future__ import annotations
@@ -35,23 +36,24 @@ from controller.sim.replay.job_durations import RecordedRun, RunRecorder
 from wire.agent.frames import NodeFacts
 
 BURST_S = 0.05
-"""Inputs closer together than this (seconds) may have shared a batch and a pass."""
+"""Inputs that are at most this many seconds apart may have been handled in one batch, before one pass."""
 SOON_S = 1.0
-"""A recorded pass within this time (seconds) after an input counts as the pass of that input."""
+"""A recorded pass at most this many seconds after an input counts as the pass that followed the input."""
 
 
 class Mark(enum.Enum):
-    """Steps that are not inputs from outside."""
+    """Steps that are not inputs."""
 
     CYCLE = "cycle"
     RESTART = "restart"
     STOP = "stop"
-    """The engine ordered the end of an attempt; under another configuration it may not."""
+    """The engine ordered the end of an attempt. Under another configuration the engine may not give this
+    order."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A step of the replay: an input of a kind with the event that shows it, or a mark."""
+    """A step of the replay. `what` is a mark, or the kind of input that `event` shows."""
 
     at: float
     what: type[Any] | Mark
@@ -60,33 +62,33 @@ class HistoryStep:
 
 @dataclass
 class History:
-    """The steps of a journal and facts about it."""
+    """The steps of a journal, and what else a replay needs to know from it."""
 
     steps: list[HistoryStep] = field(default_factory=list)
     courses: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
     placed: dict[tuple[int, int], JobPlaced] = field(default_factory=dict)
     """By job and attempt."""
     stops: set[tuple[int, float]] = field(default_factory=set)
-    """(job, attempt) and time of every ordered end."""
+    """Job id and time of every stop order."""
     records: SimulatedJobs = field(default_factory=SimulatedJobs)
     aways: dict[str, list[float]] = field(default_factory=dict)
-    """When each node became silent."""
+    """Times at which each node stopped reporting."""
     names: dict[int, str] = field(default_factory=dict)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
-    """Every node that ever joined, with its last facts."""
+    """The last reported hardware of every node that ever connected."""
     until: float = 0.0
-    """Time of the last entry."""
+    """Time of the last journal entry."""
     cycles: list[float] = field(default_factory=list)
-    """Times of recorded passes, in order."""
+    """Times of recorded passes, earliest first."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Whether the journal shows a pass soon after this moment."""
+        """Whether the journal shows a scheduling pass soon after this time."""
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
 
 class _Reader:
-    """Reads a journal, one moment at a time."""
+    """Reads a journal. All entries with the same time are read together."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -100,19 +102,19 @@ class _Reader:
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether an event of this kind about the job has the present moment."""
+        """Whether the entries being read have this time and contain an event of this kind about the job."""
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
-        """Read all entries of one moment: mostly one input and its consequences."""
+        """Read all entries with the same time: usually one input and its consequences."""
         self._at = at
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            shown[0] = Mark.CYCLE  # no input: a timer was due
+            shown[0] = Mark.CYCLE  # without an input, a timer caused the pass
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # One pass for all its placements, one restart for all lost nodes.
+            # Add one step for a pass with several placements, and one for a restart with several lost nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
                 self.steps.append(HistoryStep(at, what, event))
             before = what or before
@@ -120,7 +122,8 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Record an entry; returns the step that it shows, if any."""
+        """Read one entry. Returns the step that the entry shows, or None if it is a consequence of a step
+        before."""
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -144,7 +147,7 @@ class _Reader:
 
 
 def history_of(journal: Sequence[Event]) -> History:
-    """The history of a journal."""
+    """Reconstruct the history from a journal."""
     reader = _Reader()
     for at, moment in groupby(journal, key=lambda event: event.at):
         reader.read(at, list(moment))
@@ -165,11 +168,11 @@ def _mark_of(event: Event) -> Mark | None:
 
 
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
-    """Add the passes that did nothing.
+    """Add the passes that changed nothing.
 
-    A pass follows every batch of inputs. So if no recorded pass follows an input soon, one without events
+    A pass follows every batch of inputs. If no recorded pass follows an input soon, a pass without events
     did. It is added after the last input of a burst, because a job that was submitted and held in one batch
-    must not start in between. Under another configuration jobs may therefore start up to SOON_S later.
+    must not start in between. Under another configuration, jobs may therefore start up to SOON_S later.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):
@@ -185,7 +188,7 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
 
 def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
-    """For every step, the time of the next recorded pass."""
+    """For every step, the time of the next recorded pass. Infinity if there is none."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

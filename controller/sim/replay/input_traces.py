@@ -1,7 +1,7 @@
-"""The table of how each kind of input shows in the journal and is made again. Every new input needs a row.
+"""For each kind of input, how to find it in the journal and how to make it again. Every new kind needs a row.
 
-An event is a trace of an input if nothing else causes it. All other events follow from the input before
-them at the same moment or, without one, from a scheduling pass.
+An event is a trace of an input if nothing else causes it. Every other event is a consequence of the input
+before it at the same time or, without one, of a scheduling pass.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """The journal up to an event."""
+    """The part of the journal up to an event."""
 
     def waits(self, job: int) -> bool:
         """Whether the job is queued and not placed."""
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether an event of this kind about the job has the present moment."""
+        """Whether an event of this kind about the job is in the journal at the time `at`."""
 
 
 class ReplayAgents(Protocol):
-    """The reports of agents at the moment of a recorded report."""
+    """The state of the agents at the time of a recorded report."""
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
@@ -47,10 +47,10 @@ class ReplayAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputTrace:
-    """One kind of event that shows that an input came.
+    """A kind of event that shows that an input arrived.
 
-    `recreate` makes the input from the event, or gives None if the input has become void. Without it the
-    input takes the fields of the event that have the same names.
+    `recreate` makes the input from the event, or returns None if the input no longer applies. Without
+    `recreate`, the input takes its fields from the fields of the event that have the same names.
     """
 
     event: type[Any]
@@ -60,7 +60,7 @@ class InputTrace:
 
 @dataclass(frozen=True, slots=True)
 class InternalInput:
-    """An input that the controller gives itself; `shows` are its traces, if it has any."""
+    """An input that the controller creates itself. `shows` returns whether an event is a trace of it."""
 
     shows: Callable[[Event], bool]
 
@@ -70,7 +70,8 @@ def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
 
 
 def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
-    """Whether a user caused the preemption: not the controller for another job or a move, and not a hold."""
+    """Whether a user requested the preemption. False if the controller preempted for another job, a move or a
+    hold."""
     led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
         past.at_once(kind, event.job, event.at) for kind in led
@@ -91,14 +92,15 @@ def _restarted(event: Event) -> bool:
 
 def _changes(event: events.JobEdited) -> Mapping[str, Any]:
     values = encode(event.spec)
-    defaults = event.spec.by_default  # cleared, so that the defaults are computed again
+    defaults = event.spec.by_default  # remove these values, so that the defaults are computed again
     return {
         name: None if name in defaults else values[name] for name in event.changed if name != "by_default"
     }
 
 
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
-    """The outcomes of ended jobs that were looked up in the store, derived from the decision of that time."""
+    """The outcomes of ended jobs that the controller looked up in the store, derived from the recorded
+    decision."""
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
         event.spec.after[index].job: JobState.COMPLETED
@@ -113,7 +115,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(
             events.JobQueued,
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
-            lambda event, _: event.array in (None, event.job),  # because one submit makes all elements
+            lambda event, _: event.array in (None, event.job),  # one submit makes all elements of an array
         ),
     ),
     inputs.Cancel: (
@@ -162,7 +164,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.SetQuota: (InputTrace(events.QuotaSet),),
     inputs.UnsetQuota: (InputTrace(events.QuotaUnset),),
     inputs.Reserve: (
-        # anyway=True, because it was accepted then.
+        # Set anyway=True, because the controller accepted the reservation at that time.
         InputTrace(
             events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
         ),
@@ -193,7 +195,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.GpusBusy: (InputTrace(events.IdleEnded),),
     inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
     inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),
-    # Their consequences are in the trace above; the result of another check today is unknown.
+    # These inputs are not repeated. Their consequences are in the trace above, and a GPU check could give
+    # another result today.
     inputs.GpuTroubled: (),
     inputs.GpuChecked: (),
     inputs.GpuWasReset: (),
@@ -231,7 +234,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.ReservationEnded,
     }
 )
-"""Events that are never a trace."""
+"""Events that never show an input."""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], InputTrace]]] = {}
 for _kind, _way in WAYS.items():
@@ -240,12 +243,13 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """The kind of input that this event shows; None if it is a consequence."""
+    """The kind of input that this event shows; None if the event is a consequence of another input or a
+    pass."""
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """The input of this kind that the event shows; None if it has become void."""
+    """Make the input that the event shows; None if the input no longer applies."""
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:
         return trace.recreate(event, agents)
@@ -255,5 +259,5 @@ def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input
 
 
 def traced() -> Iterator[type[Any]]:
-    """The kinds of events that can be traces."""
+    """The kinds of events that can show an input."""
     return iter(_TRACES)

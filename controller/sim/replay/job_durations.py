@@ -1,4 +1,5 @@
-"""Run times of recorded attempts, to predict how a job would have run at another time and place."""
+"""Run times of recorded attempts. A replay uses them to predict a job's run at another time and on other
+nodes."""
 
 from __future__ import annotations
 
@@ -27,14 +28,15 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """How an attempt runs; all members of a gang run alike."""
+    """How long an attempt runs and how it ends. All members of a gang have the same run."""
 
     launch_s: float = 0.0
-    """Seconds from placement to start."""
+    """Seconds from placement to the start of the processes."""
     run_s: float = NEVER
-    """Seconds of run time; infinite if it was cancelled, because the recorded cancel comes again."""
+    """Run time in seconds. It is infinite for a cancelled attempt, because the replay repeats the recorded
+    cancel."""
     stop_s: float = 0.0
-    """Seconds from a stop order to the end."""
+    """Seconds from a stop order to the end of the processes."""
     code: int | None = 0
     signal: int | None = None
     why: str = ""
@@ -42,22 +44,23 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects from the events of one job the runs that ended by themselves, in order.
+    """Collects the runs of one job that ended without a stop order, in order, from its events.
 
-    An attempt that was lost or stopped gives only a lower bound; work saved in a checkpoint is added to the
-    next attempt. If no attempt ended by itself, the job counts as ending when it was last seen.
+    An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
+    checkpoint is added to the next attempt. If no attempt ended without a stop order, the job's run time is
+    taken to end at the last event about it.
     """
 
     def __init__(self) -> None:
         self.courses: list[RecordedRun] = []
         self.placed_at: float | None = None
-        """Members of the present or last attempt."""
+        """Number of gang members of the current or last attempt."""
         self._started_at: float | None = None
         self._exited_at: float | None = None
         self._stop: StopRequested | None = None
         self._blamed: AttemptExited | Exit | None = None
         self._saved_s = 0.0
-        """Seconds of work that stopped attempts have saved for the next."""
+        """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
 
     def note(self, event: JobEvent) -> None:
         """Process one event."""
@@ -74,7 +77,7 @@ class RunRecorder:
 
     def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
-        # Use the first failure, because the members stopped for it end later.
+        # Use the first failure: gang members that are stopped because of it end later.
         for how in event.exits.values():
             if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
                 self._blamed = how
@@ -104,7 +107,7 @@ class RunRecorder:
     }
 
     def _own_course(self) -> RecordedRun | None:
-        """The run of the attempt that has ended; None if it did not end by itself."""
+        """The run of the attempt that has just ended; None if it was stopped or lost."""
         last = self._blamed
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
             return None
@@ -127,7 +130,7 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """All runs known at the end of the journal; at least one."""
+        """All runs known at the end of the journal. There is at least one."""
         if self.courses:
             return tuple(self.courses)
         if self.placed_at is None:

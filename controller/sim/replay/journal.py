@@ -1,4 +1,4 @@
-"""Reads the journal of a controller while it runs: read-only, without long locks."""
+"""Reads the journal of a controller, also while the controller runs. It opens the database read-only."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ AT_ONCE = 2_000
 
 
 class JournalRefused(SimulationRefused):
-    """The journal cannot be replayed: place, reason and hint."""
+    """The journal cannot be replayed. The error names the journal, the reason and the remedy."""
 
 
 def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -> list[Event]:
-    """All events in order. `progress` gets the number of entries read and their total."""
+    """All events in order. `progress` gets the number of entries read so far and the number of all
+    entries."""
     engine, where = _reach(url)
     with _failures(where), engine.connect() as connection, connection.begin():
         head = chain.genesis(_name_of(connection, where))
@@ -80,7 +81,7 @@ def _event(entry: JournalEntry, where: str) -> Event:
 
 
 def url_of(word: str) -> str:
-    """The URL of a journal given as state directory, file or URL."""
+    """The database URL of a journal that the user gives as state directory, file or URL."""
     if "://" in word:
         return word
     path = Path(word)
@@ -116,15 +117,15 @@ def _reach(url: str) -> tuple[Engine, str]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open read-only. Without a write-ahead log the file is opened as immutable, because opening it
-    normally would create a log owned by the present user, which the controller might not be able to open."""
+    """Open the database read-only. If it has no write-ahead log, open it as immutable: a normal open would
+    create a log that belongs to the current user, and the controller might then fail to open it."""
     log = Path(f"{path}-wal")
     mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
     return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True, check_same_thread=False)
 
 
 def _name_of(connection: Connection, where: str) -> str:
-    """The id of the store, the start of its hash chain."""
+    """The id of the store. The hash chain of the journal starts with it."""
     facts: dict[str, Any] = {}
     try:
         facts = {row.name: row.value for row in connection.execute(select(tables.meta))}

@@ -1,4 +1,4 @@
-"""Compares a replay with the recorded past: figures of both, and the wait of every job."""
+"""Compares a replay with the recorded past by their figures and by the wait of every job."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from controller.sim.replay.replayer import Replay
 from controller.sim.run import Policy
 
 NOTABLE_S = 1.0
-"""Waits that differ by less (seconds) count as equal."""
+"""Two waits that differ by less than this many seconds count as equal."""
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """A policy and a journal; pickled for another process."""
+    """The journal and the policy of one replay. The object is sent to another process with pickle."""
 
     policy: Policy
     history: History
     recorded: bool = False
-    """Whether recorded changes of the configuration are repeated; not if one policy is asked about."""
+    """Whether to repeat the recorded changes of the configuration. False if the replay examines one given
+    policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySide:
-    """One side of the comparison. `figures` cover the jobs that ended before the end of the journal."""
+    """The record or the replay in a comparison. `figures` cover the jobs that ended before the end of the
+    journal."""
 
     figures: Figures
     running: int
@@ -53,17 +55,17 @@ class ReplayResult:
     column: ReplaySide
     placements: int
     as_recorded: int
-    """Attempts with the same nodes at the same time as recorded."""
+    """Number of attempts that were placed on the recorded nodes at the recorded time."""
     refused: dict[str, int]
-    """Number of jobs that would have been refused, by error message."""
+    """Number of recorded jobs that the policy refuses, by error message."""
     records: SimulatedJobs
     cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class WaitChange:
-    """One job in the record and in the replay. A job without a start waited until its cancel or the end of
-    the journal."""
+    """The wait of one job in the record and in the replay. A job that never started waited until its cancel
+    or the end of the journal."""
 
     job: int
     name: str
@@ -76,17 +78,17 @@ class WaitChange:
 
     @property
     def gain_s(self) -> float:
-        """Seconds by which it would start earlier."""
+        """Seconds by which the job starts earlier in the replay than in the record."""
         return self.waited_s - self.would_wait_s
 
 
 def recorded(history: History) -> ReplaySide:
-    """The recorded past."""
+    """The recorded past as one side of the comparison."""
     return _column(history.records, history)
 
 
 def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> list[ReplayResult]:
-    """The results in the order of the tasks; several tasks run in processes of their own."""
+    """Results in the order of the tasks. Several tasks run in parallel, each in its own process."""
     if len(tasks) == 1:
         return [replay_policy(tasks[0], progress)]
     return run_in_processes(replay_policy, {task.policy.name: task for task in tasks}, progress)
@@ -123,11 +125,11 @@ def _column(records: SimulatedJobs, history: History) -> ReplaySide:
 
 
 def wait_changes(history: History, replayed: ReplayResult) -> Iterable[WaitChange]:
-    """All jobs whose waits differ."""
+    """The jobs whose waits in the record and in the replay differ."""
     for job, then in history.records.by_job.items():
         now = replayed.records.by_job.get(job)
         if now is None:
-            continue  # refused in the replay
+            continue  # the job is refused in the replay
         change = WaitChange(
             job,
             history.names[job],

@@ -1,4 +1,4 @@
-"""Replays a history under a configuration."""
+"""Replays the history of a cluster under a configuration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OFTEN = 500
 
 
 class Replay:
-    """The engine with every recorded input at its time.
+    """A scheduling engine that gets every recorded input at its recorded time.
 
-    `observe` gets every event. With `policies`, which builds a pipeline from the configuration text in the
-    journal, each recorded change of the configuration is repeated; without it one pipeline decides
-    throughout.
+    `observe` gets every event of the replay. `policies` builds a pipeline from a configuration text of the
+    journal. If it is given, each recorded change of the configuration is repeated; otherwise one pipeline
+    decides during the whole replay.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Replay:
         self.records = SimulatedJobs()
         self.placements = 0
         self.as_recorded = 0
-        """Placements with the recorded nodes and time."""
+        """Number of placements on the recorded nodes at the recorded time."""
         self.refused: dict[int, Refusal] = {}
         self._history = history
         self._pipeline = pipeline
@@ -61,7 +61,7 @@ class Replay:
         self._agents.state = state
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
-        """Replay all steps. `progress` gets the number of steps done from time to time."""
+        """Replay all steps. From time to time, `progress` gets the number of steps done."""
         clock = self._clock
         for number, step in enumerate(self._history.steps):
             while clock.next_at <= step.at:
@@ -86,7 +86,8 @@ class Replay:
 
     def _give(self, kind: type[Any], event: Event) -> None:
         if isinstance(event, events.JobQueued):
-            self.engine.state.next_job = event.job  # the job ids of the journal, also if a job was refused
+            # Keep the recorded job id, even if an earlier job was refused.
+            self.engine.state.next_job = event.job
         given = recreate_input(kind, event, self._agents)
         reply = None if given is None else self._tell(given)
         if isinstance(event, events.JobQueued) and isinstance(reply, Refusal):
@@ -99,7 +100,7 @@ class Replay:
         for event in decision.events:
             self._note(event)
         for order in decision.orders:
-            # Results of GPU checks and resets are in the journal.
+            # GPU checks and resets are not simulated, because their results are in the journal.
             if not isinstance(order.frame, CheckGpu | ResetGpu | Note):
                 self._agents.obey(order.node, order.frame)
         self.engine.state.forget_old()
@@ -125,7 +126,7 @@ class Replay:
             self._agents.part(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
-        """Handle a silent node, unless a recorded event has done so."""
+        """Handle a node that stopped reporting, unless a recorded event has already done so."""
         node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
         jobs = [self.engine.state.jobs[job] for job in node.held]
         moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
@@ -141,7 +142,8 @@ class Replay:
             self._hear(inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
-        """A new engine from the rows, without the plans and reservations of the old one."""
+        """Start a new engine from the stored rows. Plans and backfill reservations of the old engine are
+        lost."""
         old = self.engine.state
         jobs = sorted(old.jobs.values(), key=lambda job: job.id)
         live = [job for job in jobs if job.ended_at is None]
@@ -155,14 +157,14 @@ class Replay:
         self._tell(inputs.ControllerStarted(there))
 
     def _hear(self, given: Input) -> None:
-        """A report of an agent; one pass follows after all inputs of this moment."""
+        """Handle an agent's report. One scheduling pass follows after all inputs with the same time."""
         self._tell(given)
         if not self._cycle_comes:
             self._cycle_comes = True
             self._clock.at(self._clock.now, self._cycle, rank=1)
 
     def _wake_when_due(self) -> None:
-        """Run a pass when a timer is due, unless the journal shows a pass at that time."""
+        """Run a scheduling pass when a timer is due, unless the journal shows a pass at that time."""
         due = self.engine.next_at
         if due != self._due:
             self._due = due

@@ -41,24 +41,24 @@ def percentiles(values: Iterable[float]) -> Percentiles:
 
 @dataclass(frozen=True)
 class JobGroup:
-    """A group of jobs."""
+    """The jobs of one user or of one size class."""
 
     name: str
     records: Sequence[SimulatedJob]
     used_s: float
-    """GPU-seconds or processor-seconds."""
+    """Use in GPU-seconds, or in processor-seconds if the unit of the run is processors."""
     waits: Percentiles
     slowdown: Percentiles
 
 
 def by_user(run: ReportRun) -> list[JobGroup]:
-    """Groups by user, the largest use first."""
+    """Groups of jobs by user, the user with the largest use first."""
     found = _groups(run, {record.job: record.user for record in run.started})
     return sorted(found, key=lambda group: (-group.used_s, group.name))
 
 
 def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
-    """At most `most` groups; the rest is merged into one."""
+    """At most `most` groups. The remaining groups are combined into one."""
     if len(groups) <= most:
         return [*groups]
     rest = [record for group in groups[most - 1 :] for record in group.records]
@@ -67,7 +67,7 @@ def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
 
 
 def by_size(run: ReportRun) -> list[JobGroup]:
-    """Groups by size, the smallest first; each class ends at a power of two."""
+    """Groups of jobs by size, the smallest first. The upper limit of each size class is a power of two."""
     ranks = {record.job: rank(run.size(record)) for record in run.started}
     names = {record.job: size_name(ranks[record.job], run.unit) for record in run.started}
     order = {names[job]: ranks[job] for job in names}
@@ -75,7 +75,7 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 
 def rank(size: float) -> int:
-    """The size class: -2 for 0, -1 below 1, else the rounded-up binary logarithm."""
+    """The number of the size class: -2 for size 0, -1 below 1, else the binary logarithm rounded up."""
     if size <= 0:
         return -2
     return -1 if size < 1 else math.ceil(math.log2(size))

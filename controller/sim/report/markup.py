@@ -1,4 +1,4 @@
-"""Builds HTML and SVG; everything that is not Markup is escaped."""
+"""Builds HTML and SVG. Every string that is not Markup is escaped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ VOID = frozenset({"meta", "input", "br"})
 
 
 class Markup(str):
-    """A text that is markup already."""
+    """A string that is already HTML or SVG and is not escaped again."""
 
     __slots__ = ()
 
 
 def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None) -> Markup:
-    """One element. `class_` is class, `aria_label` is aria-label; an attribute that is None is left out."""
+    """One element. The arguments `class_` and `aria_label` become the attributes class and aria-label. An
+    attribute with the value None is left out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -37,7 +38,7 @@ def joined(*parts: str | int | None) -> Markup:
 
 
 def data(name: str, value: Any) -> Markup:
-    """A value as JSON for scripts, escaped so that no text can end the script element."""
+    """A script element with the value as JSON, escaped so that no string in it can end the element."""
     text = json.dumps(value, separators=(",", ":"))
     inert = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(f'<script type="application/json" id="{name}">{inert}</script>')
@@ -49,5 +50,5 @@ def _text(part: str | int) -> str:
 
 
 def _value(value: str | float) -> str:
-    # A tenth of a pixel is exact enough.
+    # One decimal is enough: a tenth of a pixel is not visible.
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _text(str(value))

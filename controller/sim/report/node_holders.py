@@ -14,11 +14,11 @@ from controller.sim.report.page_elements import details, of_several, section, ta
 from controller.sim.report.run import ReportRun, TimeSpan
 
 LISTED, NODES = 15, 300
-"""Rows of the tables of waits and of nodes."""
+"""Number of rows in the table of waits and in the table of nodes."""
 
 
 def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:
-    """The Gantt chart, drawn by the script, with a table for readers without it."""
+    """The section with the Gantt chart, which the script draws, and a table for browsers without scripts."""
     notes = [
         note for run, chart in zip(runs, charts, strict=True) for note in _left_out(run, chart, len(runs))
     ]

@@ -28,7 +28,8 @@ PARTS = frozenset({"utilisation", "fragmentation", "fairness"})
 
 HIGHER = frozenset({"utilisation", "fairness"})
 NEITHER = frozenset({"jobs", "cpu_s"})
-"""Figures that do not rank runs. Of all others not listed above, less is better."""
+"""Figures that do not show which run is better. For figures that are not listed here or above, less is
+better."""
 
 
 def figure_name(key: str) -> str:
@@ -48,24 +49,24 @@ def figure_text(key: str, value: float) -> str:
 
 
 def number(value: float) -> str:
-    """12,345 or 3.14: three digits are enough."""
+    """A number as text, such as 12,345 or 3.14, with three significant digits below 1000."""
     if value == int(value) or abs(value) >= 1_000:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def percent(part: float) -> str:
-    """82 %, or 99.7 % where the rest matters."""
+    """A fraction as text, such as 82 %, or 99.7 % near 100 %."""
     value = part * 100
     digits = 0 if 1 <= value <= 99 or value in (0, 100) else 1
     return f"{value:.{digits}f} %"
 
 
 def span_text(seconds: float) -> str:
-    """2h10m; below ten seconds with a decimal."""
+    """Seconds as text, such as 2h10m. Below ten seconds it has one decimal."""
     return f"{seconds:.1f}s" if 0 < seconds < 10 and seconds != int(seconds) else duration(seconds)
 
 
 def count(number_of: int, thing: str) -> str:
-    """1 job, 12,345 jobs."""
+    """A number with its noun: 1 job, 12,345 jobs."""
     return f"{number_of:,} {thing}{'' if number_of == 1 else 's'}"

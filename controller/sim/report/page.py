@@ -22,7 +22,7 @@ from controller.sim.report.sentences import about_one, about_several
 from wire import VERSION
 
 SCRIPTS = ("base", "curves", "bars", "canvas", "gantt")
-"""Parts of the script, in this order."""
+"""Files of the script, in the order in which they are joined."""
 
 
 def render(runs: Sequence[ReportRun]) -> str:
@@ -62,7 +62,7 @@ def render(runs: Sequence[ReportRun]) -> str:
 
 
 def title_of(runs: Sequence[ReportRun]) -> str:
-    """The title: the policies, and the log if all runs have the same."""
+    """The title of the page: the names of the policies, and the log if all runs have the same one."""
     labels = [run.label for run in runs]
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     sources = {run.source for run in runs}
@@ -91,7 +91,8 @@ def _footer() -> Markup:
 
 
 def _policy(script: str) -> str:
-    """The Content-Security-Policy: nothing is loaded, and only our script runs, whatever names contain."""
+    """The Content-Security-Policy of the page. It loads nothing and runs only our script, even if a job name
+    contains a script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "

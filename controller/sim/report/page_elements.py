@@ -8,11 +8,11 @@ from controller.sim.report.markup import Markup, el, joined
 from controller.sim.report.run import ReportRun
 
 PALETTE = 6
-"""Number of runs with a colour of their own."""
+"""Number of runs that get a colour of their own."""
 
 
 def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A table whose first column has row headings."""
+    """A table. The cells of its first column are row headings."""
     return el(
         "div",
         el(
@@ -35,7 +35,7 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """A cell of the column that names the run; the column is only in comparisons."""
+    """The cell of the column with the name of the run. The list is empty if the report has only one run."""
     return [cell] if len(runs) > 1 else []
 
 
@@ -53,7 +53,7 @@ def details(of: str, inside: Markup) -> Markup:
 
 
 def legend(runs: Sequence[ReportRun]) -> Markup | None:
-    """The legend of runs; empty for a single run."""
+    """The legend that shows the colour of each run; None for a single run."""
     if len(runs) < 2:
         return None
     return el("ul", *(el("li", _swatch(place), run.label) for place, run in enumerate(runs)), class_="legend")

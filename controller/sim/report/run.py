@@ -17,9 +17,9 @@ DAY_S = 86_400.0
 class ReportRun:
     """One run of a simulation.
 
-    `label` distinguishes the runs of a report: policy, log or scheduler.toml. `records` are all jobs, also
-    those that never started or ended. `figures` are the figures of `sim run` by name. `source` is the
-    origin of the jobs, `left_out` the number of jobs that were not run, by reason. The unit is GPUs, or
+    `label` distinguishes the runs of a report: policy, log or scheduler.toml. `records` contains all jobs,
+    also jobs that never started or ended. `figures` are the figures of `sim run` by name. `source` names the
+    log of the jobs, `left_out` the number of jobs that were not run, by reason. The unit is GPUs, or
     processors if the cluster has no GPUs or no job requested one.
     """
 
@@ -37,30 +37,30 @@ class ReportRun:
 
     @property
     def unit(self) -> str:
-        """The unit of the run."""
+        """The unit in which the run counts resources: GPU or processor."""
         return "GPU" if self.by_gpu else "processor"
 
     @cached_property
     def capacity(self) -> float:
-        """Units of the cluster."""
+        """Number of units in the cluster."""
         return self.cluster.gpus if self.by_gpu else self.cluster.cpu_milli / self.cluster.core_milli
 
     def size(self, record: SimulatedJob) -> float:
-        """Units that a job requested."""
+        """Number of units that a job requested."""
         return record.gpus if self.by_gpu else record.cpu_milli / self.cluster.core_milli
 
     def held(self, record: SimulatedJob) -> float:
-        """Units that a job held."""
+        """Number of units that a job held."""
         if self.by_gpu:
             return sum(hold.milli for part in record.allocations for hold in part.gpus) / WHOLE_GPU
         return self.cores(record)
 
     def cores(self, record: SimulatedJob) -> float:
-        """Processors that a job held, also if the unit is GPUs."""
+        """Number of processors that a job held, also if the unit of the run is GPUs."""
         return sum(part.cpu_milli for part in record.allocations) / self.cluster.core_milli
 
     def number(self, record: SimulatedJob) -> int:
-        """The number of a job in the log, or else its id."""
+        """The number of a job in the log. If the log has no numbers, the id of the job."""
         return record.number or record.job
 
     @cached_property
@@ -86,7 +86,7 @@ class ReportRun:
 
     @cached_property
     def used_s(self) -> float:
-        """Unit-seconds held by the last attempts of all jobs."""
+        """Unit-seconds that the last attempts of all jobs held."""
         return sum(self.held(record) * self.ran_s(record) for record in self.started)
 
     @property
@@ -104,19 +104,20 @@ class ReportRun:
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """The time span of a report, common to all its runs."""
+    """The time span that the charts of all runs in a report cover."""
 
     begin_s: float
     end_s: float
 
     @property
     def length_s(self) -> float:
-        """Seconds."""
+        """Length of the time span in seconds."""
         return self.end_s - self.begin_s
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """From the first submit of any run to the last end; from midnight if it covers days."""
+    """The time span from the first submit of any run to the last end. If it covers days, it starts at
+    midnight."""
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)
     if end - begin > 2 * DAY_S:

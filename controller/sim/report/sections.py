@@ -28,11 +28,11 @@ from wire.text import duration
 
 TILES = ("utilisation", "mean_wait_s", "p95_wait_s", "avebsld", "makespan_s")
 USERS, LISTED = 12, 300
-"""Users in the chart, and in its table."""
+"""Number of users in the chart, and in its table."""
 
 
 def tiles(run: ReportRun) -> Markup:
-    """The most important figures."""
+    """The tiles with the most important figures of a run."""
     return el(
         "dl",
         *(
@@ -45,7 +45,7 @@ def tiles(run: ReportRun) -> Markup:
 
 
 def figures_section(runs: Sequence[ReportRun]) -> Markup:
-    """Every figure of every run; the best of each in bold."""
+    """The table of every figure of every run. The best value of each figure is bold."""
     keys = dict.fromkeys(key for run in runs for key in run.figures)
     rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
     return section(
@@ -66,7 +66,7 @@ def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str
 
 
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
-    """Use and queue over time, with the values for the script."""
+    """The sections on use and queue length over time, and the values that the script shows."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
@@ -91,7 +91,7 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
 def _charted(
     title: str, about: str, runs: Sequence[ReportRun], name: str, chart: Markup, of: str, numbers: Markup
 ) -> Markup:
-    """A section with a chart and its numbers in a table; the script finds the chart by its name."""
+    """A section with a chart and a table of its numbers. The script finds the chart by `name`."""
     return section(title, about, legend(runs), figure(name, chart), details(of, numbers))
 
 
@@ -115,7 +115,7 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """The use of processors in a cluster whose unit is GPUs."""
+    """The curve of used processors in a cluster whose unit is GPUs; None otherwise."""
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
@@ -136,7 +136,7 @@ def _by_time(
     levels: Sequence[Steps],
     text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """A table of averages: at most 31 rows of a day each, or of a shorter step."""
+    """A table of averages over time. It has at most 31 rows, each for a day or less."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
     whole = TimeSpan(span.begin_s, span.begin_s + bins * step)
@@ -149,7 +149,7 @@ def _by_time(
 
 
 def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
-    """Waits by user and by size."""
+    """The sections on waits by user and by job size."""
     groups = [by_user(run) for run in runs]
     order = {group.name: place for place, group in enumerate(groups[0])}
     users = [
@@ -177,7 +177,7 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
 
 
 def _rows(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]) -> list[SpreadRow]:
-    """A row per group of the first run, then groups that only other runs have."""
+    """One row per group. The groups of the first run come first, then groups that only other runs have."""
     names = dict.fromkeys(group.name for found in groups for group in found)
     by_name = [{group.name: group for group in found} for found in groups]
     return [
@@ -229,7 +229,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
 
 
 def shares_sections(runs: Sequence[ReportRun]) -> Markup:
-    """Distributions of waits and slowdowns over all jobs."""
+    """The sections on the distribution of waits and of slowdowns over all jobs."""
     about = "Fraction of the jobs with at most this slowdown: submit to end, divided by run time."
     waits = _curves(runs, (_sorted(record.wait_s for record in run.started) for run in runs))
     slowdowns = _curves(runs, (_sorted(record.slowdown for record in run.started) for run in runs))

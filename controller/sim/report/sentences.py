@@ -14,16 +14,16 @@ from wire.names import JobState
 from wire.text import duration
 
 ENOUGH = 20
-"""Groups with fewer jobs are not mentioned."""
+"""The fewest jobs of a group that the summary mentions."""
 
 
 def cluster_text(run: ReportRun) -> str:
-    """16 nodes with 128 GPUs."""
+    """The size of the cluster as text, such as "16 nodes with 128 GPUs"."""
     return f"{count(len(run.cluster.nodes), 'node')} with {count(int(run.capacity), run.unit)}"
 
 
 def about_one(run: ReportRun, span: TimeSpan) -> Iterator[str]:
-    """The summary of one run."""
+    """The sentences of the summary of one run."""
     users = len({record.user for record in run.records})
     yield (
         f"{count(len(run.records), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
@@ -100,7 +100,7 @@ def _ends(run: ReportRun) -> Iterator[str]:
 
 
 def about_several(runs: Sequence[ReportRun]) -> Iterator[str]:
-    """The summary of the differences between runs."""
+    """The sentences of the summary of the differences between runs."""
     waits = {run.label: percentiles(record.wait_s for record in run.started) for run in runs}
     yield f"{len(runs)} runs: {', '.join(run.label for run in runs)}."
     best = min(waits, key=lambda label: waits[label].mean)

@@ -14,16 +14,17 @@ from controller.sim.report.run import ReportRun, TimeSpan
 Floats = npt.NDArray[np.float64]
 
 BINS, FEW = 480, 160
-"""Bins for a single line, and for several lines, which would hide each other with as many bins."""
+"""Number of bins for a single curve, and for several. Several curves have fewer bins so that they remain
+distinguishable."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function: a level that changes at moments."""
+    """A step function: a level that changes at certain times."""
 
     moments: Floats
     levels: Floats
-    """The level from the moment with the same index to the next moment."""
+    """The level from the time with the same index until the next time."""
 
     def means(self, span: TimeSpan, bins: int = BINS) -> Floats:
         """The exact average level in each bin."""
@@ -42,7 +43,7 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """The sum of parts (from, to, amount)."""
+    """The sum of contributions (begin, end, amount) as a step function."""
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))
@@ -51,12 +52,12 @@ def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
 
 
 def busy(run: ReportRun) -> Steps:
-    """Units that jobs held."""
+    """Number of units that jobs held over time."""
     return _held(run, run.held)
 
 
 def busy_cores(run: ReportRun) -> Steps:
-    """Processors that jobs held, also if the unit is GPUs."""
+    """Number of processors that jobs held over time, also if the unit of the run is GPUs."""
     return _held(run, run.cores)
 
 
@@ -69,7 +70,8 @@ def _held(run: ReportRun, amount: Callable[[SimulatedJob], float]) -> Steps:
 
 
 def queued(run: ReportRun) -> Steps:
-    """Waiting jobs; a job without a start waited until its cancel or the end."""
+    """Number of waiting jobs over time. A job that never started waits until its cancel or the end of the
+    run."""
     return steps(
         (record.submit_s, _left_queue(run, record.start_s, record.end_s), 1.0) for record in run.records
     )

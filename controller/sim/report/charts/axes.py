@@ -39,12 +39,12 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """A scale that is logarithmic from about ten seconds on and includes zero."""
+    """Map a wait to a height on an axis that is logarithmic above about ten seconds and includes zero."""
     return math.log10(1 + seconds / 10)
 
 
 def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
-    """Ticks at round times since the beginning."""
+    """At most `most` ticks at round times since the beginning."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
     return [
         (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)
@@ -52,7 +52,7 @@ def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
 
 
 def since(seconds: float) -> str:
-    """Time since the beginning: 2d, 2d 06:00, 06:00, or 0:05 minutes."""
+    """The time since the beginning as text, in the form 2d, 2d 06:00, 06:00 or 0:05 minutes."""
     days, rest = divmod(round(seconds), round(DAY_S))
     if days and not rest:
         return f"{days} d"
@@ -63,12 +63,12 @@ def since(seconds: float) -> str:
 
 
 def moment_text(seconds: float, span: TimeSpan) -> str:
-    """Time since the beginning, to the minute where there are days."""
+    """The time since the beginning as text, with hours and minutes if the span covers days."""
     return since(round(seconds / 60) * 60 if span.length_s > DAY_S else seconds)
 
 
 def wait_ticks(most: float) -> list[Tick]:
-    """Ticks at round waits up to the longest."""
+    """Ticks at round waits, up to the longest wait."""
     return [(wait, "0" if not wait else _round(wait)) for wait in WAITS if wait <= most]
 
 
@@ -91,7 +91,7 @@ def _nice(value: float) -> float:
 
 
 def decades(most: float) -> list[Tick]:
-    """Ticks at 1, 10, 100, 1k … up to `most` or above; also at 2 and 5 if there are few."""
+    """Ticks at 1, 10, 100, 1k … up to at least `most`. If there are few, ticks at 2 and 5 are added."""
     powers = max(1, math.ceil(math.log10(max(most, 1.0)) - 1e-9))
     steps = (1, 2, 5) if powers <= 2 else (1,)
     values = [step * 10**power for power in range(powers) for step in steps] + [10**powers]
@@ -139,5 +139,5 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """Text anchor of a label; the last one ends at the edge."""
+    """The SVG text anchor of a label. The last label ends at the edge of the chart."""
     return "end" if place > x.end - 18 else "middle"

@@ -1,4 +1,4 @@
-"""Charts as SVG that work without a script, in print, in dark mode and with screen readers."""
+"""Draws SVG charts. They work without a script, in print, in dark mode and with screen readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a chart; `place` is the index of its run and gives colour and dashes."""
+    """One line of a chart. `place` is the index of its run, which decides the colour and the dashes."""
 
     label: str
     values: Floats
@@ -42,7 +42,7 @@ class Curve:
 def drawing(
     width: float, height: float, title: str, description: str, *inside: Markup | None, **more: str
 ) -> Markup:
-    """An SVG with a text alternative."""
+    """An SVG drawing with a title and a description for screen readers."""
     return el(
         "svg",
         el("title", title),
@@ -65,7 +65,7 @@ def over_time(
     height: float = 190.0,
     second: Curve | None = None,
 ) -> Markup:
-    """Levels over time, filled for a single run. `second` is drawn for comparison."""
+    """A chart of levels over time. A single curve is filled. `second` is a second curve for comparison."""
     ticks = level_ticks(most)
     x = Scale(span.begin_s, span.end_s, LEFT, WIDE - RIGHT)
     y = Scale(0.0, ticks[-1], height - BOTTOM, TOP)
@@ -93,7 +93,7 @@ def _curve(curve: Curve, x: Scale, y: Scale, *, filled: bool) -> Markup:
 
 
 def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
-    """A step per bin, because an average holds for the whole bin."""
+    """The points of a curve with one step per bin, because an average holds for the whole bin."""
     edges = np.linspace(x.begin, x.end, len(curve.values) + 1)
     parts = [f"M{edges[0]:.1f} {y(float(curve.values[0])):.1f}"]
     last = ""
@@ -108,14 +108,15 @@ def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
 
 @dataclass(frozen=True)
 class SpreadRow:
-    """One row of a comparison: the percentiles of each run by label and index; a run may have none."""
+    """One row of a comparison: the percentiles of each run, in the order of the runs. A run may have none."""
 
     name: str
     spreads: Sequence[tuple[str, int, Percentiles]]
 
 
 def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
-    """A row per group: thin from 5 to 95 %, thick from 25 to 75 %, a dot at the median."""
+    """A chart with one row per group: a thin line from 5 to 95 %, a thick one from 25 to 75 %, a dot at the
+    median."""
     line = 11.0 if all(len(row.spreads) <= 1 for row in rows) else 13.0
     heights = [line * max(len(row.spreads), 1) + 11.0 for row in rows]
     bottom = TOP + sum(heights)
@@ -137,7 +138,7 @@ def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
 
 
 def _cut(name: str) -> str:
-    """A name cut to the width; its title has the whole name."""
+    """A name shortened to the width of the column. The full name is in the title of the element."""
     return name if len(name) <= 16 else name[:15] + "…"
 
 
@@ -160,7 +161,7 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
-    """The fraction of jobs at or below a value; the higher curve is the better run."""
+    """A chart of the fraction of jobs at or below each value. A run with a higher curve is better."""
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)
     if waits:
@@ -184,7 +185,7 @@ def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool
 
 
 def _rising(values: Floats, x: Scale, y: Scale) -> str:
-    """The cumulative curve through at most a few hundred quantiles."""
+    """The points of the cumulative curve, at most a few hundred."""
     if not len(values):
         return ""
     ordered = np.sort(values)

@@ -14,25 +14,25 @@ from wire.agent.frames import NodeFacts
 from wire.names import WHOLE_GPU
 
 TALLEST = 64
-"""Largest height of a track in lines; a node without GPUs has one line per core."""
+"""Largest height of a track, in lines. A node without GPUs has one line per core up to this height."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One GPU, or all cores of a node without GPUs; `height` in lines."""
+    """A row of the chart for one GPU, or for all cores of a node without GPUs. `height` is in lines."""
 
     key: str
-    """The GPU's uuid, or the node's name."""
+    """The UUID of the GPU, or the name of the node."""
     node: str
     name: str
     height: int
     units: int
-    """GPU-milli, or CPU-milli."""
+    """Capacity of the track in thousandths of a GPU, or of a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job on consecutive whole tracks, or on a part of one, from `low` to `high` (fractions)."""
+    """A job on neighbouring whole tracks, or on the part of one track from `low` to `high` (fractions)."""
 
     record: SimulatedJob
     first: int
@@ -47,7 +47,7 @@ class Bar:
 
 
 def tracks_of(run: ReportRun) -> list[Track]:
-    """The tracks from top to bottom. In a cluster with GPUs, nodes without GPUs have none."""
+    """The tracks from top to bottom. If the cluster has GPUs, nodes without GPUs have no track."""
     return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
 
 
@@ -60,7 +60,7 @@ def _tracks(run: ReportRun, name: str, node: NodeFacts) -> Iterator[Track]:
 
 
 def bars_of(run: ReportRun) -> list[Bar]:
-    """All bars in the order of their begin."""
+    """All bars, ordered by the start of their jobs."""
     tracks = tracks_of(run)
     places = {track.key: place for place, track in enumerate(tracks)}
     strips: dict[int, _Strip] = {}
@@ -82,14 +82,14 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """The tracks that the job holds on one node, by key, and the units on each."""
+    """The keys of the tracks on which the job holds units on one node, with the units on each."""
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
 
 
 def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Groups of neighbouring rows as (first, count)."""
+    """Combine neighbouring row numbers into groups, each as (first, count)."""
     first = count = 0
     for place in places:
         if count and place == first + count:
@@ -104,7 +104,7 @@ def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _Strip:
-    """The units of one track. A job takes the lowest free units, in several pieces if needed."""
+    """The units of one track. A job gets the lowest free units, in several pieces if necessary."""
 
     units: int
     free: list[tuple[int, int]] = field(init=False)
@@ -114,7 +114,7 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """The pieces [low, high) that a job gets while it runs."""
+        """The ranges of units, each as [low, high), that the job gets while it runs."""
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []

@@ -14,33 +14,33 @@ from controller.sim.report.run import ReportRun, TimeSpan
 from wire.text import printable
 
 MOST = 120_000
-"""Bars in one report: about 4 MB."""
+"""The most bars in one report. They take about 4 MB."""
 
 
 @dataclass
 class _Names:
-    """A table of distinct texts."""
+    """A table of distinct strings. The data refer to a string by its number."""
 
     known: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """The number of a text."""
+        """The number of a string. A new string is added to the table."""
         return self.known.setdefault(printable(text, 80), len(self.known))
 
 
 @dataclass(frozen=True)
 class Gantt:
-    """The data of the script, and how much was left out."""
+    """The data that the script draws, and how much was left out."""
 
     packed: dict[str, Any]
     bars: int
     left_out: int
     left_out_part: float
-    """Fraction of the time of all bars."""
+    """Fraction of the total time of all bars that is left out."""
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
-    """The chart of a run with at most `most` bars: those with the most GPU time."""
+    """The chart of a run with at most `most` bars. Bars with the most GPU time are kept."""
     bars = bars_of(run)
     areas = [bar.count * (bar.high - bar.low) * run.ran_s(bar.record) for bar in bars]
     kept = bars
@@ -57,7 +57,7 @@ def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
 def _packed(run: ReportRun, span: TimeSpan, bars: Sequence[Bar]) -> dict[str, Any]:
     records = {bar.record.job: bar.record for bar in bars}
     places = {job: place for place, job in enumerate(records)}
-    # Whole seconds are exact enough when one is less than a pixel.
+    # On a long time span one second is less than a pixel, so whole seconds are exact enough.
     unit_s = 1.0 if span.length_s > 20_000 else 0.01
     return {
         "label": printable(run.label, 80),
@@ -110,7 +110,7 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Names by use, largest first, because the first names get their own colours."""
+    """Names in the order of their use, largest first. The first names get colours of their own."""
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
         used[getattr(record, of)] += run.held(record) * run.ran_s(record)
@@ -126,7 +126,7 @@ def _state(record: SimulatedJob) -> str:
 
 
 def _steps(values: Sequence[int]) -> list[int]:
-    """Each value as the difference to the one before, which is shorter text."""
+    """Each value as its difference from the value before. Small numbers make the file shorter."""
     return [value - before for before, value in zip([0, *values], values, strict=False)]
 
 
