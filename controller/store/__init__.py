@@ -1,1 +1,1 @@
-"""The journal and the rows."""
+"""Stores the journal and the rows of jobs, nodes and notes."""

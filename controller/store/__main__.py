@@ -1,6 +1,6 @@
-"""`python -m controller.store`: verify a store in a process of its own; the URL is the first line of stdin.
+"""`python -m controller.store`: verifies a store in a separate process. The first line of stdin is the URL.
 
-It is not an argument, because a URL can hold a password. Progress and the report are JSON, a line each.
+The URL is not an argument, because it can contain a password. Progress and the report are lines of JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wire.codec import dumps, encode
 
 
 def main() -> int:
-    """Exit code 0 if the store is sound."""
+    """Verify the store. Returns exit code 0 if it has no problem."""
     os.nice(10)
     try:
         report = StoreReader(sys.stdin.readline().strip()).verify(

@@ -1,4 +1,5 @@
-"""The journal's hash chain: each entry seals itself and everything before it."""
+"""The hash chain of the journal. The hash of each entry covers the entry and, through the hash before it, all
+earlier entries."""
 
 from __future__ import annotations
 
@@ -17,22 +18,24 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """Where a chain is broken, and the last head before that."""
+    """The reason why a chain is broken, and the last entry before the break."""
 
     before: Head
     how: str
 
 
 def genesis(store_id: str) -> Head:
-    """The hash that the first entry links to. It contains the store's id, so journals cannot be exchanged."""
+    """The hash that the first entry links to. It contains the store's id, so that entries of another store do
+    not fit."""
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 
 def link(before: bytes, entry: JournalEntry) -> bytes:
-    """The entry's hash. Each text is preceded by its length, so that no two entries give the same bytes."""
+    """The hash of an entry. The hashed bytes contain the length of each text, so that different entries never
+    give the same bytes."""
     node = entry.node
     spelled = (
-        # Adding 0.0 turns an int into the float, and -0.0 into the 0.0, that a database gives back.
+        # Add 0.0, because the database returns an int as a float and -0.0 as 0.0.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )
@@ -40,7 +43,7 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 
 
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
-    """The head after these entries, or the first entry whose stored hash is wrong."""
+    """The number and hash of the last of these entries, or the first entry whose stored hash is wrong."""
     for entry, stored in entries:
         if entry.seq != head.seq + 1:
             return ChainBroken(head, f"entry {head.seq + 1} of the journal is missing")

@@ -1,10 +1,11 @@
-"""The failures of a store, each with a sentence and a remedy."""
+"""The errors of a store. Each has a sentence about the failure and a hint what to do."""
 
 from __future__ import annotations
 
 
 class StoreFailure(Exception):
-    """A failure outside the controller. `message` says what and where, `hint` what to do next."""
+    """The store failed for a reason outside the controller. `message` names the failure and the place, `hint`
+    the remedy."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -17,15 +18,16 @@ class StoreRefused(StoreFailure):
 
 
 class StoreUnavailable(StoreFailure):
-    """The store takes no writes now. The cause may pass by itself."""
+    """The store cannot be written now. It may become writable again without a change by an operator."""
 
     trouble = "held up"
     adrift = False
-    """Whether it is unknown if the last commit is durable. Then the state is not valid until a resume."""
+    """True if it is unknown whether the last commit is durable. The controller's state is then invalid until
+    resume()."""
 
 
 class StoreFull(StoreUnavailable):
-    """The disk is full. Nothing was written, and the same commit may be tried again."""
+    """The disk is full. Nothing was written, so the same commit can be repeated."""
 
     trouble = "disk full"
 
@@ -37,7 +39,7 @@ class StoreLocked(StoreUnavailable):
 
 
 class StoreAway(StoreUnavailable):
-    """The database server is away, or this controller may not write to it any more."""
+    """The database server does not answer, or this controller may no longer write to it."""
 
     trouble = "database away"
     adrift = True

@@ -18,31 +18,31 @@ from controller.store.verify import Progress, VerifyReport, verify
 
 
 class StoreReader:
-    """Takes no lock, migrates nothing and writes nothing."""
+    """Reads a store. It takes no lock and changes nothing."""
 
     def __init__(self, url: str) -> None:
         self._place: Backend = backend_of(url)
         self.where = self._place.where
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Read everything, in one snapshot."""
+        """Verify the whole store in one snapshot of the database."""
         with self._reading() as connection:
             return verify(self._place, connection, progress)
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file, mode 0600, while commits go on."""
+        """Write a consistent copy to a new file with mode 0600. Commits can continue meanwhile."""
         with self._reading() as connection:
             self._place.backup(connection, path)
 
     def head(self) -> Head:
-        """The newest entry; number 0 if there is none."""
+        """The number and hash of the newest entry; number 0 if there is none."""
         with self._reading() as connection:
             newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(1)
             row = connection.execute(newest).one_or_none()
             return Head(0, b"") if row is None else Head(row.seq, row.hash)
 
     def has(self, head: Head) -> bool:
-        """Is this entry in the journal?"""
+        """Whether this entry is in the journal."""
         with self._reading() as connection:
             there = select(tables.journal.c.hash).where(tables.journal.c.seq == head.seq)
             return bool(connection.scalar(there) == head.hash)

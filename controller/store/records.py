@@ -1,4 +1,5 @@
-"""Converts rows to table records and back. Each record has a checksum, its seal."""
+"""Converts rows to records of the database and back. Each record has a seal, which is a checksum of its
+values."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ Row = JournalEntry | JobRow | NodeRow | NoteRow
 Sealed = TypeVar("Sealed", NodeRow, NoteRow)
 
 CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
-"""The columns of a job that can change. Updates leave the others out, and so their indexes."""
+"""The columns of a job that can change. An update writes only these columns, so most indexes stay
+unchanged."""
 
-# The tables' columns have the names and the order of the fields, with the seals behind them.
+# The columns of each table have the names and the order of the row's fields; the seals are the last columns.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
@@ -45,7 +47,8 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """The columns that can change. `job` names the row, because `id` cannot be bound in an UPDATE."""
+    """The record that updates a job. The parameter with the id is called `job`, because a parameter of an
+    UPDATE must not have the name of a column."""
     changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
     return changed | {"job": job.id, "seal": _job_seal(job)}
 
@@ -63,7 +66,8 @@ def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
 
 
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
-    """The job in a row of JOBS. With `texts`, equal specs and bodies share one string."""
+    """The job in a row of JOBS. With `texts`, equal specs and equal bodies share one string to save
+    memory."""
     *values, origin_seal, seal = row
     if texts is not None:
         values[-2:] = [texts.setdefault(text, text) for text in values[-2:]]  # spec and body
@@ -94,7 +98,7 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# Two seals per job, because an update writes only half of the row and must not read the other half.
+# A job has two seals, because an update writes only half of the row and does not read the other half.
 
 
 def _origin_seal(job: JobRow) -> int:

@@ -1,14 +1,14 @@
-"""Puts a backup in the place of a SQLite store.
+"""Replaces a SQLite store with a backup.
 
 1. Verify the backup.
-2. Own the store, so that no controller runs on it.
-3. Compare with the note beside it: if the last acknowledged entry is not in the backup, the backup is older,
-   and what came after it would be lost. That takes consent.
-4. Move what is there aside, the write-ahead log first: a log must never stand beside another database.
-   Nothing is deleted. Copy the backup beside it, sync it, and rename it into place.
-5. Write the note for the backup.
+2. Lock the store, so that no controller can use it.
+3. Read the last acknowledged entry from the head file. If it is not in the backup, the backup is older and
+   later entries would be lost. The operator must agree to that.
+4. Move the files of the old store to another place, the write-ahead log first, because a log must never be
+   next to another database. Delete nothing. Copy the backup next to the store, sync it and rename it.
+5. Write the head file for the backup.
 
-A crash in between leaves a store that a start refuses, because the note names an entry that is not there.
+After a crash in between, the controller refuses to start, because the entry in the head file is missing.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from controller.store.read_only_store import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The restored store, and where the files of the former one are now."""
+    """The result of a restore: the store, and the directory with the files of the old one."""
 
     store: str
     head: Head
     jobs: int
     moved_to: str
     lost: int
-    """Acknowledged entries that the backup does not have."""
+    """Number of acknowledged entries that are not in the backup."""
 
 
 def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
-    """Restore the backup, in the steps above. Raises StoreRefused with what to do."""
+    """Restore the backup in the steps above. Raises StoreRefused with a remedy."""
     if not backup.is_file():
         raise StoreRefused(f"There is no backup {backup}", "Name the file that 'corral admin backup' wrote.")
     source = StoreReader(f"sqlite:///{backup.resolve()}")

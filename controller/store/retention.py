@@ -6,13 +6,13 @@ Jobs
 2. In one transaction: add their usage to the rows of their days, delete their rows.
 
 Journal
-1. The controller commits the entry `JournalSealed`: up to which entry the journal goes away, and that entry's
-   hash. It is a link of the chain itself, so the claim is sealed by every later entry.
-2. Delete entries in order, some at a time. Each transaction moves the base, which is the number and hash of
-   the last deleted entry: the chain is followed from there.
+1. The controller commits the entry `JournalSealed`, with the number and the hash of the last entry to delete.
+   `JournalSealed` is in the hash chain, so all later entries protect it from changes.
+2. Delete entries in order, a limited number per transaction. Each transaction also writes the base, which is
+   the number and hash of the last deleted entry. Checks of the chain begin at the base.
 
-Invariant: after any crash the base is the entry right before the first one that is left. What was sealed and
-not yet deleted is deleted later.
+Invariant: after a crash at any time, the base is the entry directly before the first remaining one. Entries
+that were announced but not yet deleted are deleted later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.store.chain import Head
 from controller.store.usage import ADDED, DAY_S, GREATEST
 
 BASE, NEXT_JOB = "base", "next_job"
-"""Rows of `meta`: where the journal begins, and the lowest number that no job has had."""
+"""Names of rows in `meta`: the base of the journal, and the lowest job number that was never used."""
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
@@ -41,7 +41,7 @@ def read_base(facts: dict[str, str]) -> Head | None:
 
 
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
-    """The ended jobs to delete next, oldest end first."""
+    """The next ended jobs to delete, at most `at_once`, those that ended first."""
     jobs = tables.jobs.c
     over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))
     live = tables.jobs.alias().c
@@ -58,7 +58,7 @@ def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> 
 
 
 def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) -> None:
-    """Delete the rows of these jobs, and keep their usage by day."""
+    """Delete the rows of these jobs and add their usage to the rows by day."""
     used, jobs = tables.usage, tables.jobs
     rows = connection.execute(select(used).where(used.c.job.in_(ids))).mappings().all()
     days = _by_day([dict(row) for row in rows])
@@ -73,7 +73,8 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 
 
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
-    """Delete the next entries up to `through`; the new base, or None when nothing was left to delete."""
+    """Delete the next entries up to number `through`. Returns the new base, or None if there was nothing to
+    delete."""
     journal = tables.journal.c
     last = min(through, (base.seq if base else 0) + at_once)
     digest = connection.scalar(select(journal.hash).where(journal.seq == last))
@@ -85,14 +86,15 @@ def delete_entries(connection: Connection, through: int, base: Head | None, at_o
 
 
 def write_meta(connection: Connection, name: str, value: str) -> None:
-    """Write a row of `meta`."""
+    """Write a row of `meta`; an existing row is replaced."""
     meta = tables.meta
     if not connection.execute(update(meta).where(meta.c.name == name).values(value=value)).rowcount:
         connection.execute(insert(meta), {"name": name, "value": value})
 
 
 def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The usage of some attempts by day and tenant. Attempts over several days are divided."""
+    """The usage of these attempts by day and tenant. An attempt that ran on several days is divided between
+    them."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
     )

@@ -1,4 +1,5 @@
-"""Migrates a database to this version, and refuses one of a newer version or of another program."""
+"""Migrates a database to the tables of this version. Refuses a database of a newer version or another
+program."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def migrate(connection: Connection, where: str) -> None:
-    """Run every missing migration, and name a new store, in one transaction."""
+    """Run all missing migrations in one transaction. A new store also gets its id."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -1,4 +1,4 @@
-"""The journal and the rows, written together and durable when commit returns."""
+"""Writes the journal and the rows together. When commit() returns, both are durable."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from controller.store.verify import VerifyReport, verify
 T = TypeVar("T")
 
 SEALED = "JournalSealed"
-"""The entry that announces the deletion of older ones; also the row of `meta` that says through which."""
+"""The kind of entry that announces the deletion of older entries. A row of `meta` with this name holds the
+number of the last entry to delete."""
 
 TAIL = 1_000
-"""Entries at the journal's end whose chain is followed on every open; verify() follows all of it."""
+"""Number of entries at the end of the journal whose hash chain is checked on every open. verify() checks
+all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rows that a controller starts from: live jobs, the newest ended jobs, nodes and notes."""
+    """The rows that a controller loads at its start: live jobs, the newest ended jobs, nodes and notes."""
 
     last_seq: int
     last_at: float
@@ -47,7 +49,7 @@ class Loaded:
 
 
 class Store:
-    """The journal and rows of one cluster. One thread commits; other threads may read meanwhile."""
+    """The journal and the rows of one cluster. One thread commits, and other threads may read meanwhile."""
 
     def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
         self._place = place
@@ -74,29 +76,29 @@ class Store:
 
     @property
     def id(self) -> str:
-        """The id of the store. Its copies have the same id."""
+        """The id of the store. Copies of the store have the same id."""
         return self._meta["id"]
 
     @property
     def empty(self) -> bool:
-        """Has nothing been committed yet?"""
+        """Whether nothing has been committed yet."""
         return self._head.seq == 0
 
     @property
     def where(self) -> str:
-        """The place of the store, for messages."""
+        """The name of the store in messages."""
         return self._place.where
 
     @property
     def begins(self) -> int:
-        """The last entry that was deleted from the journal; 0 if none was."""
+        """The number of the last deleted journal entry; 0 if none was deleted."""
         return self._base.seq if self._base is not None else 0
 
     @classmethod
     def open(cls, url: str, *, keep: int = 1_000) -> Self:
-        """Take the store at this URL for this process, bring its tables up to date and check it.
+        """Lock the store at this URL for this process, migrate its tables and check it.
 
-        `keep` is how many ended jobs load() returns. A new SQLite file is created, its directory too.
+        `keep` is the number of ended jobs that load() returns. A missing SQLite file is created.
         """
         place = backend_of(url)
         with ExitStack() as undo:
@@ -117,7 +119,7 @@ class Store:
         return store
 
     def resume(self) -> None:
-        """Take the store again after StoreAway, and check that it has every acknowledged entry.
+        """Connect again after StoreAway, and check that the store has every acknowledged entry.
 
         Raises StoreAway while the server is away, StoreRefused if another controller has the store, and
         StoreBroken if an acknowledged entry is missing.
@@ -147,7 +149,7 @@ class Store:
         self._meta, self._head, self._broken = facts, head, None
 
     def load(self) -> Loaded:
-        """The rows that a controller starts from."""
+        """Read the rows that a controller needs at its start."""
         jobs = tables.jobs.c
         texts: dict[str, str] = {}
         with self._reading() as connection:
@@ -158,9 +160,9 @@ class Store:
             ended = connection.execute(newest.limit(self._keep))
             last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
             last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
-            # An array's number comes from the same counter as its elements'.
-            # Two questions, because SQLite answers only a single max() from an index, and the index of
-            # arrays only if the question excludes NULL as it does.
+            # Consider the numbers of arrays too, because they come from the same counter as those of jobs.
+            # Use two queries: SQLite uses an index only for a query with a single max(), and the index of
+            # arrays only if the query excludes NULL.
             highest = [
                 connection.scalar(select(func.max(column)).where(column.is_not(None)))
                 for column in (jobs.id, jobs.array)
@@ -181,8 +183,8 @@ class Store:
     def commit(self, batch: Batch) -> None:
         """Write the batch in one transaction. When this returns, the batch survives a power failure.
 
-        A job's row with `spec` is written whole. Without, only what changes in a job's life is: user, key,
-        array and submitted_at stay as they were stored.
+        A job's row with `spec` is written completely. Without `spec`, only the columns that can change are
+        written: user, key, array and submitted_at keep their stored values.
         """
         self._must_work()
         head, entries = self._chained(batch.entries)
@@ -220,7 +222,7 @@ class Store:
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """One transaction that changes the store and is not a commit."""
+        """Run a transaction that changes the store without a commit of events."""
         self._must_work()
         try:
             with self._writer.begin():
@@ -239,7 +241,7 @@ class Store:
         return failure
 
     def journal(self, after: int, limit: int, job: int | None = None) -> list[JournalEntry]:
-        """Entries behind number `after` in order, of one job or of all."""
+        """Journal entries with numbers above `after`, in order. With `job`, only entries of this job."""
         seq = tables.journal.c.seq
         query = records.ENTRIES.where(seq > after).order_by(seq).limit(limit)
         if job is not None:
@@ -258,7 +260,8 @@ class Store:
         after: int | None = None,
         limit: int = 100,
     ) -> list[JobRow]:
-        """Jobs in these states and of this user, newest first; `after` is the page before's last number."""
+        """Jobs in these states and of this user, newest first. `after` is the number of the last job on the
+        page before."""
         query = records.JOBS.order_by(tables.jobs.c.id.desc()).limit(limit)
         if states is not None:
             query = query.where(tables.jobs.c.state.in_(states))
@@ -271,7 +274,8 @@ class Store:
     def usage(
         self, by: str, since: float, until: float, most: int, running: Sequence[UsageRow] = ()
     ) -> tuple[list[UsageSum], int]:
-        """What attempts used in a window, by user, project, queue or job; see controller.store.usage."""
+        """The use of resources by attempts in a time window, by user, project, queue or job; see
+        controller.store.usage."""
         with self._reading() as connection:
             return report(connection, by, since, until, most, running)
 
@@ -287,22 +291,25 @@ class Store:
         return self._jobs(records.JOBS.where(tables.jobs.c.array == array).order_by(tables.jobs.c.id))
 
     def jobs_of_ids(self, ids: Sequence[int]) -> list[JobRow]:
-        """The rows of these jobs, as far as they exist."""
+        """The rows of these jobs. Jobs that do not exist are left out."""
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
-        """The ended jobs to delete next: those that ended before `before`, or beyond `most` jobs."""
+        """The next ended jobs to delete: those that ended before `before`, and the oldest ones if there are
+        more than `most`."""
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
 
     def old_entries(self, before: float, most: int) -> int:
-        """The newest entry of the journal that is older than a moment or beyond a number of entries."""
+        """The number of the newest journal entry to delete: older than `before`, or followed by `most` newer
+        entries."""
         journal = tables.journal.c
         with self._reading() as connection:
             last, first = connection.execute(select(func.max(journal.seq), func.min(journal.seq))).one()
             if last is None:
                 return 0
-            # Entries come in the order of their times, so the moment is found by halving.
+            # Entries are in the order of their times, so a binary search finds the first one that is not old
+            # enough.
             low, high = first - 1, last
             while low < high:
                 middle = (low + high + 1) // 2
@@ -311,38 +318,39 @@ class Store:
             return int(max(low, last - most))
 
     def hash_of(self, seq: int) -> str:
-        """The hash of an entry."""
+        """The hash of an entry as hexadecimal text; empty if the entry does not exist."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.journal.c.hash).where(tables.journal.c.seq == seq))
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """Through which entry the journal is to be deleted, by its newest JournalSealed."""
+        """The number of the last journal entry to delete, from the newest JournalSealed; 0 if there is
+        none."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)
 
     def delete_jobs(self, ids: Collection[int]) -> None:
-        """Delete the rows of ended jobs, and keep their usage by day. Runs in the thread of the commits."""
+        """Delete the rows of ended jobs and keep their usage by day. Call it in the thread that commits."""
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:
-        """Delete the next sealed entries. Runs in the thread of the commits."""
+        """Delete the next entries that a JournalSealed has announced. Call it in the thread that commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
 
     def verify(self) -> VerifyReport:
-        """Read everything; minutes on a large store, while commits go on."""
+        """Verify the whole store. This can take minutes; commits can continue meanwhile."""
         with self._reading() as connection:
             return verify(self._place, connection)
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy to a new file while commits go on."""
+        """Write a consistent copy to a new file. Commits can continue meanwhile."""
         with self._reading() as connection:
             self._place.backup(connection, path)
 
     def close(self) -> None:
-        """Close the store."""
+        """Close all connections and release the lock."""
         self._writer.close()
         self._place.close()
 
@@ -358,7 +366,7 @@ class Store:
         return Head(seq, digest), chained
 
     def _facts(self) -> dict[str, str]:
-        """The table `meta` as a mapping."""
+        """The rows of the table `meta` by name."""
         with self._writer.begin():
             facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
         if "id" not in facts:
@@ -366,7 +374,7 @@ class Store:
         return facts
 
     def _find_head(self) -> Head:
-        """Follow the chain's end."""
+        """Check the hash chain at the end of the journal. Returns the newest entry."""
         newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
         with self._writer.begin():
             tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
@@ -385,7 +393,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A connection with a consistent snapshot."""
+        """A connection that reads one consistent snapshot."""
         try:
             with self._place.engine.connect() as connection:
                 yield connection
@@ -396,7 +404,7 @@ class Store:
 
 
 def backend_of(url: str) -> Backend:
-    """The backend that a URL names."""
+    """The backend for a database URL. Raises StoreRefused if the URL is not one of SQLite or PostgreSQL."""
     try:
         parsed = make_url(url)
     except ArgumentError:

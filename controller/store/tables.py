@@ -1,4 +1,4 @@
-"""The tables of the newest version. migrations/ creates them."""
+"""The tables of the newest version. The migrations create them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, M
 
 metadata = MetaData()
 
-# SQLite keeps rows in order of an INTEGER PRIMARY KEY, and of no other spelling of it.
+# SQLite stores rows in the order of a primary key only if its type is written exactly INTEGER.
 Number = BigInteger().with_variant(Integer, "sqlite")
 
 journal = Table(
@@ -65,7 +65,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# Usage in detail: a row per node of an attempt that is over.
+# Detailed usage: one row per node of each ended attempt.
 usage = Table(
     "usage",
     metadata,
@@ -87,7 +87,7 @@ usage = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Usage of jobs that retention has deleted: a row per day (UTC) and tenant. `jobs` counts those that ended.
+# Usage of jobs that retention has deleted: one row per day (UTC) and tenant. `jobs` is the number that ended.
 usage_days = Table(
     "usage_days",
     metadata,
@@ -105,9 +105,9 @@ usage_days = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Every index is paid for on each commit, so there are five: the history of one job, live jobs (NULL) and the
-# newest ended ones, a retried submit, an array's elements, usage in a window. A list of a user's
-# old jobs walks the primary key.
+# Every index makes each commit slower, so there are only five. They find the history of a job, live jobs
+# (NULL) and the newest ended ones, a repeated submit, the elements of an array, and usage in a window. A list
+# of a user's old jobs has no index and scans the primary key.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

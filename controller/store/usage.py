@@ -1,9 +1,9 @@
-"""Usage reports: what attempts used in a window, added up by the database.
+"""Reports of usage: the resources that attempts used in a time window, summed by the database.
 
-1. Take the rows of `usage` that overlap the window, the days of `usage_days` that do, and the records of
-   running attempts, which the caller brings (they go into a temporary table).
-2. Each row counts by the part of its time that lies in the window.
-3. Group by user, project, queue or job; order by GPU time; return the first groups and how many there are.
+1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the records of running
+   attempts, which go into a temporary table.
+2. Multiply the values of each row by the fraction of its time that is inside the window.
+3. Group by user, project, queue or job. Order by GPU time. Return the first groups and the number of groups.
 
 Cost: one scan of the rows that ended after the window began. No row leaves the database, so the memory of the
 controller does not grow with the number of jobs.
@@ -23,7 +23,7 @@ from controller.store import tables
 
 DAY_S = 86_400.0
 DELETED = "(deleted jobs)"
-"""Stands for all deleted jobs in a report by job, because retention keeps no usage per job."""
+"""The group of all deleted jobs in a report by job. Retention keeps their usage by day and not by job."""
 ADDED = ("gpu_s", "measured_s", "busy_s", "wh", "cpu_s")
 GREATEST = ("p95", "peak_mib")
 
@@ -34,7 +34,7 @@ _running._prefixes = ["TEMPORARY"]
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """One line of a report."""
+    """The usage of one group of a report."""
 
     name: str
     jobs: int
@@ -100,7 +100,8 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
 
 
 def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
-    """The part of [begin, end] that lies in the window, from 0 to 1; 1 for something without duration."""
+    """The fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both are
+    equal."""
     first = case((begin < since, since), else_=begin)
     last = case((end > until, until), else_=end)
     return case((end > begin, (last - first) / (end - begin)), else_=1.0)

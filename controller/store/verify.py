@@ -1,11 +1,11 @@
 """Verifies a whole store.
 
-1. Ask the database about its own structure.
-2. Follow the hash chain to the head, from the first entry or from the base (the last entry that retention
-   deleted). A base must be what a `JournalSealed` entry says, which is a link of the chain itself.
+1. Let the database check its own structure.
+2. Check the hash chain from the first entry, or from the base (the last entry that retention deleted), to the
+   newest entry. A later entry of kind `JournalSealed` must contain the hash of the base.
 3. Check the seal of every row.
-4. Go through the journal again, job by job, and compare what its entries say with the job's row. Jobs whose
-   first entries were deleted are not compared.
+4. Read the journal again, job by job, and compare the row of each job with its entries. Skip jobs whose first
+   entries were deleted.
 
 Cost: two passes over the journal and one over the rows, in constant memory and one read-only snapshot.
 """
@@ -37,26 +37,26 @@ SEALED = "JournalSealed"
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The checks and the problems. Keep `head` elsewhere to compare it later."""
+    """The result of all checks and the problems found. Keep `head` in another place to compare it later."""
 
     store: str
     begins: int
-    """The last entry that retention deleted; 0 if the journal is whole."""
+    """The number of the last entry that retention deleted; 0 if it deleted none."""
     head: Head
     jobs: int
     compared: int
-    """Jobs whose row was compared with the journal."""
+    """Number of jobs whose rows were compared with the journal."""
     nodes: int
     problems: tuple[str, ...]
 
     @property
     def good(self) -> bool:
-        """True if there is no problem."""
+        """Whether no problem was found."""
         return not self.problems
 
 
 class Verification:
-    """One pass over a store."""
+    """One verification of a store."""
 
     def __init__(self, place: Backend, connection: Connection, progress: Progress | None = None) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Verification:
         self._problems = place.full_check(connection)
 
     def run(self) -> VerifyReport:
-        """Read everything."""
+        """Run all checks and return the report."""
         facts = {row.name: row.value for row in self._connection.execute(select(tables.meta))}
         base = retention.read_base(facts)
         head = self._follow(base or chain.genesis(facts.get("id", "")), base)
@@ -101,7 +101,8 @@ class Verification:
         return end
 
     def _accounted(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
-        """Does an entry say that the journal was deleted up to its base, or, while that goes on, further?"""
+        """Whether a JournalSealed entry announces the deletion up to the base, or further if the deletion is
+        not finished."""
         for through, digest in reversed(sealed):
             if through == base.seq:
                 return digest == base.hash.hex()
@@ -112,7 +113,8 @@ class Verification:
         return False
 
     def _compare(self) -> int:
-        """Compare rows with the journal entries of their jobs. Both are in the order of the jobs."""
+        """Compare each job's row with its journal entries. Both are read in the order of job ids. Returns the
+        number of rows."""
         journal = tables.journal.c
         by_job = records.ENTRIES.where(journal.job.is_not(None)).order_by(journal.job, journal.seq)
         entries = (entry for entry, _ in self._each(by_job, records.read_entry, "jobs in the journal"))
@@ -124,11 +126,11 @@ class Verification:
             try:
                 expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
-                expected = None  # sealed, so it was written like that: no entry of this program
+                expected = None  # the chain is intact, so another program must have written this entry
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
             if row is None or row.id != job or expected is None:
-                continue  # deleted by retention, or queued before the journal begins
+                continue  # retention deleted the row, or the job was queued before the first remaining entry
             compared += 1
             wrong = [name for name, value in expected.items() if _of(row, name) != value]
             if wrong:
@@ -152,7 +154,7 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """The row of a job according to its journal entries; None if its first entry was deleted."""
+    """The values that the journal gives for a job's row; None if the job's first entry was deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":
@@ -180,7 +182,7 @@ def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
             facts["state"] = json.loads(entry.body)["state"]
             facts["ended_at"] = entry.at
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
-        del facts["state"]  # whether all of its processes run is not said by one entry
+        del facts["state"]  # one entry does not show whether all of the job's processes run
     return facts
 
 

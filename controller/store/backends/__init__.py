@@ -1,1 +1,1 @@
-"""Where a store lives: one SQLite file or a PostgreSQL server."""
+"""The databases that can hold a store: one SQLite file or a PostgreSQL server."""

@@ -1,4 +1,4 @@
-"""The interface of a store's backend: what differs between a SQLite file and a PostgreSQL server."""
+"""The interface of a store's backend: the operations that differ between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from sqlalchemy.dialects import postgresql, sqlite
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure
 
-# The two dialects spell INSERT … ON CONFLICT alike and share no base class that says so.
+# Both dialects have the method for INSERT … ON CONFLICT, but no common base class declares it.
 Insert = sqlite.Insert | postgresql.Insert
 
 
 class Backend(Protocol):
     """One kind of database for the tables.
 
-    Several controllers on one server will hold a term instead of a lock: `open` is where it is won,
-    and the transaction of a commit where it is held against the server.
+    Several controllers on one server will need a leader term instead of a lock. `open` will obtain the term,
+    and the transaction of each commit will check on the server that the term is still valid.
     """
 
     engine: Engine
     where: str
 
     def open(self) -> Connection:
-        """Take the store for this controller and connect for writing, or refuse and name its owner."""
+        """Lock the store for this controller and connect for writing. Raises StoreRefused with the owner if
+        another controller has the lock."""
         ...
 
     def reader(self) -> Engine:
-        """Connections that can only read, and do not need to own the store."""
+        """An engine for read-only connections. They do not need the lock on the store."""
         ...
 
     def close(self) -> None:
@@ -38,7 +39,7 @@ class Backend(Protocol):
         ...
 
     def insert(self, table: Table) -> Insert:
-        """The dialect's INSERT, the one that knows ON CONFLICT."""
+        """The INSERT statement of the dialect, which supports ON CONFLICT."""
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
@@ -50,21 +51,23 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Called when the store's own checks passed: compare it with the head file, and finish the start."""
+        """Finish the start after the checks of the store: compare the newest entry with the last acknowledged
+        one."""
         ...
 
     def acknowledge(self, head: Head) -> None:
-        """Record that the journal is durable up to this entry. Raises if the database was replaced."""
+        """Record that the journal is durable up to this entry. Raises StoreBroken if the database was
+        replaced."""
         ...
 
     def damaged(self, what: str) -> StoreFailure:
-        """The error for a damaged store, after a copy of it has been kept."""
+        """Keep a copy of the damaged store and return the error that describes the damage."""
         ...
 
     def failure(self, error: BaseException | None) -> StoreFailure:
-        """The failure that a driver's error means."""
+        """The store failure that an error of the database driver stands for."""
         ...
 
     def backup(self, connection: Connection, path: Path) -> None:
-        """Write a consistent copy while commits go on."""
+        """Write a consistent copy of the database. Commits can continue meanwhile."""
         ...

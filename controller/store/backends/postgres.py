@@ -1,4 +1,4 @@
-"""A store on a PostgreSQL server. Its lock belongs to a session: without the session no write is possible."""
+"""A store on a PostgreSQL server. A lock of the database session protects it: no session, no write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreF
 
 LOCK = 0x636F7272616C  # "corral"
 
-# A session that ended a moment ago may still hold the lock, and a restart must not be refused for that.
+# Wait one second for the lock: a session that has just ended may still hold it, and a restart of the
+# controller must then not fail.
 PATIENCE = text("SET LOCAL lock_timeout = '1s'")
 TAKE = text("SELECT pg_advisory_lock(:lock)")
 OWNER = text(
@@ -32,10 +33,10 @@ LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PostgresServer:
-    """One database of a server, which takes care of files, log and backups.
+    """A database on a PostgreSQL server. The server does the fsync, the write-ahead log and the backups.
 
-    There is one controller at a time, by an advisory lock of the session that also does the writing.
-    Leader terms, with standbys that read, will take the lock's place in `open`.
+    An advisory lock of the session that writes ensures that only one controller uses the database. With
+    standby controllers, later, `open` will obtain a leader term instead of this lock.
     """
 
     def __init__(self, url: URL) -> None:
@@ -48,10 +49,10 @@ class PostgresServer:
         since = time.strftime("%Y-%m-%d %H:%M")
         self.engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
-            isolation_level="REPEATABLE READ",  # because a reader must see one moment; there is one writer
+            isolation_level="REPEATABLE READ",  # gives each reader a consistent snapshot
             connect_args={
                 "connect_timeout": 10,
-                # Because a server that is cut off closes no connection.
+                # Send keepalives, because a server behind a broken network never closes its connections.
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,

@@ -1,4 +1,5 @@
-"""The two files beside a SQLite file: its owner, and the last acknowledged entry."""
+"""The two files in the directory of a SQLite store: the lock with its owner, and the last acknowledged
+entry."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from wire.text import printable
 
 
 class Sidecar:
-    """A file that is open from open() to close(), and is not deleted."""
+    """A file that stays open from open() to close() and is never deleted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -23,7 +24,7 @@ class Sidecar:
 
     @property
     def open_descriptor(self) -> int:
-        """Between open() and close()."""
+        """The descriptor of the open file. Valid only between open() and close()."""
         return self._descriptor
 
     def open(self) -> int:
@@ -39,14 +40,15 @@ class Sidecar:
 
 
 class OwnerLock(Sidecar):
-    """A lock that ends with its process, and the name of its holder for the error message.
+    """A lock that the operating system releases when the process ends. The file names the owner for errors.
 
-    It is on a file of its own, because closing any descriptor of the database drops SQLite's own locks,
-    and the file is never removed, because then two owners could hold two files of one name.
+    The lock has its own file, because closing any descriptor of the database would release SQLite's locks.
+    The file is never removed: otherwise two processes could lock two different files with the same name.
     """
 
     def take(self, what: str) -> None:
-        """Take the lock until close() or the end of the process, or refuse and name the owner."""
+        """Lock the file until close() or the end of the process. Raises StoreRefused with the owner if it is
+        locked."""
         lock = self.open()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,21 +65,21 @@ class OwnerLock(Sidecar):
 
 
 class HeadFile(Sidecar):
-    """The last acknowledged entry, written after each commit and never synced.
+    """The number and hash of the last acknowledged entry, written after each commit without an fsync.
 
-    SQLite takes a damaged write-ahead log for one that was never finished and drops its end without a
-    word, acknowledged commits included; this note tells the two apart. After a power cut it may be
-    behind the database, never ahead of it.
+    SQLite treats a damaged write-ahead log as an unfinished one and drops its end without an error, even if
+    that end has acknowledged commits. This file shows the difference. After a power failure it may name an
+    older entry than the newest in the database, never a newer one.
     """
 
     def write(self, head: Head) -> None:
         """Record that all entries up to this one are durable."""
-        # It is already: a note that cannot be written is only one that is behind.
+        # Ignore a failed write: the entries are durable, and an older entry in this file does no harm.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 
     def read(self) -> Head | None:
-        """The recorded entry; None if there is none or it is not readable."""
+        """The recorded entry; None if there is none or the file cannot be parsed."""
         try:
             seq, digest = os.pread(self._descriptor, 200, 0).decode().split()
             return Head(int(seq), bytes.fromhex(digest))

@@ -1,4 +1,4 @@
-"""A store in one SQLite file, with checks against what can happen to a file."""
+"""A store in one SQLite file, with checks that detect a deleted, replaced or damaged file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUICK_CHECK_LIMIT = 256 << 20
 
 
 class SqliteFile:
-    """The file, `<file>.lock` with its owner, and `<file>.head` with the last acknowledged entry."""
+    """The database file, `<file>.lock` with the owner, and `<file>.head` with the last acknowledged entry."""
 
     def __init__(self, url: URL) -> None:
         if not url.database or url.database == ":memory:" or url.query:
@@ -84,9 +84,9 @@ class SqliteFile:
         return insert(table)
 
     def quick_check(self, connection: Connection) -> list[str]:
-        # It reads the whole file, and a start is promised within seconds. What load() reads is sealed row by
-        # row and the journal's end is followed at every size, so a large file gives up only the early word on
-        # damage in old history; verify() still finds that.
+        # Skip the check for a large file: it reads the whole file, but a start must take only seconds. load()
+        # still checks the seal of each row and the end of the journal. Damage in older entries is found by
+        # verify().
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")
@@ -101,8 +101,8 @@ class SqliteFile:
                 there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
             if there != noted.hash:
                 raise self._rewound(noted.seq, head.seq)
-        # An fsync of the log that failed under an earlier owner may have left pages that are right in memory
-        # and wrong on the disk; moving all of it into the file, with an fsync of its own, ends the doubt.
+        # If fsync of the log failed earlier, its pages may be correct in memory but wrong on the disk.
+        # Therefore copy the whole log into the database file, with another fsync.
         driver: Any = connection.connection.driver_connection
         try:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -112,13 +112,15 @@ class SqliteFile:
         self._note.write(head)
 
     def acknowledge(self, head: Head) -> None:
-        # Because SQLite goes on writing to a file that was deleted or replaced.
+        # Check the file before each acknowledgement, because SQLite keeps writing to a deleted or replaced
+        # file.
         if not _same_file(self.path, self._opened):
             raise StoreBroken(
                 f"{self.where} was moved, deleted or replaced while it was in use",
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
-        # The log has commits that are not in the file yet. Closing the database now still copies them.
+        # Check the log too: it contains commits that are not in the database file yet. Closing the database
+        # now still copies them.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -147,7 +149,9 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        if str(error).startswith("Could not decode"):  # by Python's sqlite3, with the whole text behind it
+        if str(error).startswith(
+            "Could not decode"
+        ):  # an error of Python's sqlite3, followed by the whole text
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
             return StoreLocked(
@@ -174,7 +178,7 @@ class SqliteFile:
             os.close(_private(str(partial), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             with contextlib.closing(sqlite3.connect(partial)) as copy:
                 source.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+                copy.execute("PRAGMA journal_mode = DELETE")  # makes the copy a single file without a log
             _sync(partial)
             partial.rename(path)
             _sync(path.parent)
@@ -189,7 +193,8 @@ class SqliteFile:
                 partial.unlink(missing_ok=True)
 
     def _make_file(self) -> None:
-        """Create the file with mode 0600, because it holds environments and SQLite would use the umask."""
+        """Create the file with mode 0600, because jobs' environments can contain secrets. SQLite would use
+        the umask."""
         noted = self._note.read()
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
             raise StoreRefused(
@@ -209,7 +214,8 @@ class SqliteFile:
         )
 
     def _keep(self) -> Path:
-        """Copy file and log aside once, because a restart loop must not fill the disk with copies."""
+        """Copy the database and the log once. Further copies could fill the disk if the controller restarts
+        repeatedly."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))
         kept = Path(f"{self.path}.damaged-{stamp}")
         for suffix in ("", "-wal"):
@@ -221,7 +227,7 @@ class SqliteFile:
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where SQLAlchemy says, those of readers too
+    connection.isolation_level = None  # SQLAlchemy begins all transactions, also those of readers
     for pragma in (
         f"busy_timeout = {BUSY_S * 1000}",
         "journal_mode = WAL",
@@ -250,7 +256,7 @@ def _same_file(path: Path, opened: os.stat_result | None) -> bool:
 
 
 def _make_directory(path: Path) -> None:
-    # Only the last one: a missing parent is a typing error, or a disk that is not mounted.
+    # Create only the last directory: if its parent is missing, the path is wrong or a disk is not mounted.
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
 

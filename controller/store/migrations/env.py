@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from alembic import context
 
-# Without transactional_ddl Alembic leaves SQLite's tables half migrated when something fails in between.
+# Use transactional_ddl: without it, a failed migration would leave the SQLite tables half migrated.
 context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
 context.run_migrations()

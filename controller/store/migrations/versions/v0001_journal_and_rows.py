@@ -12,7 +12,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create everything."""
+    """Create the tables and their indexes."""
     op.create_table(
         "journal",
         sa.Column("seq", NUMBER, primary_key=True, autoincrement=False),

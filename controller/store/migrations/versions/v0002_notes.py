@@ -1,4 +1,5 @@
-"""A table for what is neither a job nor a node: shares, what tenants have used, and the like."""
+"""Creates the table of notes, which holds other state than jobs and nodes: shares, use of tenants, and
+more."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create it."""
+    """Create the table."""
     op.create_table(
         "notes",
         sa.Column("kind", sa.Text(), primary_key=True),
