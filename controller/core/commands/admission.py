@@ -1,4 +1,4 @@
-"""Checks at submit: the rules of the queue, and quotas that make a job impossible."""
+"""Checks of a submit: the rules of the job's queue, and quotas."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wire.text import duration, printable
 
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 200
-QUOTA_HINT = "'corral quota list' shows all quotas and their use."
+QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used."
 
 
 def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | Refusal:
-    """The spec with the time limit and node labels of its queue, or a refusal by the rules of the queue."""
+    """The spec with the time limit and node labels of its queue, or a refusal if the queue rejects it."""
     if not rules.queues:
         return spec
     rule = rules.queues.get(spec.queue)
@@ -78,9 +78,10 @@ def quota_refusal(
     now: float,
     was: JobSpec | None = None,
 ) -> Refusal | None:
-    """Why `count` more jobs may not be queued: too many wait already, or one alone is above a limit.
+    """A refusal if `count` more jobs may not be queued; or None.
 
-    `was` is the spec of a job before an edit: tenants that count the job already do not count it again.
+    They are refused if too many jobs wait already, or if one job alone exceeds a limit. `was` is the spec of
+    a job before an edit: tenants that already count the job do not count it twice.
     """
     if quotas.unlimited:
         return None
@@ -99,7 +100,7 @@ def quota_refusal(
 
 
 def tenant_problem(scope: str, name: str) -> Refusal | None:
-    """What is wrong with the scope or name of a tenant; None if nothing is."""
+    """A refusal if the scope or name of a tenant is invalid; or None."""
     if scope not in SCOPES:
         return Refusal("invalid", f"must be one of {', '.join(SCOPES)}", "scope")
     if not name or len(name) > LONGEST_NAME or not name.isprintable():

@@ -1,4 +1,4 @@
-"""Handles what agents report, and their silence: attempts start, end and are lost."""
+"""Handles reports of agents, and the loss of their connections: attempts start, end and are lost."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from wire.agent.frames import AttemptStatus, Settle, Stop
 from wire.names import Reason
 
 BATCH_ENDED = "the end of its batch command"
-"""The cause of the end of a batch job's other members."""
+"""The recorded cause when a batch job gives back its other nodes."""
 
 RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
-"""A job that is stopped for one of these reasons is usually queued again."""
+"""Reasons for a stop after which the job is usually queued again."""
 
 
 class AgentReports:
     """Handles hellos, reports and losses of agents.
 
     From a report to the end of a job
-    1. `_handle_status` compares what the agent says of an attempt with what the state has. It records what is
-       new (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats each report until
-       it gets Settle, so a repeated report must change nothing.
-    2. When a member has ended, `_record_exit` records it and `_after_member_exits` frees its GPUs for health
-       checks and decides about the other members: they go on, are stopped, or are given back.
-    3. When the last member has ended, `_finish_attempt` records how the job ended, or that it is queued
-       again.
+    1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
+       (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
+       until it gets Settle, so a repeated report must change nothing.
+    2. When a member has ended, `_record_exit` records it. `_after_member_exits` then has the member's GPUs
+       checked if needed, and lets the other members continue, stops them, or gives back their nodes.
+    3. When the last member has ended, `_finish_attempt` records the end of the job, or queues it again.
 
-    Invariant: an attempt ends in the state only when an agent has reported its end, when the host was
-    rebooted, or when the node was lost after the lease. So no job runs twice and no GPU is given out twice.
+    Invariant: the state records the end of an attempt only if an agent has reported it, the host was
+    rebooted, or the node was lost: silent for longer than the lease, or declared lost by an operator. So no
+    job runs twice and no GPU is allocated twice.
 
     Cost: O(1) for a report of one member; O(members) for the last one.
 
@@ -55,13 +55,13 @@ class AgentReports:
         self._context = context
 
     def on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
-        """A link came up. Brings the state and what the agent reports about its attempts together.
+        """An agent has connected: compare its report of the node and its attempts with the state.
 
         1. Drop nominations on the node if its hardware changed.
         2. Record the node's facts, and its GPUs that are new or gone.
         3. Handle the status of each attempt that the agent knows.
-        4. For each attempt that the state has on this node: repeat a stop order that may have been lost, or
-           decide about an attempt that the agent does not know.
+        4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If
+           the agent does not know the attempt, start it again or record it as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -87,8 +87,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # After a reboot, an unknown job that was to run again is lost instead of stopped, because it may
-            # have ended before the reboot.
+            # After a reboot, an unknown job that would be queued again counts as lost, not as stopped,
+            # because it may have ended before the reboot.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -96,25 +96,22 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """The agent does not know an attempt that was placed on its node:
-
-        start it again, or count it as lost.
-        """
-        # Not started again after a reboot, because it may have run, or even succeeded, before the reboot.
+        """Start an attempt again that the agent of its node does not know, or record it as lost."""
+        # After a reboot it is not started again, because it may have run, or even succeeded, before.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
     def on_attempt_report(self, given: inputs.AgentReported, now: float) -> None:
-        """An agent reports one attempt."""
+        """Handle the report of one attempt."""
         self._handle_status(given.node, given.status, now)
 
     def _handle_status(self, node: str, status: AttemptStatus, now: float, *, in_hello: bool = False) -> None:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
-            # An end that is recorded already is settled; a process of an older attempt must not go on.
+            # If the attempt has ended, the agent may forget it. A process of an old attempt must be stopped.
             frame = (
                 Settle(status.job, status.attempt)
                 if status.ended_at is not None
@@ -159,9 +156,9 @@ class AgentReports:
         self._after_member_exits(job, [node], now, in_hello=in_hello)
 
     def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
-        """Several members of a gang report at once: one event for all starts and one for all ends.
+        """Handle reports of several members of a gang: record one event for all starts, and one for all ends.
 
-        A status that has more than a start or an end is handled by itself, as if it had come alone.
+        A status with more than a start or an end is handled separately, like a single report.
         """
         job = self._state.jobs.get(given.job)
         members = job.members if job is not None and job.attempt == given.attempt else {}
@@ -189,14 +186,20 @@ class AgentReports:
     def _after_member_exits(
         self, job: Job, nodes: Iterable[str], now: float, *, in_hello: bool = False
     ) -> None:
-        """Members on these nodes have ended: decide about their GPUs, the nodes and the other members."""
+        """Handle the end of the members on these nodes.
+
+        1. Have their GPUs checked if needed.
+        2. Disconnect a node whose host cannot run jobs.
+        3. After the last member, finish the attempt. Otherwise, if a member has failed, stop the others,
+           unless the job continues without it.
+        """
         for name in nodes:
             node, member = self._state.nodes.by_name[name], job.members[name]
             if member.allocation.gpus:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
-            # Because an agent that reports this leaves, and the next one checks the host again. An agent that
-            # found it in the record of the one before has checked the host already, and stays.
+            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. If the report
+            # comes in a hello, an earlier agent made it: this one has checked the host and continues.
             if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
@@ -215,7 +218,7 @@ class AgentReports:
     def _release_batch_nodes(self, job: Job, now: float) -> bool:
         """Give back the other nodes of a batch job if its command, on the first node, has ended.
 
-        Did it end?
+        Returns whether the command has ended.
         """
         first = next(iter(job.members.values()))
         if first.ended_at is None or job.stopping is not None:
@@ -228,7 +231,7 @@ class AgentReports:
         return True
 
     def _finish_attempt(self, job: Job, now: float) -> None:
-        """All members have ended: record the outcome, or that the job is queued again."""
+        """Record the outcome of an attempt whose members have all ended, or that the job is queued again."""
         if was_preempted(job):
             self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
             detail = f"preempted by {job.stopped_by}"
@@ -242,7 +245,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """An agent found a process on a GPU that no job started."""
+        """Record that an agent found a process on a GPU that belongs to no job."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:
@@ -255,22 +258,22 @@ class AgentReports:
             )
 
     def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
-        """The last off-queue process of a user has left a GPU."""
+        """Record that the last off-queue process of a user on a GPU has ended."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
             self._context.gpu_health.on_offqueue_end(given.node, given.uuid, now)
 
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
-        """The link to an agent is gone. Jobs on the node go on; nothing new is placed there."""
+        """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
         node = self._state.nodes.get(given.node)
-        # Also for a node that never connected, each time the reason changes, because operators read it.
+        # Also record each new reason for a node that has never connected, because operators read it.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """A node has been silent for `for_s` seconds: jobs on it whose lease is over count as lost."""
+        """Handle a node that has been silent for `for_s` seconds: its jobs whose lease is over are lost."""
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:
             return
@@ -280,7 +283,7 @@ class AgentReports:
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
 
     def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
-        """An operator declares that nothing runs on a node any more: all its jobs count as lost."""
+        """Handle an operator's statement that no process runs on a node any more: all its jobs are lost."""
         node = self._state.nodes.by_name[given.node]
         if node.up:
             message = f"node {given.node} is {node.state.value}"
@@ -296,6 +299,6 @@ class AgentReports:
         self._record_exit(job, AttemptStatus(job.id, job.attempt, why=f"node_lost: {why}"), node, now)
 
     def on_controller_started(self, given: inputs.ControllerStarted, now: float) -> None:
-        """No agent has said hello yet: record that the nodes are away."""
+        """Record all nodes as disconnected, because no agent has connected since the controller started."""
         for name in given.nodes:
             self._record(events.NodeWentAway(name, now, JUST_STARTED))

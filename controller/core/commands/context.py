@@ -1,4 +1,4 @@
-"""What the handlers of inputs share."""
+"""The context that all handlers of inputs use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The state, the configuration, and the parts of the engine that handlers use. Made by the engine.
+    """The state, the configuration, and the parts of the engine that handlers use. The engine creates it.
 
-    `record` applies an event to the state at once and puts it into the decision. `order` puts an effect into
-    the decision; effects are carried out after the events are on disk.
+    `record` applies an event to the state at once and adds it to the decision. `order` adds an effect to the
+    decision; effects are carried out after the events are written to disk.
     """
 
     state: State

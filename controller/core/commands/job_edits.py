@@ -1,4 +1,4 @@
-"""Edits of jobs after their submit."""
+"""Changes to the spec of a job after its submit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ FIXED = {
 }
 """Fields that cannot be edited, and what to do instead."""
 ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
-"""Fields that can be edited after the placement; the agents have the others already."""
+"""Fields that can be edited after the placement. The others were already sent to the agents."""
 
 
 def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
-    """The spec with the changes;
-
-    null sets a field back to its default. A refusal if a change is impossible.
-    """
+    """The spec with the changes, or a refusal if one is not possible. None resets a field to its default."""
     fields = encode(job.spec)
     if changes.get("queue", job.spec.queue) != job.spec.queue:  # drop the labels that the former queue added
         fields["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
@@ -48,9 +45,11 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
         return Refusal("invalid", message, where)
     late = [name for name in changed_fields(job.spec, spec) if name not in ANY_TIME]
     if late and job.state is not JobState.QUEUED:
-        message = f"{late[0]} cannot change any more: job {job.label} is {job.state.value}"
+        message = f"{late[0]} cannot be changed now: job {job.label} is {job.state.value}"
         can = ", ".join(sorted(ANY_TIME))
-        return Refusal("conflict", message, late[0], f"After the placement only these can change: {can}.")
+        return Refusal(
+            "conflict", message, late[0], f"After the placement, only these can be changed: {can}."
+        )
     return spec
 
 

@@ -21,10 +21,7 @@ from wire.text import counted
 
 
 class OperatorCommands:
-    """Handles commands on the cluster.
-
-    A command is carried out completely, or refused and nothing has changed.
-    """
+    """Handles commands on the cluster. A command is executed completely, or refused without any change."""
 
     def __init__(self, context: Context) -> None:
         self._state = context.state
@@ -57,14 +54,14 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record which entries leave the journal; the store deletes them afterwards."""
+        """Record which entries are removed from the journal. The store deletes them afterwards."""
         self._record(events.JournalSealed(now, given.through, given.digest))
         return DONE
 
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. Refused while a job holds resources on it."""
         node = self._state.nodes.by_name[given.node]
-        # All members count, because a gang holds its nodes until its last member has ended.
+        # Ended members count too, because a gang holds its nodes until its last member has ended.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:
@@ -72,9 +69,10 @@ class OperatorCommands:
                 "conflict",
                 f"node {given.node} still has {counted(len(labels), 'job')}: {', '.join(labels[:10])}",
                 "node",
-                f"'corral nodes drain {given.node}' lets them end, or cancel them."
+                f"Drain it with 'corral nodes drain {given.node}' and wait until they end, or cancel them."
                 if node.up
-                else f"It is away. If nothing runs there any more: 'corral nodes lost {given.node}' first.",
+                else "The node is disconnected. If no process runs on it any more, first run "
+                f"'corral nodes lost {given.node}'.",
             )
         for claimant in sorted(node.claims):
             self._stopper.unclaim(
@@ -84,7 +82,7 @@ class OperatorCommands:
         return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
-        """Set or remove labels and taints on top of the configured ones."""
+        """Set or remove labels and taints, which override the configured ones."""
         wrong = override_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
@@ -105,7 +103,7 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Place no more jobs on the node. Running jobs go on."""
+        """Place no more jobs on the node. Running jobs continue."""
         self._record(events.NodeDrained(given.node, now, given.why, given.by))
         return DONE
 
@@ -138,7 +136,7 @@ class OperatorCommands:
         """Remove limits that an operator set; those of scheduler.toml apply again."""
         if (given.scope, given.name) not in self._state.quotas.edits:
             message = f"no quota was set for {given.scope} {given.name!r}"
-            return Refusal("not_found", message, "name", "'corral quota list' shows what there is.")
+            return Refusal("not_found", message, "name", "'corral quota list' shows all quotas.")
         self._record(events.QuotaUnset(now, given.scope, given.name, given.by))
         return DONE
 
@@ -146,6 +144,6 @@ class OperatorCommands:
         """Set a weight or limits that override those of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
-            return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows what there is.")
+            return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")
         self._record(events.ShareSet(now, given.share, given.weight, given.by, given.soft, given.hard))
         return DONE

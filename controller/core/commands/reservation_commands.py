@@ -1,4 +1,4 @@
-"""Handles the commands of operators on reservations, and begins and ends reservations in time."""
+"""Handles the commands of operators on reservations, and begins and ends reservations at their times."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from wire.names import NodeState
 from wire.text import counted, duration, printable
 
 MAX_OCCURRENCES = 400
-"""Occurrences that are compared when two recurring reservations may overlap."""
+"""The most occurrences that are compared to find out whether two recurring reservations overlap."""
 
 
 class ReservationCommands:
     """Makes, begins, ends and cancels reservations.
 
-    Which nodes a reservation gets
-    1. Named nodes: all of them, if no other reservation has one of them at the same time.
-    2. A number of nodes or GPUs: those that are free soonest (`_chosen`), ties by fewest jobs, then by name.
-    3. Refused if a running job that the reservation does not admit may run into it, unless `anyway` is set.
+    The nodes of a reservation
+    1. If it names nodes, it gets these. It is refused if another reservation has one at the same time.
+    2. If it asks for a number of nodes or GPUs, it gets the nodes that are free soonest (`_chosen`); on a
+       tie, those with the fewest jobs, then by name.
+    3. It is refused if a job that it does not admit may still run there when it begins, unless `anyway` is
+       set.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -46,9 +48,9 @@ class ReservationCommands:
             return Refusal("invalid", wrong[0][1], wrong[0][0])
         if spec.name in state.reservations.by_name:
             message = f"there is a reservation {printable(spec.name)!r} already"
-            return Refusal("conflict", message, "name", "Take another name, or cancel it first.")
+            return Refusal("conflict", message, "name", "Choose another name, or cancel that reservation.")
         if spec.starts_at + spec.duration_s <= now:
-            return Refusal("invalid", "the reservation would be over already", "starts_at")
+            return Refusal("invalid", "the reservation would end in the past", "starts_at")
         nodes = _named(state, spec) if spec.nodes else _chosen(state, spec)
         if isinstance(nodes, Refusal):
             return nodes
@@ -60,7 +62,7 @@ class ReservationCommands:
         return DONE
 
     def cancel(self, given: inputs.CancelReservation, now: float) -> Reply:
-        """End a reservation for good."""
+        """Cancel a reservation with all its later occurrences."""
         if given.reservation not in self._state.reservations.by_name:
             message = f"there is no reservation {printable(given.reservation)!r}"
             return Refusal(
@@ -70,7 +72,7 @@ class ReservationCommands:
         return DONE
 
     def begin_and_end_due(self, now: float) -> None:
-        """Begin and end the reservations whose time has come; called before each pass."""
+        """Begin and end the reservations that are due. Called before each pass."""
         reservations = self._state.reservations
         while reservations.next_at <= now:
             each = min(reservations, key=lambda one: (one.next_change, one.spec.name))
@@ -90,13 +92,14 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
         other = _overlapping(state, spec, node)
         if other is not None:
             message = f"node {printable(name)} has reservation {printable(other.spec.name)!r} at that time"
-            return Refusal("conflict", message, "nodes", "Take another time or node, or cancel that one.")
+            hint = "Choose another time or node, or cancel that reservation."
+            return Refusal("conflict", message, "nodes", hint)
         nodes.append(node)
     return nodes
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """As many nodes as the reservation asks for, those that are free soonest."""
+    """As many nodes or GPUs as the reservation asks for, from the nodes that are free soonest."""
     labels = state.nodes.columns.labels
     fitting = [
         node

@@ -1,4 +1,4 @@
-"""Default CPU and memory for jobs that do not ask for any."""
+"""Default CPU and memory for jobs that do not request any."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ if TYPE_CHECKING:
     from controller.core.quota.quotas import QuotaConfig
 
 BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
-"""The sizes of a best-effort job: above zero, so that a node does not get any number of them."""
+"""The sizes of a best-effort job. They are above zero, so that a node cannot get unlimited many such jobs."""
 
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10
-"""One part in so many of a node's CPUs and memory stays free for jobs without GPUs.
+"""One tenth of a node's CPUs and memory is left for jobs without GPUs.
 
-Without it, a single small job without GPUs would leave no room for a default job on the last GPU of its node.
+Otherwise, after one small job without GPUs, a default job would no longer fit on the last GPU of the node.
 """
 PROVISIONAL = "provisional: no node that could hold the job is known yet"
 SIZE_FIELDS = frozenset(
     ("gpus", "nodes", "gpu", "gpu_models", "queue", "profile", "selector", "affinity", "image", "best_effort")
 ) | frozenset(FIXED_SIZES)
-"""Fields of a spec that the defaults depend on: a change of one of them works the defaults out again."""
+"""The fields of a spec on which the defaults depend. If one changes, the defaults are computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The smallest share of CPU and memory among the nodes that could hold a job, and its node."""
+    """The smallest part of CPU and of memory that a job gets by rule 3 on a node that could hold it.
+
+    `cpu_node` and `memory_node` are the nodes with the smallest parts; `most_…` are the largest node totals.
+    """
 
     cpu_milli: int
     cpu_node: str
@@ -44,19 +47,21 @@ class _Share:
 
 
 class DefaultSizes:
-    """Fills in the CPU and memory that a job did not ask for, once, when it is submitted or changed.
+    """Fills in the CPU and memory that a job did not request, when it is submitted or changed.
 
     Algorithm, for each of the two fields that is 0
-    1. A best-effort job gets the least there is.
-    2. Otherwise take the value of the job's queue, or else that of `[jobs]`: per GPU for a job with GPUs, per
-       job for one without. It is cut to what the largest node that could hold the job has.
-    3. With neither, a job with GPUs gets the node's share: its GPUs divided by all GPUs of the node, of nine
-       tenths of the node's CPUs (whole ones) and memory. A job without GPUs gets one CPU, and the memory
-       that comes with its CPUs: the node's memory times its CPUs divided by all CPUs of the node.
-       Where nodes differ it is the smallest share among the nodes that could hold the job.
-    4. While no node is known that could hold the job, the value is provisional, and `settle` replaces it.
+    1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
+    2. Otherwise take the default of the job's queue, or else of `[jobs]`: per GPU for a job with GPUs, per
+       node for a job without. The value is reduced to the size of the largest node that could hold the job.
+    3. Without such a default, a job with GPUs gets a proportional part of nine tenths of the node's CPUs
+       (whole CPUs) and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU,
+       and the part of the node's memory that its CPUs are of the node's CPUs. If nodes differ, the smallest
+       part among the nodes that could hold the job is used.
+    4. While no node is known that could hold the job, the value is provisional. `settle_defaults` replaces
+       it when a node joins.
 
-    Invariant: a default never keeps a job off a node that could otherwise hold it (3), or off all nodes (2).
+    Invariant: a default of rule 3 keeps a job off no node that could otherwise hold it, and a default of
+    rule 2 does not keep it off all nodes.
     Cost: O(nodes) once per class of jobs and layout of the nodes, one lookup after that.
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
@@ -70,7 +75,7 @@ class DefaultSizes:
         self._provisional: set[int] | None = None
 
     def fill(self, spec: JobSpec, placer: Placer) -> JobSpec:
-        """The spec with CPU and memory, and with the source of each default in `by_default`."""
+        """The spec with CPU and memory filled in, and the source of each default in `by_default`."""
         if spec.cpu_milli and spec.memory_mib:
             return spec
         found: dict[str, Any] = {}
@@ -84,19 +89,19 @@ class DefaultSizes:
         return replace(spec, **found, by_default={**spec.by_default, **notes})
 
     def refill(self, spec: JobSpec, placer: Placer, given: frozenset[str]) -> JobSpec:
-        """The spec after a change of the fields `given`: defaults are calculated again."""
+        """The spec with its defaults computed again, after a change of the fields `given`."""
         kept = {name: source for name, source in spec.by_default.items() if name not in given}
         cleared: dict[str, Any] = dict.fromkeys(kept, 0) if given & SIZE_FIELDS else {}
         notes = {name: source for name, source in kept.items() if name not in cleared}
         return self.fill(replace(spec, **cleared, by_default=notes), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Remember a job whose defaults are provisional."""
+        """Add a job to the jobs with provisional defaults, if it has any."""
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
-        """Jobs with provisional defaults, in order; `jobs` gives all jobs and is called once."""
+        """The ids of jobs with provisional defaults, in order. `jobs` returns all jobs; it is called once."""
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}
         return sorted(self._provisional)
@@ -109,15 +114,13 @@ class DefaultSizes:
     def _value(self, field: str, spec: JobSpec, placer: Placer) -> tuple[int, str]:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
-        if (
-            self._rules.defaults is None
-        ):  # on virtual clusters and in tests, where job lists state their sizes
+        if self._rules.defaults is None:  # in simulations and tests, whose job lists contain the sizes
             return FIXED_SIZES[field], "fixed"
         probe = request_of(replace(spec, cpu_milli=spec.cpu_milli or 1, memory_mib=spec.memory_mib or 1))
         gpu_milli, share = self._share(probe, placer)
-        said = self._said(field, spec, gpu_milli)
-        if said is not None:
-            value, source = said
+        configured = self._configured(field, spec, gpu_milli)
+        if configured is not None:
+            value, source = configured
             most = value if share is None else getattr(share, f"most_{field}")
             return max(1, min(value, most)), source
         if share is None:
@@ -129,7 +132,7 @@ class DefaultSizes:
             return share.cpu_milli, f"share per GPU of node {share.cpu_node}"
         return min(FIXED_SIZES[field], share.most_cpu_milli), "one CPU"
 
-    def _said(self, field: str, spec: JobSpec, gpu_milli: int) -> tuple[int, str] | None:
+    def _configured(self, field: str, spec: JobSpec, gpu_milli: int) -> tuple[int, str] | None:
         """The default of the queue or of `[jobs]` and its source; None if neither has one."""
         rule = self._rules.queues.get(spec.queue)
         tables = [(rule.defaults, f"queue {spec.queue}")] if rule is not None else []
@@ -142,7 +145,7 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """The GPUs on one node, in thousandths, and the share of the nodes that could hold the request."""
+        """The thousandths of GPUs that the request takes on one node, and the result of rule 3; or None."""
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part
         gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli if part.wants_gpus else 0
@@ -162,7 +165,7 @@ class DefaultSizes:
             return None
         nodes, columns = placer.nodes, placer.nodes.columns
         rows = placer.ranking(shape.part).possible.nonzero()[0]
-        if not len(rows):  # only a taint keeps the job away: any node may become free of it
+        if not len(rows):  # only taints exclude the job, and they may be removed from any node
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
@@ -191,5 +194,5 @@ class DefaultSizes:
 
 
 def has_provisional_size(spec: JobSpec) -> bool:
-    """Has the spec a default that was set while no fitting node was known?"""
+    """Does the spec have a default that was set while no fitting node was known?"""
     return bool(spec.by_default) and PROVISIONAL in spec.by_default.values()

@@ -23,23 +23,23 @@ from wire.job.spec import JobSpec, array_indices, is_storable, spec_problems
 from wire.names import JobState, Reason
 
 BY_CONTROLLER = ""
-"""The author of a change that the controller makes by itself."""
+"""The author that is recorded for a change by the controller."""
 
 MAX_KEY = 200
-"""The most characters of an idempotency key."""
+"""The most characters of an idempotency key (a client's id of a submit)."""
 
 
 class UserCommands:
-    """Handles commands on jobs. A command is carried out completely, or refused and nothing has changed.
+    """Handles commands on jobs. A command is executed completely, or refused without any change.
 
-    How a submit is checked (`_examine`; an edit goes through the same checks for the fields that change)
-    1. The spec is valid by itself, and allowed by its queue, its profile and the ceilings of the requester.
+    Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
+    1. The spec must be valid, and allowed by its queue, its profile and the ceilings of the requester.
     2. Missing CPU and memory are filled in (`DefaultSizes`).
-    3. Its dependencies, begin time and deadline are possible; they say which gates keep it out of the queue.
-    4. Some set of nodes could hold it if the cluster were empty, and no quota makes it impossible for ever.
+    3. Its dependencies, begin time and deadline must be possible. They decide which gates the job waits for.
+    4. The nodes of the cluster must be able to hold it when empty, and no quota may forbid it forever.
 
-    Cost: O(1) for a repeated key; otherwise one look at the fitting nodes per class of jobs, then
-    O(elements).
+    Cost: O(1) for a repeated key; otherwise one search for fitting nodes per class of jobs, then
+    O(array elements).
     """
 
     def __init__(self, context: Context) -> None:
@@ -53,7 +53,7 @@ class UserCommands:
     def submit(self, given: inputs.Submit, now: float) -> Reply:
         """Queue a job, or all elements of an array.
 
-        A repeated key of the same user returns the first jobs again.
+        If the user has submitted with this key before, returns the jobs of that submit and queues none.
         """
         known = self._state.keys.get((given.user, given.key)) if given.key else None
         if known:
@@ -86,7 +86,7 @@ class UserCommands:
     def _examine(
         self, given: inputs.Submit, now: float
     ) -> Refusal | tuple[AdmittedSpec, tuple[str, ...], Sequence[int | None]]:
-        """The admission of a submit, the labels that its queue added, and the indices of its array."""
+        """The admitted spec of a submit, the labels that its queue added, and the indices of its array."""
         wrong = spec_problems(given.spec)
         if wrong:
             where, message = wrong[0]
@@ -159,7 +159,7 @@ class UserCommands:
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
     def settle_defaults(self, now: float) -> None:
-        """Replace the provisional sizes of waiting jobs, because a node has joined that may hold them."""
+        """Replace the provisional default sizes of waiting jobs, because a node has joined."""
         for number in self._sizes.waiting(lambda: self._state.jobs.values()):
             job = self._state.jobs.get(number)
             if job is None or job.state is not JobState.QUEUED or not has_provisional_size(job.spec):
@@ -181,19 +181,19 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """The spec, or a refusal if it is above the ceilings of the requester."""
+        """The spec, or a refusal if it exceeds the ceilings of the requester."""
         if isinstance(spec, Refusal):
             return spec
         return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
 
     def _placer_for(self, spec: JobSpec, user: str) -> Placer:
-        """The placer of the profile that the job has, or will have."""
+        """The placer of the profile that a job with this spec gets."""
         return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
 
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...]
     ) -> Refusal | None:
-        """Why no set of nodes could hold the job, not even without the constraints that `relax` drops."""
+        """A refusal if no set of nodes could hold the job even without the constraints in `relax`."""
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
             return lacking
@@ -203,7 +203,7 @@ class UserCommands:
         return refusal
 
     def cancel(self, given: inputs.Cancel, now: float) -> Reply:
-        """End a job in any state that is not final."""
+        """Cancel a job that has not ended."""
         job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
@@ -218,7 +218,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def preempt(self, given: inputs.Preempt, now: float) -> Reply:
-        """Preempt a running job: it saves its state if it can, ends, and is queued again."""
+        """Preempt a running job: it saves a checkpoint if it can, ends, and is queued again."""
         job = self._state.jobs[given.job]
         if not job.unended:
             return Refusal("conflict", f"job {job.label} is {job.state.value}: it holds no resources", "job")
@@ -232,9 +232,9 @@ class UserCommands:
         return Accepted((job.id,))
 
     def requeue(self, given: inputs.Requeue, now: float) -> Reply:
-        """End the attempt of a job and queue the job again.
+        """Stop the attempt of a job and queue the job again.
 
-        If it succeeds before it ends, it has completed.
+        If the job succeeds before it is stopped, it is completed and not queued again.
         """
         job = self._state.jobs[given.job]
         if job.state.terminal:
@@ -270,7 +270,7 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start that a user was shown, so that it is scored when the job starts."""
+        """Record the start estimate that a user was shown, so that it can be scored when the job starts."""
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED
         if waits and job is not None and should_record(job.foreseen, given.kind, now):

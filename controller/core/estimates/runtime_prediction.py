@@ -16,29 +16,29 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.names import WHOLE_GPU, JobState, Reason
 
 MAX_RUNS = 32
-"""Runs of one kind that are remembered, because older ones say little about the next."""
+"""The most runs kept of one kind. Older runs are dropped, because they predict the next run badly."""
 MAX_KINDS = 20_000
-"""Kinds that are remembered; beyond that, the kind with the oldest last run is forgotten."""
+"""The most kinds that are kept. Beyond that, the kind with the oldest last run is dropped."""
 LONGEST_STEM = 80
 ANY_SIZE = ""
 SHORTEST_S = 1.0
 
 RunKind = tuple[str, str, str]
-"""(user, name without its number, size). Size is ANY_SIZE for the runs of all sizes."""
+"""(user, job name without its number, size). The size ANY_SIZE is for the runs of all sizes together."""
 
 _NUMBER = re.compile(r"[\W_]*\d*$")
 _LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
-"""Ends by the program itself or by its limits: the next run is likely to be as long."""
+"""Reasons of an end by the program itself or by its limits. The next run will probably take as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionConfig:
-    """Whether backfill uses predictions, and how careful they are."""
+    """Whether backfill uses predictions, and how cautious they are."""
 
     predicted: bool = False
-    """True: backfill plans with predictions. False: with limits; predictions are made and scored only."""
+    """True: backfill uses predictions. False: it uses time limits, and predictions are only scored."""
     quantile: float = 0.9
-    """The part of the remembered runs (0 to 1) that is no longer than the prediction."""
+    """The fraction of the kept runs (0 to 1) that did not take longer than the prediction."""
     least: int = 5
     """The least number of runs for a prediction."""
 
@@ -53,13 +53,13 @@ class PredictionScore:
     jobs: int = 0
     run_s: float = 0.0
     bias_s: float = 0.0
-    """Run time minus prediction: above 0 if jobs ran longer than predicted."""
+    """The sum of run time minus prediction: above 0 if jobs ran longer than predicted."""
     error_s: float = 0.0
-    """The absolute difference."""
+    """The sum of the absolute differences between run time and prediction."""
     outlived: int = 0
-    """Jobs that ran longer than predicted."""
+    """The number of jobs that ran longer than predicted."""
     limited: int = 0
-    """Jobs with a time limit; `limit_error_s` is the distance of the limit from the run time."""
+    """The number of jobs with a time limit. `limit_error_s` sums the differences of limit and run time."""
     limit_error_s: float = 0.0
 
     def add(self, run_s: float, predicted_s: float, limit_s: float) -> None:
@@ -82,7 +82,7 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The last runs of one kind, in order of time and sorted by length."""
+    """The last runs of one kind: `recent` in order of time, `sorted` by run time."""
 
     __slots__ = ("at", "recent", "sorted")
 
@@ -98,10 +98,10 @@ class RunHistory:
         self.recent.append(run_s)
         if len(self.recent) > MAX_RUNS:
             self.recent.popleft()
-        self.sorted = tuple(sorted(self.recent))  # new, because a reader outside may hold the old one
+        self.sorted = tuple(sorted(self.recent))  # a new tuple, because read-only copies use the old one
 
     def quantile(self, part: float) -> float:
-        """The shortest run that is at least as long as this part of all runs."""
+        """The shortest run time that is not exceeded by this fraction of the runs."""
         runs = self.sorted
         return runs[max(0, math.ceil(part * len(runs)) - 1)]
 
@@ -109,34 +109,35 @@ class RunHistory:
 class RuntimePredictor:
     """Run times by kind, and the accuracy of predictions. Only apply() changes it.
 
-    1. `learn`, when a job ends by itself or by its limit: add the run time to its kind, and to the kind for
-       all sizes. A cancelled job, or the rest of a run after a checkpoint, is left out.
-    2. `predict`: the `quantile` of the runs of the kind, or else of all sizes, at most the job's limit.
-    3. Each kind has at most MAX_RUNS runs, so a change of the program is learnt within that many.
+    1. `learn`: when a job ends by itself or by its limit, add the run time to its kind, and to the kind for
+       all sizes. Cancelled jobs, and attempts that continued from a checkpoint, are left out.
+    2. `predict`: take the `quantile` of the runs of the job's kind, or if they are too few, of the kind for
+       all sizes; at most the job's time limit.
+    3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a
-    quantile of 0.9 the next is predicted to take 90 minutes, with 0.8 60 minutes.
+    quantile of 0.9 the prediction for the next run is 90 minutes; with 0.8 it is 60 minutes.
     """
 
     def __init__(self, known: RuntimePredictor | None = None) -> None:
         self.runs: OrderedDict[RunKind, RunHistory] = OrderedDict() if known is None else known.runs
-        """The kind with the latest run is last."""
+        """The runs by kind. The kind with the latest run is last."""
         self.scores: dict[str, PredictionScore] = {}
-        """By user."""
+        """The accuracy of run time predictions, by user."""
         self.changed: dict[RunKind, None] = {}
-        """Kinds whose row has to be written."""
+        """The kinds to write to the store next."""
         self.starts: dict[str, StartScore] = {} if known is None else known.starts
         """The accuracy of start estimates, by kind of estimate."""
         self.rescored: dict[str, None] = {}
-        """Kinds of start estimates whose row has to be written."""
+        """The kinds of start estimates to write to the store next."""
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
-        """The same history for a copy of the state, which learns nothing."""
+        """A predictor with the same history for a copy of the state. It does not learn."""
         return RuntimePredictor(self)
 
     def predict(self, job: Job, rules: PredictionConfig) -> float | None:
-        """The predicted run time in seconds, at most the limit; None with too few similar runs."""
+        """The predicted run time in seconds, at most the time limit; None with too few similar runs."""
         if not self.runs:
             return None
         kind = kind_of(job)
@@ -147,7 +148,7 @@ class RuntimePredictor:
         return None
 
     def learn(self, job: Job, state: JobState, reason: Reason, at: float) -> None:
-        """Learn the run time of a job that has ended, and score its prediction."""
+        """Add the run time of a job that has ended, and score its prediction."""
         if (
             not self._learns
             or job.started_at is None
@@ -156,7 +157,7 @@ class RuntimePredictor:
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:
-            return  # because it is only the rest of a run
+            return  # because the attempt continued from a checkpoint, so it is only part of a run
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
@@ -182,12 +183,12 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Take the runs of a row. Rows have to come in the order of `at`."""
+        """Load the runs of one kind from its row. Rows must be loaded in the order of `at`."""
         self.runs[kind] = RunHistory(at, recent)
 
 
 def kind_of(job: Job) -> RunKind:
-    """The kind of a job's runs."""
+    """The kind under which the run of this job is kept."""
     return job.user, stem_of(job.name), size_of(job.spec)
 
 
@@ -205,6 +206,6 @@ def size_of(spec: JobSpec) -> str:
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """The run time to plan with after a job has outlived its prediction; None: its limit."""
+    """The new estimate, in seconds, for a job that has run longer than predicted; None to use its limit."""
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MAX_FAILED_CYCLES = 3
-"""After failures in this number of cycles a plugin is not called any more."""
+"""After failures in this number of cycles, a plugin is no longer called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """Is the plugin not called any more until the controller restarts?"""
+        """True if the plugin is no longer called, until the controller restarts."""
         return self.times >= MAX_FAILED_CYCLES
 
 
@@ -28,7 +28,7 @@ class PluginFault:
 class CircuitBreaker:
     """Decides whether a plugin may be called.
 
-    1. A plugin that fails is not called again in the same cycle; its answer is replaced by a neutral one.
+    1. A plugin that fails is not called again in the same cycle; a neutral result replaces its results.
     2. It is called again in the next cycle.
     3. After failures in MAX_FAILED_CYCLES cycles it is not called until the controller restarts or gets
        another configuration.
@@ -39,7 +39,7 @@ class CircuitBreaker:
     faults: list[PluginFault] = field(default_factory=list)
     """Failures that take_faults() has not returned yet."""
     _failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """(number of cycles with failures, last of these cycles) by (kind, name)."""
+    """By (kind, name): the number of cycles with failures, and the number of the last such cycle."""
     _why: dict[tuple[str, str], str] = field(default_factory=dict)
     """The last error by (kind, name)."""
 
@@ -68,7 +68,7 @@ class CircuitBreaker:
         """One sentence for each plugin that has failed."""
         return tuple(
             f"{kind} {name}: {self._why[kind, name]}"
-            + ("; it is not asked again" if times >= MAX_FAILED_CYCLES else "")
+            + ("; it is not called again" if times >= MAX_FAILED_CYCLES else "")
             for (kind, name), (times, _) in sorted(self._failed.items())
         )
 

@@ -27,31 +27,28 @@ class Filter(Protocol):
     name: ClassVar[str]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for every row that may hold the part."""
+        """True for every row that can hold the request."""
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """False if the request has nothing that this filter checks:
-
-        then every node passes without a call of keep.
-        """
+        """False if this filter has nothing to check for the request. `keep` is then not called."""
         ...
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Why this filter rejects nodes, as in `3 nodes: fewer than 8 free GPUs`.
+        """The reason why this filter rejects nodes, such as `fewer than 8 free GPUs`.
 
-        A filter may also have `shortage(part, nodes, rows, *, idle)`: the same for these nodes, and with
-        `idle` for nodes that it would reject even without running jobs.
+        A filter may also have `shortage(part, nodes, rows, *, idle)`, which returns the exact reason for
+        these nodes. With `idle`, the filter would reject them even without running jobs.
         """
         ...
 
 
 class Scorer(Protocol):
-    """Rates nodes for a request: 0..1, higher is better.
+    """Rates nodes for a request from 0 to 1; higher is better.
 
-    A scorer with a method `concerns(part, nodes)` is not called where that is False, because all nodes are
-    equal to it. A scorer with `wide: ClassVar[bool] = True` depends on other nodes too, so it is called for
-    all nodes when one has changed.
+    If a scorer has a method `concerns(part, nodes)` and it returns False, the scorer is not called, because
+    it rates all nodes equally. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on other
+    nodes, so it is called for all nodes when one node has changed.
     """
 
     name: ClassVar[str]
@@ -62,12 +59,12 @@ class Scorer(Protocol):
 
 
 class Picker(Protocol):
-    """Chooses the GPU of a node for a job that asks for a share of one GPU."""
+    """Chooses the GPU of a node for a job that requests part of one GPU."""
 
     name: ClassVar[str]
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """One of `slots`, the GPUs of the node that have the share free, in ascending order."""
+        """One of `slots`: the GPUs of the node with enough free for the request, in ascending order."""
         ...
 
 
@@ -81,13 +78,13 @@ class Strategy(Protocol):
         ...
 
     def reach(self, job: Job) -> float | None:
-        """The highest standing that the waiting job may preempt; None: it may preempt no job."""
+        """The highest standing that the waiting job may preempt; None if it may preempt no job."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
-    """Protects running jobs from preemption, whatever the strategies say (`[preemption]`)."""
+    """Limits of `[preemption]` that protect running jobs, whatever the strategies allow."""
 
     grace_s: float = 60.0
     min_runtime_s: float = 300.0
@@ -99,37 +96,37 @@ class PreemptionGuards:
 
 
 class Reserves(enum.Enum):
-    """Which waiting jobs get a reservation: a start that backfilled jobs must not delay."""
+    """Which waiting jobs get a backfill reservation: a start that other jobs must not delay."""
 
     NO_JOB = "none"
     FIRST_JOB = "first"
     """The first job in queue order that cannot start."""
     ALL_JOBS = "all"
-    """All, up to `Backfill.depth` of them."""
+    """All waiting jobs, up to the first `Backfill.depth` in queue order."""
 
 
 class Backfill(Protocol):
-    """Says which jobs may start although a job before them in the queue has to wait."""
+    """Decides which jobs may start although an earlier job in the queue has to wait."""
 
     name: ClassVar[str]
     reserves: ClassVar[Reserves]
     starts_behind: ClassVar[bool]
-    """Whether any job may start behind the first waiting job."""
+    """Whether jobs after the first waiting job may start at all."""
     in_queue_order: ClassVar[bool]
-    """Whether candidates are tried in queue order. Then `candidate_key` is not asked."""
+    """Whether candidates are tried in queue order. If True, `candidate_key` is not called."""
 
     @property
     def max_delay_s(self) -> float | None:
-        """By how many seconds the first waiting job may be delayed in total; None: not at all."""
+        """The most seconds by which backfill may delay the first waiting job in total; None for no delay."""
         ...
 
     @property
     def depth(self) -> int | None:
-        """The most waiting jobs that get a reservation if all do; None for no limit."""
+        """The most waiting jobs that get a reservation with `Reserves.ALL_JOBS`; None for no limit."""
         ...
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Orders jobs behind the first waiting job, lowest first; queue order breaks ties."""
+        """The sort key of a backfill candidate, lowest first; queue order breaks ties."""
         ...
 
 
@@ -137,11 +134,11 @@ class DeadlinePolicy(enum.Enum):
     """How waiting jobs with a deadline are treated (`[backfill] deadlines`)."""
 
     NONE = "none"
-    """Like all other jobs."""
+    """Jobs with a deadline are treated like all other jobs."""
     GUARD = "guard"
-    """Backfilled jobs must leave the nodes free that such a job needs at its latest start."""
+    """Backfilled jobs must leave free the nodes that a job with a deadline needs at its latest start."""
     LIFT = "lift"
-    """As GUARD, and jobs before it in the queue must do so too; at its latest start it comes first."""
+    """As GUARD, and for jobs before it in the queue too. At its latest start the job is tried first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +161,9 @@ class SchedulingPolicy:
     deadlines: DeadlinePolicy = DeadlinePolicy.NONE
     """How waiting jobs with a deadline are treated (`[backfill] deadlines`)."""
     estimating: PredictionConfig = NO_PREDICTION
-    """Whether plans use time limits or predicted run times."""
+    """Whether backfill uses time limits or predicted run times."""
     strategies: tuple[Strategy, ...] = ()
-    """Preemption strategies, tried in this order; without any no job is preempted."""
+    """Preemption strategies, tried in this order. Without one, no job is preempted."""
     guards: PreemptionGuards = PreemptionGuards()
     profiles: tuple[Profile, ...] = ()
-    """The profiles; the last one takes every job. Without any, this policy decides about all jobs."""
+    """The profiles; the last one takes every job. Without profiles, this policy applies to all jobs."""

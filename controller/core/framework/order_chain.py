@@ -1,4 +1,4 @@
-"""Chains of two orders: the second decides between jobs that are equal under the first."""
+"""Chains of two orders: the second order ranks the jobs that are equal under the first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.api.reasons import Points
 
 @dataclass(frozen=True, slots=True)
 class StaticOrderChain:
-    """A chain of two orders whose positions never change."""
+    """A chain of two orders in which the positions of jobs never change."""
 
     name: ClassVar[str] = "ranked"
 
@@ -28,9 +28,9 @@ class StaticOrderChain:
 
 @dataclass(frozen=True, slots=True)
 class DynamicOrderChain:
-    """A chain with at least one order whose positions change.
+    """A chain with at least one order in which positions change with time or usage.
 
-    Jobs of a lane are equal under the other order.
+    If the other order is static, all jobs of a lane are equal under it.
     """
 
     name: ClassVar[str] = "ranked"
@@ -44,7 +44,7 @@ class DynamicOrderChain:
         return weighs_queues(self.first) or weighs_queues(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The rank within a lane, by the orders that change. The other order is part of the group."""
+        """The rank within a lane, from the dynamic orders only. A static order's rank is part of `group`."""
         moving = [order for order in (self.first, self.second) if isinstance(order, DynamicOrder)]
         return tuple(each for order in moving for each in order.rank(job))
 
@@ -57,7 +57,7 @@ class DynamicOrderChain:
         return *_place(self.first, job, view), *_place(self.second, job, view)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points of the first order that has any."""
+        """The points of the first order that reports points; empty if none does."""
         for order in (self.first, self.second):
             receipt = getattr(order, "receipt", None)
             if receipt is not None:

@@ -1,4 +1,4 @@
-"""Profiles: several scheduling policies side by side, each for some jobs on some nodes."""
+"""Profiles: scheduling policies that each apply to some jobs on some nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from controller.core.framework.interfaces import SchedulingPolicy
 
 DEFAULT_PROFILE = "default"
-"""The profile of jobs that no other profile takes. On a cluster without profiles it is the empty name."""
+"""The profile of jobs that no other profile takes. Without profiles, the profile of a job is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class ProfileNodesFilter:
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
 
     def concerns(self, part: PerNodeRequest) -> bool:  # noqa: ARG002 - the same for all requests
-        """True, because every job of the profile is concerned."""
+        """True, because the filter applies to every job of the profile."""
         return True
 
     def explain(self, part: PerNodeRequest) -> str:  # noqa: ARG002 - the same for all requests
-        """Why nodes are rejected."""
+        """The reason why nodes are rejected."""
         return f"outside profile {printable(self.profile)}"
 
 
@@ -52,7 +52,7 @@ class ProfileNodesFilter:
 class Profile:
     """A named policy for jobs of these queues, projects and users, on nodes that match these terms.
 
-    An empty tuple does not restrict.
+    An empty tuple means no restriction.
     """
 
     name: str
@@ -70,10 +70,7 @@ class Profile:
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """(kind, name) of the first queue, project or user that the profile does not take;
-
-        None: it takes the job.
-        """
+        """(kind, name) of the queue, project or user that the profile excludes; None if it takes the job."""
         for kind, name, names in (
             ("queue", spec.queue, self.queues),
             ("project", spec.project, self.projects),
@@ -84,15 +81,15 @@ class Profile:
         return None
 
     def rows(self, columns: NodeTable) -> Bools:
-        """True for the nodes of the profile."""
+        """A mask of the nodes of the profile."""
         return np.array([all(term.matches(each) for term in self.nodes) for each in columns.labels], np.bool_)
 
 
 def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
-    """The profile of a job: the one it asks for if that takes it, else the first that does.
+    """The profile of a job: the requested one if it takes the job, else the first profile that does.
 
-    Depends on the job and the configuration only, so after a restart with another configuration the waiting
-    jobs are in the profiles of the new one.
+    It depends only on the job and the configuration. So after a change of the configuration, waiting jobs
+    get the profiles of the new configuration.
     """
     fitting = [each.name for each in profiles if each.refused(spec, user) is None]
     if not fitting:
@@ -101,12 +98,12 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
 
 
 def may_change_profile(was: JobSpec, spec: JobSpec) -> bool:
-    """Can the change give the job another profile?"""
+    """Can this change of the spec change the profile of the job?"""
     return (was.profile, was.queue, was.project) != (spec.profile, spec.queue, spec.project)
 
 
 def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Refusal | None:
-    """The refusal of a profile that the job asks for and that does not exist or does not take it."""
+    """A refusal if the requested profile does not exist or does not take the job; or None."""
     if spec.profile is None or (not profiles and spec.profile == DEFAULT_PROFILE):
         return None
     found = next((each for each in profiles if each.name == spec.profile), None)
@@ -131,6 +128,6 @@ def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Re
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
-        return "This cluster has no profiles: leave it out."
+        return "This cluster has no profiles: leave the profile out."
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names)}."

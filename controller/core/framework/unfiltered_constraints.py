@@ -1,4 +1,4 @@
-"""Finds constraints that no configured filter checks. Such a job is refused, not placed without them."""
+"""Finds constraints of a job that no configured filter checks. A job with such a constraint is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNFILTERED_HINT = "Leave it out, or have an operator put the filter into 'filter
 
 
 def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | None:
-    """The first field of the request that no filter checks; None: all are checked."""
+    """The first constraint of the request that no filter checks, as a field name; None if all are checked."""
     for field, value in _constraints(part):
         constraint: dict[str, Any] = {field: value}
         asked = replace(NO_CONSTRAINTS, **constraint)
@@ -25,7 +25,7 @@ def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | N
 
 
 def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The constraints that are no amounts, by field."""
+    """The constraints of the request by field. Amounts such as CPUs are not constraints."""
     if part.selector:
         yield "selector", part.selector
     if part.affinity:
@@ -37,11 +37,11 @@ def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 def unfiltered_message(field: str) -> str:
     """The message for an unchecked constraint."""
-    return f"nothing here looks at {field}, for the filter {field!r} is not configured"
+    return f"{field} cannot be checked, because the filter {field!r} is not configured"
 
 
 def unfiltered_taint(filters: Sequence[Filter], taints: Mapping[str, str | None]) -> str | None:
-    """The first taint, written `key:effect`, that no filter would enforce; None: all are enforced."""
+    """The first taint, as `key:effect`, that no filter would enforce; None if all are enforced."""
     if any(each.name == "taints" for each in filters):
         return None
     soft = f":{Effect.PREFER_NO_SCHEDULE.value}"

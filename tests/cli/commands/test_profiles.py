@@ -43,7 +43,7 @@ def test_profile_table_shows_scope_nodes_and_policy() -> None:
 
 
 def test_failing_plugins_are_listed_with_the_error() -> None:
-    whys = ("filter rack: KeyError: 'zone'", "scorer cost: ValueError: no price; it is not asked again")
+    whys = ("filter rack: KeyError: 'zone'", "scorer cost: ValueError: no price; it is not called again")
     assert dict(facts_of(replace(VIEW, failing=whys)))["failing"] == "\n".join(whys)
     assert dict(facts_of(VIEW))["failing"] == "", "a row without text is left out"
 

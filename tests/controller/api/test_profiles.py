@@ -87,7 +87,7 @@ async def test_failing_filter_is_logged_and_shown_with_its_profile(
                 assert (await api.get(f"/v1/jobs/{job}"))[1]["job"]["state"] == "QUEUED"
         await api.until(lambda: len(_lines(caplog)) == 3)
         [failing] = (await api.get("/v1/profiles/training"))[1]["failing"]
-        assert failing == "filter rack: KeyError: 'zone'; it is not asked again"
+        assert failing == "filter rack: KeyError: 'zone'; it is not called again"
         assert _lines(caplog) == ["the filter rack failed: KeyError: 'zone'"] * 3
 
 

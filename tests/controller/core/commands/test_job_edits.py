@@ -123,7 +123,7 @@ def test_running_job_can_be_renamed(harness: EngineHarness) -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "message"),
     [
-        ({"gpus": 2}, "conflict", "gpus cannot change any more: job 1 is SCHEDULED"),
+        ({"gpus": 2}, "conflict", "gpus cannot be changed now: job 1 is SCHEDULED"),
         ({"array": "0-3"}, "invalid", "array cannot be changed"),
         ({"hold": True}, "invalid", "hold cannot be changed"),
         ({"prioritty": 3}, "invalid", "unknown field"),

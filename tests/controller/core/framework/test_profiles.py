@@ -126,7 +126,7 @@ def test_jobs_have_no_profile_when_none_is_configured() -> None:
     harness.join("a")
     assert harness.job(harness.submit(spec(1, profile="default"))).profile == ""
     refusal = harness.refuse(inputs.Submit(spec(1, profile="fast"), "ada"))
-    assert refusal.hint == "This cluster has no profiles: leave it out."
+    assert refusal.hint == "This cluster has no profiles: leave the profile out."
     harness.tick()
     assert harness.events[-1].profile == ""  # type: ignore[union-attr]
 
