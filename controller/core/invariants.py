@@ -178,7 +178,7 @@ def _check_licences(state: State) -> list[str]:
 
 
 def _check_shares(state: State) -> list[str]:
-    """Compares the number of live jobs of each share with a new count."""
+    """Compares the stored number of live jobs of each share with a new count."""
     there: Counter[SharePath] = Counter()
     for job in state.live():
         path = state.tenant(job)

@@ -80,7 +80,7 @@ def test_moving_job_returns_to_its_old_node_when_the_target_is_lost(system: Syst
     mover, old, new = begin_to_move(system, tmp_path)
     system.corral("nodes", "drain", new)
     system.until(
-        lambda: "goes back to where it was" in system.corral("job", "show", str(mover)), "it is told"
+        lambda: "goes back to its former nodes" in system.corral("job", "show", str(mover)), "it is told"
     )
     (tmp_path / "go").touch()
     ended = system.await_jobs([mover])[mover]

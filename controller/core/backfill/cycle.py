@@ -626,7 +626,7 @@ class Cycle:
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which preemption must not make room for the job."""
+        """Nodes on which no job may be preempted for this job, because they are reserved for other jobs."""
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:

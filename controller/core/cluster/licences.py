@@ -92,7 +92,7 @@ def never_available(total: Mapping[str, int], wanted: LicenceCounts) -> Refusal 
 
 def _nearest(total: Mapping[str, int], name: str) -> str:
     if not total:
-        return "This cluster has none: they stand in [licences] of scheduler.toml."
+        return "This cluster has no licences: an operator lists them in [licences] of scheduler.toml."
     folded = {known.casefold(): known for known in total}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f"Did you mean {folded[close[0]]!r}?" if close else f"There are: {', '.join(sorted(total)[:20])}."

@@ -337,7 +337,7 @@ class Nodes:
     def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
         """Drop the nomination of the job on this node.
 
-        `heirs`: by victim, the job that its resources are promised to from now on, if there is one.
+        `heirs`: by victim, the job that is nominated to its resources from now on, if there is one.
         """
         node = self.by_name[name]
         del node.claims[job]

@@ -58,7 +58,7 @@ class AgentReports:
         """An agent has connected: compare its report of the node and its attempts with the state.
 
         1. Drop nominations on the node if its hardware changed.
-        2. Record the node's facts, and its GPUs that are new or gone.
+        2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent knows.
         4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If
            the agent does not know the attempt, start it again or record it as lost.

@@ -66,7 +66,7 @@ class DefaultSizes:
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
     node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both; with
-    `--gpu-model` of the first, it gets the first node's share again.
+    `--gpu-model` of the first, it gets 28 CPUs and 450 GiB again.
     """
 
     def __init__(self, rules: QuotaConfig) -> None:

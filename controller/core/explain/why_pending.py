@@ -313,7 +313,7 @@ def _making_room(state: State, job: Job, now: float) -> str:
         return f"starts on {nodes} in the next cycle"
     names = ", ".join(state.jobs[victim].label for victim in victims)
     left = duration(max(0.0, (job.stop_by or now) - now))
-    return f"starts on {nodes} as soon as job {names} has made room, in {left} at the latest"
+    return f"starts on {nodes} as soon as job {names} has left, in {left} at the latest"
 
 
 def _moving(state: State, job: Job) -> str:
@@ -321,7 +321,7 @@ def _moving(state: State, job: Job) -> str:
     last = job.moves[-1]
     if last.undone:
         nodes, why = ", ".join(each.node for each in last.origin), last.undone
-        return f"goes back to where it was, {nodes}: it could not be moved to {', '.join(last.to)}: {why}"
+        return f"goes back to its former nodes, {nodes}: it could not be moved to {', '.join(last.to)}: {why}"
     other = state.jobs.get(last.for_job or 0)
     why = f" so that job {other.label} can start" if other is not None else ""
     then = "it starts there in the next cycle" if job.state is JobState.QUEUED else "it saves its state first"
@@ -334,7 +334,7 @@ def _state_text(state: State, job: Job, now: float) -> str:
     if job.detail:
         return job.detail
     if job.reason is Reason.GRACE:
-        return f"makes room: preempted by {job.stopped_by}"
+        return f"is being stopped: preempted by {job.stopped_by}"
     if job.idle_since is not None:
         return f"running on {', '.join(job.members)}; {idle_text(job, now)}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """Runs some work on a copy of an engine; None if the work was not finished."""
+    """A function that runs some work on a copy of an engine. Returns None if the work was not finished."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """The result of the work."""
@@ -144,7 +144,7 @@ def forecast(
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
-        idle_turns += not (ends or due < NEVER)  # because recurring reservations alone would go on for ever
+        idle_turns += not (ends or due < NEVER)  # because recurring reservations never end
         if following == NEVER or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)

@@ -19,10 +19,10 @@ LAST_AFTER_S = 600.0
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
     if start is None:
-        return f"it is held; even if released: {why_no_start(ahead, number, now)}"
+        return f"it is held; it could not start if released: {why_no_start(ahead, number, now)}"
     left = start.at - now
     when = "at once" if left < 1 else f"in {duration(left)} at the latest, on {', '.join(start.nodes)}"
-    return f"it is held; released now it would start {when}"
+    return f"it is held; if it were released now, it would start {when}"
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:

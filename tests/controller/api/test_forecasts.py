@@ -62,12 +62,12 @@ async def test_unknown_start_is_explained(api: RunningController) -> None:
     _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
     assert answer["unknown"].startswith(f"job {endless} has no time limit")
     _, answer = await api.get(f"/v1/jobs/{held}/explain")
-    assert answer["unknown"].startswith("it is held; even if released: ")
+    assert answer["unknown"].startswith("it is held; it could not start if released: ")
     assert f"job {endless} has no time limit" in answer["unknown"]
     await api.ended(endless)
     await api.started(waiting)
     _, answer = await api.get(f"/v1/jobs/{held}/explain")
-    assert answer["unknown"] == "it is held; released now it would start at once"
+    assert answer["unknown"] == "it is held; if it were released now, it would start at once"
     (advice,) = answer["easings"]
     assert advice["command"] == ["job", "release", str(held)]
 

@@ -33,6 +33,8 @@ CACHED_STARTS = 200_000
 class NodeTimelines:
     """The resources that running jobs and reservations leave free on every node, from now on.
 
+    The first start of a request on a node is the first time from which the request fits there until it ends.
+
     1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
     2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
        timeline is slower than separate ones. Each node then gets a separate one (`split_shared`), and they
@@ -228,7 +230,7 @@ class NodeTimelines:
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
         """The first starts from now on of all nodes with separate timelines.
 
-        The reservation that is set aside counts, because the result is cached.
+        Computed as if no reservation were set aside, because the result is cached.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

@@ -398,10 +398,10 @@ def test_explain_names_the_preemptor_and_the_latest_start() -> None:
     harness.tick()
     why = harness.engine.explain(harness.job(high), harness.now)
     assert why.reason is Reason.PREEMPTING
-    assert why.sentence == f"starts on a as soon as job {low} has made room, in 1m00s at the latest"
+    assert why.sentence == f"starts on a as soon as job {low} has left, in 1m00s at the latest"
     assert (
         harness.engine.explain(harness.job(low), harness.now).sentence
-        == f"makes room: preempted by job {high}"
+        == f"is being stopped: preempted by job {high}"
     )
     leave(harness, low)
     assert harness.engine.explain(harness.job(high), harness.now).sentence == "starts on a in the next cycle"

@@ -304,7 +304,7 @@ def test_a_moving_job_returns_to_its_old_node_when_the_target_goes_away() -> Non
     assert harness.job(big).state is JobState.QUEUED
     assert not harness.job(big).claim
     assert harness.job(second).reason is Reason.MOVING
-    assert "where it was" in harness.why(second).sentence
+    assert "its former nodes" in harness.why(second).sentence
     leave(harness, second, "/ckpt/3")
     [start] = harness.tick()
     assert (start.job, start.attempt, harness.nodes_of(second)) == (second, 2, ["b"])
