@@ -1,4 +1,4 @@
-"""The actions that `AttemptStates` returns. The agent carries them out in the order given."""
+"""The actions that `AttemptStates` returns. The agent carries them out in the order of the list."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ class RecordOrder:
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Write a record that says: this attempt never ran here and must not start."""
+    """Write a record of an attempt that has ended without running here, so that it cannot start later."""
 
     status: AttemptStatus
 
 
 @dataclass(frozen=True)
 class LaunchSupervisor:
-    """Send the launch to the fork server. If an earlier supervisor was lost, the new one records the end."""
+    """Send the launch spec to the fork server after `after_s` seconds. If an earlier supervisor was lost, the
+    new supervisor records the end of the attempt.
+    """
 
     key: AttemptKey
     after_s: float = 0.0
@@ -33,7 +35,7 @@ class LaunchSupervisor:
 
 @dataclass(frozen=True)
 class WatchSupervisor:
-    """Call `supervisor_gone` when this process has ended."""
+    """Call `AttemptStates.supervisor_gone` when the supervisor with this pid has ended."""
 
     key: AttemptKey
     pid: int
@@ -41,14 +43,14 @@ class WatchSupervisor:
 
 @dataclass(frozen=True)
 class RequestStop:
-    """Write the stop order to the spool and wake the supervisor, if there is one."""
+    """Write the stop order to the spool and wake the supervisor, if one runs."""
 
     stop: Stop
 
 
 @dataclass(frozen=True)
 class ReleaseBarrier:
-    """Write to the spool that the gang may start, and wake the supervisor."""
+    """Write the file `go` to the spool, which lets the gang member start, and wake the supervisor."""
 
     key: AttemptKey
 
@@ -63,7 +65,7 @@ class FailLaunch:
 
 @dataclass(frozen=True)
 class MoveToSettled:
-    """Move the record to settled/, where only the logs are of use."""
+    """Move the attempt's directory to settled/. From then on only its logs are needed."""
 
     key: AttemptKey
 

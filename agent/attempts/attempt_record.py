@@ -1,4 +1,4 @@
-"""The record of one attempt: one file of lines with checksums, each written before it is reported.
+"""The record of one attempt: a file of lines with checksums. Each fact is written before it is reported.
 
     6b1c0f2e order <boot id> <the Start frame, or null>
     90af3c11 claimed <supervisor's pid> <reason, if the attempt is lost already>
@@ -9,13 +9,14 @@
     5b9d2f60 lost <why its supervisor was killed>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
 
-`over` says that no process of the job is left and the epilog begins; only jobs with a lease have it.
+`over` means that no process of the job is left and the epilog begins. Only jobs with a lease have this line.
 
-Every line begins with the CRC-32 of its rest, which detects a flipped bit. The agent writes the first line
-and reserves room for the others, so that an exit can be recorded on a full disk. A supervisor locks the file
-while it lives. The kernel names the pid of the lock's holder, so a recycled pid is never taken for it.
+Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first line
+and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks the file
+until it exits. The kernel reports the pid that has the lock, so a reused pid cannot be mistaken for the
+supervisor.
 
-Imported by the fork server: only cheap imports.
+The fork server imports this module, so it has only cheap imports.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ _WHY_BYTES = 600
 
 
 class UnreadableRecord(Exception):
-    """A record or a hint is damaged; the message says which line."""
+    """A record or a hint is damaged. The message has the line number and the damage."""
 
 
 def encode_fact(kind: str, *fields: object) -> bytes:
-    """One line with checksum. Only the last field may contain spaces; no field may contain a newline."""
+    """A line of the record, with its checksum. Only the last field may contain spaces, and no field may
+    contain a newline.
+    """
     text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(text), text)
 
@@ -43,14 +46,14 @@ def encode_fact(kind: str, *fields: object) -> bytes:
 def encode_end(
     at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
 ) -> bytes:
-    """The `ended` line, short enough for the reserved room and for one atomic write to a pipe."""
+    """The `ended` line. It is short enough for the reserved space and for one atomic write to a pipe."""
     reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
     shown = ["-" if value is None else value for value in (code, signal)]
     return encode_fact("ended", f"{at:.6f}", *shown, f"{cpu_s:.3f}", rss_mib, reason)
 
 
 def decode_fact(raw: bytes) -> list[str]:
-    """Kind and fields of one line; raises UnreadableRecord if its checksum is wrong."""
+    """The kind and the fields of one line. Raises UnreadableRecord if the checksum is wrong."""
     check, _, text = raw.partition(b" ")
     if len(check) != 8 or b"%08x" % crc32(text) != check:
         raise UnreadableRecord("its checksum is wrong")
@@ -62,12 +65,12 @@ _SPLITS = {"order": 1, "claimed": 1, "lost": 0, "checkpoint": 2, "ended": 5}
 
 
 def read_record(descriptor: int) -> bytes:
-    """The content of a record, without the reserved room."""
+    """The content of a record, without the reserved space."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0).rstrip(b" ")
 
 
 def decode_facts(data: bytes) -> list[list[str]]:
-    """The facts of a record, the order first; raises UnreadableRecord."""
+    """The facts of a record. The first one is the order. Raises UnreadableRecord."""
     found = []
     lines = data.split(b"\n")
     if lines.pop():
@@ -81,7 +84,7 @@ def decode_facts(data: bytes) -> list[list[str]]:
 
 
 def lock_record(descriptor: int) -> bool:
-    """Lock a record until this process ends; False if another process has locked it."""
+    """Lock a record until this process ends. Returns False if another process has locked it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -90,7 +93,7 @@ def lock_record(descriptor: int) -> bool:
 
 
 def lock_holder(path: str) -> int | None:
-    """The pid that has this record locked; None if no process has."""
+    """The pid of the process that has locked this record; None if it is not locked."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -1,4 +1,4 @@
-"""Allocates CPUs of this host to attempts."""
+"""Assigns CPUs and NUMA nodes of this host to attempts."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from wire.agent.frames import Start
 
 
 class CpuAllocator:
-    """Gives each attempt CPUs of its own, if possible whole cores of one NUMA node.
+    """Assigns exclusive CPUs to each attempt, if possible whole cores of one NUMA node.
 
-    Modes ([jobs] bind): `cores` as below; `numa` all CPUs of the attempt's NUMA nodes; `none` any CPU.
-    1. Only an attempt that asks for whole CPUs, and may use no more, gets CPUs of its own.
-    2. Candidates are the NUMA nodes of its GPUs; without GPUs each node alone, the fullest that fits first,
-       because large jobs need whole nodes; then all CPUs of the host.
-    3. Within a candidate free CPUs of entirely free cores come first, hyper-threads of a core together.
-    4. If no candidate has enough free CPUs, it shares the CPUs of its NUMA nodes.
-    CPUs of ended attempts are released when CPUs are chosen next.
+    Modes ([jobs] bind): `cores` as below; `numa`: all CPUs of the attempt's NUMA nodes; `none`: any CPU.
+    1. An attempt gets exclusive CPUs only if it requests whole CPUs and may not use more than it requests.
+    2. If it has GPUs, the candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA node is a
+       candidate, the one with the fewest free CPUs first, so that other NUMA nodes stay free for large jobs.
+       The last candidate is the whole host.
+    3. In the first candidate with enough free CPUs, take CPUs of entirely free cores first, and hyper-threads
+       of one core together.
+    4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes.
+    CPUs of ended attempts are released when CPUs are chosen the next time.
 
-    Example: 2 NUMA nodes of 8 CPUs; node 0 has 3 free, node 1 has 8. A job with 2 CPUs gets them on node 0.
+    Example: the host has 2 NUMA nodes of 8 CPUs. NUMA node 0 has 3 free CPUs and NUMA node 1 has 8. A job
+    with 2 CPUs gets them on NUMA node 0.
     """
 
     def __init__(
         self, host: HostFacts, mode: str, offered: int, has_ended: Callable[[AttemptKey], bool | None]
     ) -> None:
         self._host = host
-        # because with more CPUs on offer than there are, attempts have to share
+        # If the node offers more CPUs than it has, attempts must share CPUs.
         self._mode = "numa" if mode == "cores" and offered > host.cpus else mode
         self._has_ended = has_ended
         self._held: dict[AttemptKey, list[int]] = {}
 
     def adopt(self, key: AttemptKey, cpus: Sequence[int]) -> None:
-        """Let an attempt that ran before this agent keep its CPUs."""
+        """Keep the CPUs of an attempt that an earlier agent started."""
         if self._mode == "cores" and len(cpus) < self._host.cpus:
             self._held[key] = list(cpus)
 
     def choose(self, key: AttemptKey, order: Start) -> tuple[list[int], list[int]]:
-        """CPUs and NUMA nodes to bind an attempt to. An empty list means no binding."""
+        """The CPUs and the NUMA nodes to which an attempt is bound. An empty list means no binding."""
         if self._mode == "none":
             return [], []
         numa = list(order.numa) if self._host.cpus_of(order.numa) else []
@@ -55,23 +58,25 @@ class CpuAllocator:
         return self._host.cpus_of(numa), self._near(numa)
 
     def describe(self) -> str:
-        """How attempts are bound, for `corral node`."""
+        """How attempts are bound to CPUs and memory, as text for `corral node`."""
         descriptions = {
-            "cores": "CPUs of its own on its NUMA nodes, and memory from there first",
-            "numa": "the CPUs of its NUMA nodes, and memory from there first",
+            "cores": "exclusive CPUs on the job's NUMA nodes, and memory from there first",
+            "numa": "all CPUs of the job's NUMA nodes, and memory from there first",
         }
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """NUMA nodes for memory; none on a host with one node, where all memory is near."""
+        """The NUMA nodes to prefer for memory. Empty on a host with only one NUMA node."""
         return nodes if len(self._host.numa) > 1 else []
 
     def _fullest_first(self) -> list[int]:
-        """The NUMA nodes, the one with the fewest free CPUs first."""
+        """The NUMA nodes, ordered by their number of free CPUs, the fewest first."""
         return sorted(self._host.numa, key=lambda node: len(self._free(self._host.numa[node])))
 
     def _free(self, among: Sequence[int]) -> list[int]:
-        """Free CPUs, those of entirely free cores first, hyper-threads of a core together."""
+        """The free CPUs in `among`: first those of entirely free cores, with hyper-threads of a core
+        together.
+        """
         for key in [key for key in self._held if self._has_ended(key) is not False]:
             del self._held[key]
         taken = {cpu for cpus in self._held.values() for cpu in cpus}

@@ -1,4 +1,4 @@
-"""The environment variables of jobs and hooks: CORRAL_*, SLURM_*, and those that launchers read."""
+"""Builds the environment variables of jobs and hooks: CORRAL_*, SLURM_*, and variables for launchers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
-    """The variables of all tasks: a base, then the order's, then this host's; none of the agent's own."""
+    """The variables for all tasks: first defaults, then those of the order, then those of this host. A later
+    value replaces an earlier one. Variables of the agent itself are not passed on.
+    """
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
     return {
@@ -27,7 +29,7 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the usual directory, for the job and not for the agent
         "SLURM_CPUS_PER_TASK": str(max(1, cpus // order.tasks)),
-        **order.env,  # after the default above, because it may set the tasks of a batch script
+        **order.env,  # These replace the defaults above; a batch script may set SLURM_CPUS_PER_TASK.
         "CUDA_VISIBLE_DEVICES": gpus,
         "CORRAL_GPUS": str(len(order.gpus)),
         "CORRAL_CPU_MILLI": str(order.cpu_milli),
@@ -40,7 +42,9 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
 
 
 def task_variables(order: Start) -> list[dict[str, str]]:
-    """Per task the variables that differ. A single task gets none, because launchers would expect others."""
+    """For each task, the variables that differ between tasks. A single task gets none, because launchers
+    would wait for further tasks.
+    """
     size = order.tasks * order.nodes
     if size == 1:
         return [{}]
@@ -64,12 +68,14 @@ def task_variables(order: Start) -> list[dict[str, str]]:
 
 
 def has_checkpoints(order: Start) -> bool:
-    """Whether the job says that it writes checkpoints."""
+    """Whether the job has a checkpoint directory, command or signal."""
     return bool(order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal)
 
 
 def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
-    """The directory for checkpoints, if the job writes any, and the newest one of earlier attempts."""
+    """The variables with the checkpoint directory, if the job writes checkpoints, and with the newest
+    checkpoint of earlier attempts.
+    """
     variables = {}
     if has_checkpoints(order):
         folder = order.checkpoint_dir or os.path.join(cwd, "corral-checkpoints")
@@ -80,7 +86,7 @@ def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
 
 
 def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[str, str]:
-    """The variables of prolog and epilog. None that the user can set, because hooks may run as root."""
+    """The variables for prolog and epilog. Users cannot set any of them, because hooks may run as root."""
     name, _, value = spool_variable(directory).partition("=")
     return {
         "PATH": BASE_PATH,
@@ -96,5 +102,5 @@ def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[s
 
 
 def home_directory(account: UnixAccount) -> str:
-    """The working directory of jobs that name none."""
+    """The working directory of jobs that set none: the home directory, or / if that does not exist."""
     return account.home if os.path.isdir(account.home) else "/"

@@ -1,4 +1,6 @@
-"""The complete description of one launch, as the agent sends it to the fork server."""
+"""The launch spec: everything that a supervisor needs to run one attempt. The agent sends it to the fork
+server.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +12,37 @@ LENGTH_BYTES = 4
 
 
 class LaunchSpec:
-    """Everything that a supervisor needs to run one attempt: users, paths and devices are looked up already.
+    """Everything that a supervisor needs to run one attempt. The agent has already looked up users, paths and
+    devices.
 
-    Wire format: 4 bytes of length (big endian), then a marshalled dict of these fields by name.
-
-    Marshal and plain attributes, because the fork server must stay small: `dataclasses` alone takes 2.8 MiB.
+    Format: 4 bytes with the length (big endian), then a marshalled dict of these fields by name. This class
+    uses marshal and no dataclass, because the fork server must stay small: `dataclasses` alone needs 2.8 MiB.
     """
 
     def __init__(self, key: str, directory: str) -> None:
         # identity
         self.key = key
-        """Job and attempt, such as 42.1."""
+        """The name of the attempt, such as 42.1 for attempt 1 of job 42."""
         self.directory = directory
-        """The attempt's directory in the spool: record, logs, orders."""
+        """The attempt's directory in the spool. It has the record, the logs and the orders."""
         self.mark_key = ""
-        """Key of the HMAC marks of this spool (process_marks.py)."""
+        """The HMAC key for the marks of processes (process_marks.py)."""
 
         # the process
         self.argv: list[str] = []
         self.env: dict[str, str] = {}
         self.tasks: list[dict[str, str]] = [{}]
-        """One entry per task: the variables in which it differs from `env`."""
+        """For each task, the variables that it has in addition to `env`."""
         self.cwd = "/"
         self.user: tuple[int, int, list[int]] | None = None
-        """uid, gid and groups to change to; None if the job runs as the agent's user."""
+        """uid, gid and groups of the job's user; None if the job runs as the agent's user."""
         self.umask: int | None = None
         self.output = ""
         self.error = ""
         self.append = False
         self.merge_output = False
         self.log_bytes = 0
-        """Bytes that each log may keep; 0 without a limit."""
+        """The largest size of each log in bytes; 0: no limit."""
 
         # resources
         self.cpus: list[int] = []
@@ -51,17 +53,17 @@ class LaunchSpec:
         self.scratch_dir = ""
         self.scratch_mib = 0
         self.end_if_scratch_full = True
-        """False: a job that exceeds its scratch gets a notice and goes on."""
+        """True: a job that exceeds its scratch size is ended. False: it gets a notice and continues."""
 
         # start and end
         self.barrier = False
-        """Whether the attempt waits for `go` when it is ready, as gang members do."""
+        """Whether the attempt waits for the file `go` before its program starts, as gang members do."""
         self.is_first_rank = False
-        """Whether the other processes of the job connect to this attempt at MASTER_PORT."""
+        """Whether this is the first node of the job, to whose MASTER_PORT the job's processes connect."""
         self.time_limit_s: float | None = None
         self.grace_s = 0.0
         self.warn: tuple[int, float] | None = None
-        """A signal, and how many seconds before the time limit it is sent."""
+        """The number of a signal, and how many seconds before the time limit it is sent."""
         self.lease_s: float | None = None
         self.prolog: list[str] = []
         self.epilog: list[str] = []
@@ -76,32 +78,32 @@ class LaunchSpec:
 
         # containers
         self.container_commands: list[list[str]] = []
-        """Per task the command that runs a container; `argv` follows it. Empty without an image."""
+        """For each task, the command that runs a container; `argv` is appended. Empty without an image."""
         self.container_exec: list[str] = []
-        """The command that runs another command in the first container; that command follows it."""
+        """The command that runs another command in the first container; the other command is appended."""
         self.container_engine: list[str] = []
-        """podman or docker with its options; a subcommand such as `inspect` follows."""
+        """podman or docker with its options. A subcommand such as `inspect` is appended."""
         self.container_names: list[str] = []
-        """Per task the name of its container; empty for apptainer."""
+        """For each task, the name of its container; empty for apptainer."""
 
     @property
     def is_docker(self) -> bool:
-        """Whether the containers belong to docker's daemon. Podman's are children of the supervisor."""
+        """Whether the docker daemon runs the containers."""
         return bool(self.container_engine) and "docker" in self.container_engine[0].rpartition("/")[2]
 
     @property
     def is_podman(self) -> bool:
-        """Whether podman runs the containers."""
+        """Whether podman runs the containers, as descendants of the supervisor."""
         return bool(self.container_engine) and not self.is_docker
 
     def pack(self) -> bytes:
-        """Length and content, as `take_spec` reads them."""
+        """The launch spec as bytes, which `take_spec` decodes."""
         body = marshal.dumps(vars(self))
         return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def take_spec(buffer: bytearray) -> LaunchSpec | None:
-    """Remove the first spec from a buffer; None while its bytes are incomplete."""
+    """Remove the first launch spec from a buffer and return it. None if its bytes are not complete yet."""
     end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
     if len(buffer) < max(end, LENGTH_BYTES + 1):
         return None

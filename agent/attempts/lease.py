@@ -1,7 +1,7 @@
-"""The renewal of leases: one file in the spool with the time of the last contact with the controller.
+"""Renews leases through one file in the spool, which has the time of the last contact with the controller.
 
-A lease is how long a job may run without contact to the controller. The agent writes the file, supervisors
-read it when their lease would expire: a renewal costs one write for all jobs.
+A lease is the time for which a job may run without contact with the controller. The agent writes the file,
+and a supervisor reads it only when its lease would expire. Therefore a renewal costs one write for all jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRIES = 3
 
 
 def boot_time_s() -> float:
-    """Seconds since this host booted, including suspension. This clock cannot be set."""
+    """Seconds since this host booted, including time in suspend. This clock cannot be changed."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -29,11 +29,13 @@ def write_renewal(descriptor: int, boot_id: str, heard: float) -> None:
 
 
 def last_renewal(spool: str, boot_id: str) -> float:
-    """The last contact with the controller, in seconds since boot; -inf if this boot has no file."""
+    """The time of the last contact with the controller, in seconds since boot. -inf if the file has no time
+    for the current boot.
+    """
     for _ in range(_TRIES):
         with suppress(OSError, UnreadableRecord, ValueError, IndexError):
             with open(f"{spool}/{NAME}", "rb") as file:
                 line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
             return float(line[2]) if line[1] == boot_id else float("-inf")
-        time.sleep(0.01)  # because the file may be read while it is written
+        time.sleep(0.01)  # The agent may be writing the file at this moment.
     return float("-inf")

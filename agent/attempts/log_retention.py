@@ -1,18 +1,18 @@
-"""Limits the disk space of logs in the spool: per user and in total, of ended and of running attempts.
+"""Limits the disk space of logs in the spool, per user and in total, for ended and for running attempts.
 
 Algorithm for ended attempts (`SettledLogs`)
-1. Each settled attempt is counted with its user and the bytes that its directory takes on disk.
-2. `take_surplus` returns the oldest attempts of a user who has more than `log_user_mib`, then the oldest of
-   all while all together have more than `log_node_mib`, and all that are older than `log_days`.
-Cost: one scan of the directory when an attempt is settled, then constant for each attempt.
+1. Store the user of each settled attempt and the size of its directory on disk.
+2. `take_surplus` returns the oldest attempts of each user whose logs exceed `log_user_mib`, then the oldest
+   attempts of all users while all logs exceed `log_node_mib`, then attempts older than `log_days`.
+Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
 
 Algorithm for running attempts (`equal_share`)
-1. Sort the sizes of a user's logs. From the smallest on, each log is granted its size, or an equal share of
-   what is left of `log_running_mib` if that is less.
-2. Logs larger than that share lose their middle, as with `log_mib`.
+1. Sort the logs of a user by size. Starting with the smallest, allow each log its size or, if that is less,
+   an equal part of the space that is left of `log_running_mib`.
+2. Delete the middle of logs that are larger than that part, as for `log_mib`.
 
-Example: `log_running_mib` is 300, ada's three jobs have written 10, 200 and 400 MiB. The first keeps its
-10 MiB; 290 MiB are left for two, so the others keep 145 MiB each.
+Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
+keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from wire.agent.job_policy import JobPolicy
 RUNNING_INTERVAL_S = 2.0
 """Seconds between two checks of the logs of running jobs."""
 AGE_INTERVAL_S = 3_600.0
-"""Seconds between two checks for logs that are too old."""
+"""Seconds between two checks for logs that are older than `log_days`."""
 _LEAST = 1 << 18
-"""Bytes that each log keeps in any case, half of them from its end."""
+"""The smallest size in bytes to which a log is cut. Half of it is the end of the log."""
 _MIB = 1 << 20
 _A_DAY = 86_400.0
 
@@ -45,7 +45,7 @@ class _Logs:
 
 
 class SettledLogs:
-    """The sizes of the logs of settled attempts, oldest first."""
+    """The sizes of the logs of settled attempts, in the order of their ends."""
 
     def __init__(self, policy: JobPolicy) -> None:
         self._of_user = policy.log_user_mib * _MIB
@@ -57,7 +57,7 @@ class SettledLogs:
         self._sum = 0
 
     def add(self, key: AttemptKey, user: str, size: int, ended_at: float) -> None:
-        """Count a settled attempt; called in the order of their ends."""
+        """Add a settled attempt. Attempts must be added in the order of their ends."""
         self.remove(key)
         self._logs[key] = _Logs(user, size, ended_at)
         self._users.setdefault(user, OrderedDict())[key] = size
@@ -65,7 +65,7 @@ class SettledLogs:
         self._sum += size
 
     def remove(self, key: AttemptKey) -> None:
-        """Forget an attempt whose logs are deleted."""
+        """Remove an attempt whose logs are deleted."""
         logs = self._logs.pop(key, None)
         if logs is None:
             return
@@ -76,9 +76,9 @@ class SettledLogs:
             del self._users[logs.user], self._sums[logs.user]
 
     def take_surplus(self, now: float, user: str = "") -> Iterator[AttemptKey]:
-        """Remove attempts over the limits and yield them, so that the caller deletes their logs.
+        """Remove attempts that exceed the limits and yield them. The caller must delete their logs.
 
-        With `user` only the limit of that user is checked, besides those of all.
+        With `user`, the limit per user is checked only for that user.
         """
         for each in [user] if user else list(self._users):
             while self._of_user and self._sums.get(each, 0) > self._of_user:
@@ -97,7 +97,9 @@ class SettledLogs:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Bytes that each log may keep so that together they take at most `most`; None if they do already."""
+    """The size in bytes to which larger logs must be cut so that all logs together have at most `most` bytes.
+    None if they do not exceed it.
+    """
     ordered = sorted(sizes)
     if sum(ordered) <= most:
         return None
@@ -111,7 +113,7 @@ def equal_share(sizes: Iterable[int], most: int) -> int | None:
 
 
 def directory_bytes(directory: str) -> int:
-    """The bytes on disk of an attempt's directory; 0 if it cannot be read."""
+    """The size on disk of an attempt's directory, in bytes; 0 if it cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries) * 512
@@ -120,7 +122,7 @@ def directory_bytes(directory: str) -> int:
 
 
 def trim_running_logs(running: Iterable[tuple[str, str]], most: int) -> None:
-    """Cut the logs of running attempts, given as (user, directory), to `most` bytes per user."""
+    """Cut the logs of running attempts to `most` bytes per user. `running` has (user, directory) pairs."""
     logs: dict[str, dict[str, int]] = {}
     for user, directory in running:
         for name in STREAMS:

@@ -21,16 +21,18 @@ from wire.agent.job_policy import JobPolicy
 
 
 class CannotLaunch(Exception):
-    """This order cannot run on this host; the message says why."""
+    """The attempt cannot run on this host. The message is the reason."""
 
 
 class HostUnfit(CannotLaunch):
-    """The host lacks something that other nodes may have: the job is tried on another node."""
+    """The attempt cannot run on this host but may run on other nodes. The controller tries another node."""
 
 
 @dataclass(frozen=True)
 class UnixAccount:
-    """The Unix user of a job. `switch` is uid, gid and groups, or None if the agent is that user already."""
+    """The Unix user of a job. `switch` is (uid, gid, groups), or None if the agent already runs as that
+    user.
+    """
 
     name: str
     home: str
@@ -40,20 +42,22 @@ class UnixAccount:
 
 @dataclass
 class UnixAccounts:
-    """Maps a job's user to a Unix account: the submitting user if the agent is root, else the agent's own."""
+    """Maps the user of a job to a Unix account. It is the account of the submitting user if the agent runs as
+    root; otherwise the account of the agent.
+    """
 
     run_as_self: bool
 
     def describe(self) -> str:
-        """The account that jobs run as, for `corral node`."""
+        """The account that jobs run as, as text for `corral node`."""
         if os.geteuid() == 0 and not self.run_as_self:
             return "the user who submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
 
     def account_of(self, user: str) -> UnixAccount:
-        """The account for jobs of this user; raises CannotLaunch if this host has none.
+        """The account for jobs of this user. Raises CannotLaunch if this host has no such account.
 
-        Looked up for each launch, so that added and removed groups take effect at once.
+        The account is looked up for each launch, so that added and removed groups take effect at once.
         """
         own = os.geteuid()
         if self.run_as_self or own != 0:
@@ -71,7 +75,7 @@ class UnixAccounts:
 def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
-    except KeyError:  # because in a container the user often has no name
+    except KeyError:  # In a container the uid often has no account.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
@@ -85,10 +89,10 @@ class LaunchBuilder:
     2. Choose CPUs and NUMA nodes.
     3. Copy the order into a spec: command, environment, limits, checkpoints.
     4. Add the site's part: cgroups, prolog, epilog, log limit, mark.
-    5. Add the scratch directory, if the job asked for one.
-    6. With an image, put the command that runs a container in front of the job's.
+    5. Add the scratch directory, if the job requests scratch.
+    6. If the job has an image, put the command that runs a container before the job's command.
 
-    Step 6 is last because the container mounts the scratch directory and passes on the environment.
+    Step 6 is the last step, because it needs the scratch directory and the complete environment.
     """
 
     accounts: UnixAccounts
@@ -100,9 +104,10 @@ class LaunchBuilder:
     mark_key: str = ""
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
-        """The spec of an attempt; without an order one that only ends what is left of it.
+        """The launch spec of an attempt. Without an order, the supervisor only ends the processes that are
+        left of the attempt.
 
-        Raises CannotLaunch, or HostUnfit if another node may do.
+        Raises CannotLaunch, or HostUnfit if the attempt may run on another node.
         """
         name = format_key(key)
         cgroups = self.cgroups.parts(name, order, self.policy.max_processes)
@@ -122,8 +127,8 @@ class LaunchBuilder:
         spec.barrier = order.barrier
         spec.is_first_rank = order.rank == 0 and "MASTER_PORT" in spec.env
         if spec.checkpoint_dir and order.attempt > 1:
-            # Set even if empty, because the supervisor then looks for checkpoints that an earlier attempt
-            # wrote after its last report to the controller.
+            # Set the variable even if it is empty: the supervisor then looks for checkpoints that an earlier
+            # attempt wrote after its last report to the controller.
             spec.env.setdefault("CORRAL_CHECKPOINT", "")
         self._add_mark(spec)
         spec.end_if_scratch_full = policy.scratch_overuse == "end"
@@ -132,15 +137,17 @@ class LaunchBuilder:
         return spec
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
-        """A spec with user and checkpoint directory of an attempt, to look for checkpoints as that user."""
+        """A launch spec that is used only to look for checkpoints as the user of the attempt."""
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 
     def build_exec(
         self, key: AttemptKey, directory: str, order: Start, command: tuple[str, ...], term: str
     ) -> LaunchSpec:
-        """The spec of a `corral exec` command in the job's allocation; without a command a login shell.
+        """The launch spec of a `corral exec` command in the job's allocation. If `command` is empty, it runs
+        a login shell.
 
-        It has the job's user, environment, cgroups, scratch and container, but no prolog, limits or logs.
+        It has the user, environment, cgroups, scratch and container of the job, but no prolog, limits or
+        logs.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)
@@ -182,7 +189,7 @@ class LaunchBuilder:
 
 
 def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
-    """The part of a spec that follows from the order and the account alone."""
+    """A launch spec with all fields that depend only on the order and the account."""
     spec = LaunchSpec(key, directory)
     spec.argv = list(order.command)
     spec.cwd = order.workdir or environment.home_directory(account)
@@ -206,7 +213,9 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
 
 
 def _oom_score(order: Start) -> int:
-    """How early the kernel kills it when the host runs out of memory: best effort first, then overcommit."""
+    """The OOM score of a job. If the host runs out of memory, the kernel kills best-effort jobs first, then
+    jobs that may use more memory than they request.
+    """
     if order.best_effort:
         return 1_000
     most = order.most_memory_mib or order.memory_mib

@@ -1,1 +1,1 @@
-"""The process that runs one attempt, and the fork server that starts supervisors."""
+"""The supervisor, which runs one attempt, and the fork server, which starts supervisors."""

@@ -1,25 +1,26 @@
-"""The fork server: forks a supervisor per attempt, and cleans up after supervisors that were killed.
+"""The fork server: it forks a supervisor for each attempt and ends the processes that killed supervisors
+leave.
 
-A fork is cheap here, because this process has few modules and no garbage to collect. Launch specs come on
-descriptor 0.
+A fork is cheap here, because this process has few modules and its garbage collector is off. Launch specs
+arrive on descriptor 0.
 
 Algorithm
-1. Wait for a launch, for the end of a child, or for the moment at which a lease must have expired.
-2. A launch: fork a supervisor, and send its pid to the agent.
-3. A supervisor exits with code 0: nothing of its attempt is left.
-4. Any other end of a supervisor: this process is a subreaper, so the kernel has made the processes of that
-   attempt children of this one, even if they detached themselves. Kill every child that is not a supervisor,
-   and its descendants, until there is none. Only then fork a new supervisor, which records the end.
-5. A lease, its grace and a margin have expired, and the supervisor has not recorded the end of the job: it is
-   stopped or hangs. Kill it, which leads to 4, and write the reason to the record.
-6. The agent has closed its end: go on with 3 to 5 until there is no child, then exit.
+1. Wait for a launch spec, for the end of a child, or for the time of the next lease check.
+2. For a launch spec, fork a supervisor and send its pid to the agent.
+3. If a supervisor exits with code 0, no process of its attempt is left.
+4. If a supervisor ends in any other way, the processes of its attempt are now children of this process, even
+   if they detached themselves, because this process is a subreaper. Kill every child that is not a supervisor
+   and its descendants, until none is left. Only then fork a new supervisor, which records the end.
+5. If a lease, its grace and a margin have expired and the supervisor has not recorded the end of the job, the
+   supervisor is stopped or hangs. Kill it, write the reason to the record, and continue with step 4.
+6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
 
 Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead.
 Cost: one wait and one wake-up for each attempt.
 
-Example: agent and supervisor of job 7 are killed while the network is cut. `setsid env -i sleep 9999`, which
-job 7 left in the background, becomes a child of this process and is killed before the next agent learns that
-job 7 is over.
+Example: the agent and the supervisor of job 7 are killed. Job 7 had started `setsid env -i sleep 9999` in the
+background. The sleep process becomes a child of this process, which kills it before the end of job 7 is
+recorded.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from agent.supervisor import process_tree
 from agent.supervisor.supervisor import Supervisor
 
 LEASE_MARGIN_S = 2.0
-"""Seconds after lease and grace until a supervisor counts as stuck. `lease_margin_s` should be longer."""
+"""A supervisor counts as stuck this many seconds after its lease and grace have expired. The setting
+`lease_margin_s` of the controller should be longer."""
 _SWEEP_PAUSES_S = (0.01, 1.0)
 _LEASE_INTERVAL_S = 1.0
 
 
 class SupervisorProcess:
-    """A running supervisor. `due` is the monotonic moment of its next lease check; None without a lease."""
+    """A running supervisor. `due` is the monotonic time of its next lease check; None if it has no lease."""
 
     def __init__(self, launch: LaunchSpec, due: float | None) -> None:
         self.key = launch.key
@@ -56,7 +58,7 @@ class SupervisorProcess:
 
 
 class ForkServer:
-    """Runs the algorithm on top of this module."""
+    """Runs the algorithm that the docstring of this module describes."""
 
     def __init__(self, hints: int, boot: str) -> None:
         self._hints = hints
@@ -74,7 +76,7 @@ class ForkServer:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
     def run(self) -> None:
-        """Serve until the agent has closed its end and no child is left."""
+        """Run until the agent has closed the connection and no child is left."""
         poll, open_end = select.poll(), True
         poll.register(0, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
@@ -92,7 +94,7 @@ class ForkServer:
                 self._kill_orphans()
 
     def _poll_timeout_ms(self) -> float | None:
-        """Milliseconds until the next lease check or sweep; None if nothing is planned."""
+        """Milliseconds until the next lease check or sweep for orphans; None if neither is planned."""
         if self._sweeping:
             return self._sweep_pause_s * 1_000
         if self._lease_check_at is None:
@@ -100,14 +102,16 @@ class ForkServer:
         return max(0.0, self._lease_check_at - time.monotonic()) * 1_000 + 1
 
     def _take_launches(self) -> bool:
-        """Read launches and fork their supervisors; False once the agent has closed its end."""
+        """Read launch specs and fork their supervisors. Returns False if the agent has closed the
+        connection.
+        """
         part = os.read(0, 1 << 16)
         self._buffer += part
         while True:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            self._reap()  # because the supervisor before this one may just have exited
+            self._reap()  # An earlier supervisor of this attempt may just have exited.
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
                 self._postponed.append(launch)
             else:
@@ -138,7 +142,7 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(self._wake)
             os.close(self._sink)
-            os.dup2(1, 0)  # because only this process may read launches
+            os.dup2(1, 0)  # Only the fork server may read launch specs.
             os.setsid()
             Supervisor(launch, self._hints, self._boot).run()
             code = 0
@@ -159,17 +163,18 @@ class ForkServer:
                 return
             supervisor = self._supervisors.pop(pid, None)
             if supervisor is None:
-                continue  # because an orphan has no supervisor
+                continue  # This child was an orphan and not a supervisor.
             if status:
                 self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
                 if supervisor.lease_expired:
                     _record_lease_expiry(supervisor.directory)
             else:
-                # because its end is recorded, so a repeated launch that waited for it has nothing to do
+                # The end of the attempt is recorded, so drop repeated launches that waited for this
+                # supervisor.
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """One sweep. When no orphan is left, fork the supervisors that waited for it."""
+        """Kill all orphans once. If no orphan is left, fork the supervisors that had to wait for that."""
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
             descendants = [each for pid in orphans for each in process_tree.descendants(pid)]
@@ -189,7 +194,7 @@ class ForkServer:
     # --- leases ---
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
-        """Seconds until lease, grace and margin expire, by the last renewal that the agent wrote."""
+        """Seconds until lease, grace and margin have expired, counted from the last renewal by the agent."""
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
 
@@ -209,14 +214,14 @@ class ForkServer:
 
 
 def main(hints_path: str, open_files: str) -> None:
-    """Serve the agent until it closes its end, and supervisors until the last one has exited."""
+    """Run the fork server until the agent has closed the connection and the last supervisor has exited."""
     hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (int(open_files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
     os.umask(0o022)
     process_tree.become_subreaper(process_tree.FORK_SERVER_NAME)
-    # because supervisors wait for two signals with sigtimedwait
+    # Block all signals, because supervisors wait for two of them with sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.collect()
     gc.disable()
@@ -225,7 +230,9 @@ def main(hints_path: str, open_files: str) -> None:
 
 
 def _is_stuck(pid: int, directory: str) -> bool:
-    """Whether a supervisor has a job that it has not ended in time. During prolog and epilog it has none."""
+    """Whether a supervisor is stopped, or its job runs although it should have ended. During prolog and
+    epilog a supervisor has no running job.
+    """
     if process_tree.is_stopped(pid):
         return True
     try:
@@ -237,14 +244,14 @@ def _is_stuck(pid: int, directory: str) -> bool:
         finally:
             os.close(descriptor)
     except (OSError, attempt_record.UnreadableRecord):
-        return False  # because the agent handles damaged records
-    # because a supervisor that only cleans up after another one has not claimed the attempt
+        return False  # The agent handles damaged records.
+    # A supervisor that only ends the processes of a lost supervisor has not claimed the attempt.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
 
 
 def _record_lease_expiry(directory: str) -> None:
-    """Write to the record that the supervisor was killed because the lease had expired."""
+    """Write the reason to the record: the supervisor was killed because the lease had expired."""
     try:
         descriptor = os.open(f"{directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -254,7 +261,7 @@ def _record_lease_expiry(directory: str) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # because only the reason is lost
+        pass  # Only the reason is lost.
 
 
 def _send_hint(hints: int, message: bytes) -> None:

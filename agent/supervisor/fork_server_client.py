@@ -1,4 +1,6 @@
-"""The agent's side of the fork server: starts it, sends launches without blocking, notices its end."""
+"""The agent's connection to the fork server: starts it, sends launch specs without blocking, detects its
+end.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _CODE = (
     "from agent.supervisor.fork_server import main; main(*sys.argv[2:])"
 )
 JOB_OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-"""Limit of open files for jobs. The agent raises its own."""
+"""The limit of open files for jobs: the limit that the agent had before it raised its own."""
 CODE_ROOT = str(Path(__file__).absolute().parents[2])
 """The directory or zip file that contains the package `agent`."""
 
@@ -52,20 +54,22 @@ class ForkServerClient:
         self._unsent = bytearray()
 
     def fileno(self) -> int:
-        """The socket. It becomes readable when the fork server has exited."""
+        """The descriptor of the socket. It becomes readable when the fork server has exited."""
         return self._socket.fileno()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether launches wait for room in the socket."""
+        """Whether launch specs wait until they can be written to the socket."""
         return bool(self._unsent)
 
     def send(self, launch: LaunchSpec) -> None:
-        """Queue a launch for the next flush."""
+        """Queue a launch spec for the next flush."""
         self._unsent += launch.pack()
 
     def flush(self) -> None:
-        """Write queued launches as far as the socket takes them. A broken socket is noticed by its reader."""
+        """Write queued launch specs as far as the socket accepts them. An error is ignored here, because the
+        event loop detects that the socket is closed.
+        """
         try:
             while self._unsent:
                 del self._unsent[: self._socket.send(self._unsent)]
@@ -75,7 +79,7 @@ class ForkServerClient:
             self._unsent.clear()
 
     def reap(self) -> None:
-        """Close the socket and collect the process."""
+        """Close the socket, kill the fork server and collect its exit status."""
         self._socket.close()
         self._process.kill()
         self._process.wait()

@@ -1,11 +1,11 @@
-"""Finds and signals all processes of an attempt, also those that detached themselves.
+"""Finds and signals all processes of an attempt, including those that detached themselves.
 
-1. A supervisor is a subreaper: all processes of its job stay its descendants. When wait() says that there is
-   no child, nothing of the job is left.
-2. After a supervisor was killed its processes are found by their session and by the marks in their
-   environment (`find_strays`).
+1. A supervisor is a subreaper, so all processes of its job stay its descendants. When wait() reports that no
+   child is left, no process of the job is left.
+2. After a supervisor was killed, `find_strays` finds the processes of its job by their session and by the
+   marks in their environment.
 
-Imported by the fork server: only cheap imports, so `typing` is imported for type checking only.
+The fork server imports this module, so it has only cheap imports: `typing` is used only for type checking.
 """
 
 from __future__ import annotations
@@ -25,25 +25,30 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 FORK_SERVER_NAME = "corral-nursery"
-"""Name of fork servers in `ps`. Unchanged, because agents of earlier versions look for it."""
+"""The name of fork servers in `ps`. It must not change, because agents of earlier versions look for this
+name."""
 
 
 def become_subreaper(name: str) -> None:
-    """Let orphaned descendants become children of this process, and set its name in `ps` (15 characters)."""
+    """Let orphaned descendants become children of this process, and set its name in `ps` (at most 15
+    characters).
+    """
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become a subreaper")
 
 
 def kill_when_parent_ends(parent: int) -> None:
-    """Be killed when the parent ends. Called after a change of user, because that resets the setting."""
+    """Let the kernel kill this process when its parent ends. Call it after a change of user, because that
+    resets the setting.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # because it may have ended before the call
+    if os.getppid() != parent:  # The parent may have ended before the call.
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether it is stopped by a signal or a debugger."""
+    """Whether a process is stopped by a signal or a debugger."""
     try:
         return _stat(pid)[0] in "Tt"
     except OSError:
@@ -60,7 +65,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """All descendants of `root`, parents first."""
+    """All descendants of the process `root`. Parents come before their children."""
     children = (
         _children_from_list
         if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -74,18 +79,20 @@ def descendants(root: int) -> list[int]:
 
 
 def _children_from_list(pid: int) -> list[int]:
-    """The children of a process, from the kernel's list."""
+    """The children of a process, from the list of children in /proc."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     except OSError:
-        pass  # because it ended during the scan; its children have a new parent, which the next scan finds
+        pass  # The process ended during the scan. The next scan finds its children at their new parent.
     return found
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
-    """The same for kernels without that list: one scan of all processes and their parents."""
+    """A function that returns the children of a process, for kernels without a list of children in /proc. It
+    uses one scan of the parents of all processes.
+    """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         try:
@@ -99,15 +106,15 @@ def _children_by_scan() -> Callable[[int], list[int]]:
 def find_strays(
     directory: str, key: str, leader: int | None, ticks: int | None, uid: int | None = None, secret: str = ""
 ) -> list[int]:
-    """Running processes of an attempt whose supervisor is gone, supervisors first.
+    """The running processes of an attempt whose supervisor has ended. They are:
 
-    1. Processes in the session of the job's first process (`leader`, started at `ticks`).
-    2. Processes that carry the attempt's mark and run as `uid` or as the agent's user, or prove the mark
-       (process_marks.py).
-    3. Supervisors, and children of them before exec: they have the fork server's environment and the
-       attempt's name.
-    4. Orphans that have lost session and mark. They are children of a fork server, which kills them; they are
-       returned because the attempt has not ended before they have.
+    1. Supervisors, and children of supervisors before exec. They have the environment of the fork server, and
+       the name of the attempt as process name. They come first in the result.
+    2. Processes in the session of the job's first process (`leader`, started at `ticks`).
+    3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark has
+       a valid code (process_marks.py).
+    4. Orphans with another session and no mark. They are children of a fork server, which kills them. They
+       are returned because the attempt has not ended before they have ended.
     """
     session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
     spool, own_uids = os.path.dirname(os.path.dirname(directory)), (os.geteuid(), uid)
@@ -132,15 +139,16 @@ def find_strays(
             if process.attempt(spool) == key and (process.uid in own_uids or process.proves(secret, key)):
                 found.append(pid)
         except OSError:
-            continue  # because it ended during the scan, or belongs to another user
+            continue  # The process ended during the scan or belongs to another user.
     orphans = [pid for pid, parent in parents.items() if parent in fork_servers and pid not in found]
     return supervisors + found + orphans
 
 
 def attempts_with_processes(spool: str, secret: str) -> set[str]:
-    """The names of all attempts of a spool that have running processes, whether the spool knows them or not.
+    """The names of all attempts of a spool that have running processes, even if the spool has no record of
+    them.
 
-    A mark counts only with its proof, because every process can write an environment.
+    A mark counts only with a valid code, because every process can set its environment.
     """
     found = set()
     for name in os.listdir("/proc"):
@@ -150,11 +158,11 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
             process = MarkedProcess(int(name))
             attempt = process.attempt(spool)
             if process.is_early(spool) and process.uid == os.geteuid():
-                found.add(_name(int(name)))  # because a supervisor has the name of its attempt
+                found.add(_name(int(name)))  # The process name of a supervisor is the name of its attempt.
             elif attempt and process.proves(secret, attempt):
                 found.add(attempt)
         except OSError:
-            continue  # because it ended during the scan, or belongs to another user
+            continue  # The process ended during the scan or belongs to another user.
     return found
 
 
@@ -168,7 +176,9 @@ def spool_variable(directory: str) -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: detects a recycled pid. None without a process."""
+    """The start of a process in clock ticks since boot, which distinguishes it from later processes with the
+    same pid. None if no process has this pid.
+    """
     try:
         return int(_stat(pid)[19])
     except OSError:
@@ -176,7 +186,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/<pid>/stat from the third field on: state, parent, group, session, …"""
+    """The fields of /proc/<pid>/stat from the third field on: state, parent, group, session, …"""
     text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
     return text[text.rindex(")") + 2 :].split()
 
@@ -202,13 +212,13 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """The processes that have a handler for a signal. Others would be killed by it."""
+    """The processes that have a handler for a signal. The signal would end the other processes."""
     found = []
     for pid in pids:
         try:
             lines = _read(f"/proc/{pid}/status").split(b"\n")
         except OSError:
-            continue  # because it has ended
+            continue  # The process has ended.
         caught = next((int(line[7:], 16) for line in lines if line.startswith(b"SigCgt:")), 0)
         if caught >> (number - 1) & 1:
             found.append(pid)
@@ -216,7 +226,9 @@ def with_handler(pids: list[int], number: int) -> list[int]:
 
 
 def send_signal(pids: list[int], number: int) -> None:
-    """Signal processes and wake stopped ones. Processes that have ended or belong to others are skipped."""
+    """Send a signal to processes, and continue stopped ones. Processes that have ended or belong to other
+    users are skipped.
+    """
     for pid in pids:
         try:
             os.kill(pid, number)
