@@ -50,7 +50,7 @@ class IsolatedPlugin:
         try:
             answer = question()
             why = wrong(answer)
-        except Exception as error:  # because a site's code may raise any exception
+        except Exception as error:  # A site's code may raise any exception.
             why = f"{type(error).__name__}: {error}"
         if why:
             self._breaker.fail(self.kind, self.name, why[:500])

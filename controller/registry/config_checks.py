@@ -16,7 +16,7 @@ def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigPr
     ]
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        message = f"the required filter {', '.join(missing)} is missing: jobs could get nodes without room"
+        message = f"the required filter {', '.join(missing)} is missing: jobs could get full nodes"
         problems.append(problem_at(source, key, message, f"Put {', '.join(REQUIRED)} first in the list."))
     return problems
 

@@ -59,7 +59,7 @@ def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryP
     """All plugins of a kind by name: the installed ones and those in the plugin files."""
     found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
     for path in files:
-        with suppress(PluginFileError):  # because check_plugin_files reports it
+        with suppress(PluginFileError):  # check_plugin_files reports this error.
             for each in plugins_in(path, tuple(METHODS.items()))[kind]:
                 found[each.name] = [*found.get(each.name, ()), each]
     return found
@@ -109,7 +109,7 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
     """The class of a plugin, or as text the reason why it cannot be used."""
     try:
         loaded = point.load()
-    except Exception as error:  # because a site's code may raise any exception
+    except Exception as error:  # A site's code may raise any exception.
         return f"cannot be loaded ({type(error).__name__}: {error})"
     if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
         return "is not a dataclass"

@@ -68,10 +68,10 @@ def _module(path: Path) -> Any:
         except UntrustedPath as error:
             raise PluginFileError(f"is not loaded: {error}") from None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_name(path)] = module  # because a dataclass looks up its module there
+    sys.modules[_name(path)] = module  # A dataclass looks up its module there.
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # because a site's code may raise any exception
+    except Exception as error:  # A site's code may raise any exception.
         line = next((f", line {number}" for number in _lines(error, path)), "")
         raise PluginFileError(f"cannot be loaded ({type(error).__name__}: {error}{line})") from error
     return module

@@ -1,1 +1,1 @@
-"""What happens to a job between submit and end: dependencies, gangs, timers, node loss, restarts."""
+"""The life of a job between submit and end: dependencies, gangs, timers, node loss, restarts."""

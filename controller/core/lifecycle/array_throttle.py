@@ -1,4 +1,4 @@
-"""Arrays with a limit of running elements (`--array 0-99%5`): which elements have a slot."""
+"""Limits the running elements of an array (`--array 0-99%5`): only elements with a slot may start."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wire.names import JobState, Reason
 
 
 class ArrayThrottle:
-    """The slots of one array.
+    """The slots of one array: at most `limit` elements have one at a time.
 
-    An element holds a slot from the moment its array gate opens until it ends, is held, or has to wait for
-    other jobs. A free slot goes to the waiting element with the lowest id.
+    An element has a slot from the time its array gate opens until it ends, is held, or has to wait for other
+    jobs. A free slot goes to the waiting element with the lowest id.
     """
 
     def __init__(self, limit: int) -> None:
@@ -25,7 +25,7 @@ class ArrayThrottle:
         self._heap: list[int] = []
 
     def update(self, job: Job) -> None:
-        """Note whether this element holds a slot, waits for one, or neither."""
+        """Record whether this element has a slot, waits for one, or neither."""
         closed, over = Reason.ARRAY in job.wait.gates, job.state.terminal
         (self.holding.discard if closed or over else self.holding.add)(job.id)
         if not closed or over or _waits_for_others(job):
@@ -36,7 +36,7 @@ class ArrayThrottle:
 
     @property
     def unused(self) -> bool:
-        """True if no element holds or waits for a slot."""
+        """True if no element has a slot or waits for one."""
         return not (self.holding or self.waiting)
 
     def next_element(self) -> int | None:
@@ -48,11 +48,11 @@ class ArrayThrottle:
 
 
 class ArrayThrottles:
-    """The throttles of all arrays with a limit, while an element is alive.
+    """The slots of all arrays that have a limit and an element that has not ended.
 
-    1. `update` notes the state of an element after each of its events. It puts the array on the list
-       `unsettled` if a slot may have to move.
-    2. `settle` takes the slots of elements that cannot use them, then gives free slots to waiting elements.
+    1. `update` records the state of an element after each event about it. It adds the array to `unsettled` if
+       a slot may have to go to another element.
+    2. `settle` takes slots from elements that cannot use them, then gives free slots to waiting elements.
 
     Invariant: after `settle` no slot is free while an element waits for one.
     Cost: O(log elements) for an update; nothing while the elements run or wait.
@@ -61,15 +61,15 @@ class ArrayThrottles:
     def __init__(self, jobs: Iterable[Job]) -> None:
         self.by_array: dict[int, ArrayThrottle] = {}
         self.unsettled: dict[int, list[int]] = {}
-        """Arrays to settle, each with the elements that hold a slot and cannot use it."""
+        """The arrays to settle, each with the elements that have a slot but cannot use it."""
         for job in jobs:
             self.update(job)
-        # These jobs come from a state in which everything was settled.
+        # Nothing is unsettled, because in a loaded state all arrays are settled.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:
-        """Note what has become of a job; nothing happens if it is not in an array with a limit."""
+        """Record the state of a job after an event; does nothing if its array has no limit."""
         if job.array is None:
             return
         throttle = self.by_array.get(job.array)
@@ -86,20 +86,20 @@ class ArrayThrottles:
                 wasting.append(job.id)
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Move the slots of one unsettled array. `record` must apply each event and call `update`."""
+        """Redistribute the slots of one unsettled array. `record` must apply each event and call `update`."""
         array, wasting = self.unsettled.popitem()
         for job in wasting:
             record(GateClosed(job, now, Reason.ARRAY))
         throttle = self.by_array[array]
         while (following := throttle.next_element()) is not None:
             record(GateOpened(following, now, Reason.ARRAY))
-        self.unsettled.pop(array, None)  # because the events above have just been dealt with
+        self.unsettled.pop(array, None)  # The events above have added the array again.
         if throttle.unused:
             del self.by_array[array]
 
 
 def wastes_slot(job: Job) -> bool:
-    """True if a queued element holds a slot while it is held or waits for other jobs."""
+    """True if a queued element has a slot although it is held or waits for other jobs."""
     return _waits_for_others(job) and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
 
 

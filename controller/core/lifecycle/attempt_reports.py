@@ -1,4 +1,4 @@
-"""Reads what agents report about attempts: checkpoints, exits, and the reports of a gang as one input."""
+"""Reads the reports of agents about attempts, and merges the reports of a gang into one input."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ A = TypeVar("A")
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """True if a report only says that a process started or ended: nothing of a barrier or a checkpoint."""
+    """True if a report is only about a start or an end, and not about a barrier or a checkpoint."""
     waits = status.ready and status.started_at is None
     return not waits and (status.checkpoint is None or status.ended_at is not None)
 
 
 def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
-    """The event for a checkpoint newer than the job's last one; None if there is none."""
+    """The event if the report has a newer checkpoint than the job; otherwise None."""
     if status.checkpoint is None or status.ended_at is not None:
         return None
-    # The host's clock may be ahead, so the time of the checkpoint is at most now.
+    # The time of the checkpoint is limited to now, because the clock of the host may be ahead.
     found = replace(status.checkpoint, at=min(status.checkpoint.at, now))
     if job.checkpoint is not None and job.checkpoint.at >= found.at:
         return None
@@ -32,7 +32,7 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
 
 
 def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """The exit of each member, by node. Members with the same status object share one Exit."""
+    """The exit of each gang member, by node. Members with the same status object share one Exit."""
     exits: dict[str, Exit] = {}
     last = how = None
     for node, status in over.items():
@@ -43,7 +43,7 @@ def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
 
 
 def exit_of(status: AttemptStatus) -> Exit:
-    """How one member ended."""
+    """The exit that a status report of an ended member describes."""
     usage, checkpoint = status.usage, status.checkpoint
     if usage is None:
         return Exit(status.code, status.signal, status.why, checkpoint=checkpoint)
@@ -51,10 +51,10 @@ def exit_of(status: AttemptStatus) -> Exit:
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
-    """Consecutive reports about members of one attempt as one input; all other inputs unchanged.
+    """The inputs, with consecutive reports about members of one attempt merged into one input.
 
-    Reports of different attempts may change places, because none depends on another. A second report of the
-    same node and attempt waits until the first is handed over.
+    Reports about different attempts may be reordered, because they do not depend on each other. A second
+    report of one node about one attempt is never merged with the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

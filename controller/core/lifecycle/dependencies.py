@@ -1,4 +1,4 @@
-"""Dependencies between jobs: whether they are met, and which jobs wait for an event of another job."""
+"""Dependencies between jobs: whether they are met, and which jobs wait for which other job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wire.names import JobState, Reason
 from wire.text import duration, printable
 
 MAX_SHOWN = 3
-"""Dependencies that one sentence names."""
+"""One sentence names at most this many dependencies."""
 _VERBS = {
     Until.STARTED: "start",
     Until.OK: "succeed",
@@ -24,16 +24,16 @@ _VERBS = {
 
 
 Edge = tuple[int, int]
-"""A job that waits, and the index of the dependency in `spec.after`."""
+"""(id of the waiting job, index of the dependency in its `spec.after`)."""
 Target = tuple[str, Until]
-"""The label of a job or array (or a path), and what has to happen to it."""
+"""(label of a job or array, or a path; the condition that must come true for it)."""
 
 
 class DependencyIndex:
-    """The unmet dependencies of all queued jobs, by what they wait for.
+    """The undecided dependencies of all queued jobs, by target.
 
-    An array as a target is met when all its elements are, and failed when one is. The first question about an
-    array looks at all elements; after that `_pending` has the elements that are still undecided.
+    A target that is an array is met when all elements meet it, and can never be met once one element cannot.
+    The first call of `outcome` for an array reads all elements; after that `_pending` has the undecided ones.
 
     Cost: an event about a job costs O(dependencies on that job).
     """
@@ -42,21 +42,21 @@ class DependencyIndex:
         self._state = state
         self.by_target: dict[Target, dict[Edge, None]] = {}
         self._pending: dict[Target, set[int]] = {}
-        """Undecided elements of an array target, from the first event of one of them on."""
+        """The undecided elements of an array target, from the first event about one of its elements on."""
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
-        """Every target with each job that waits for it, sorted."""
+        """(target, edge) for each job that waits for a target, sorted."""
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
     @property
     def data_paths(self) -> list[str]:
-        """The paths that jobs wait for."""
+        """The paths for which jobs wait."""
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add or drop the dependencies of a job, as its gate is closed or open now."""
+        """Add the dependencies of a job if its dependency gate is closed, otherwise drop them."""
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
         if waits is known:
@@ -72,7 +72,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Drop one dependency of a job: it is decided."""
+        """Drop one dependency of a job, because it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
@@ -81,7 +81,7 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """The targets of other jobs that this job, or its array, can meet."""
+        """The targets that name this job or its array and for which other jobs wait."""
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
@@ -89,7 +89,7 @@ class DependencyIndex:
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Whether a target is met after an event of this job; False if never, None if undecided."""
+        """True if the target is met after an event about this job, False if it never can be; else None."""
         label, until = target
         if label == changed.label:
             return _job_outcome(changed, until)
@@ -103,7 +103,7 @@ class DependencyIndex:
 
 
 def targets_of_job(job: Job) -> list[Target]:
-    """Every target that this job, or its array, could be."""
+    """Every target that can name this job or its array."""
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
 
@@ -114,7 +114,7 @@ def target_of(dependency: Dependency) -> Target:
 
 
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
-    """Whether a dependency is met; False if never, None if undecided.
+    """True if the dependency is met, False if it can never be met, None if undecided.
 
     `known` has the end states of old jobs that are only in the store.
     """
@@ -141,7 +141,7 @@ def array_elements(state: State, label: str) -> Mapping[int, int] | None:
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """The dependency with the job's own label, because job id 7 can be element 5_2 of an array."""
+    """The dependency with the label of the target. An id is replaced, because job 7 can be element 5_2."""
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
     job = state.find(dependency.job)
@@ -149,7 +149,7 @@ def canonical(state: State, dependency: Dependency) -> Dependency:
 
 
 def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
-    """The outcome for an array: all elements have to meet it; for NOT_OK one failure is enough."""
+    """The outcome for an array. All elements have to meet the condition; for NOT_OK one failure is enough."""
     decisive = until is Until.NOT_OK
     for element in elements:
         found = _job_outcome(element, until)
@@ -161,7 +161,7 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
 
 
 def _job_outcome(job: Job, until: Until) -> bool | None:
-    """The outcome for one job."""
+    """True if one job meets the condition, False if it never can, None if undecided."""
     over, completed = job.state.terminal, job.state is JobState.COMPLETED
     if until is Until.OK:
         return completed if over else None
@@ -174,12 +174,12 @@ def _job_outcome(job: Job, until: Until) -> bool | None:
 
 
 def has_started(job: Job) -> bool:
-    """True if any attempt of the job has been running."""
+    """True if any attempt of the job has started to run."""
     return job.started_at is not None or job.attempt > (job.state is not JobState.QUEUED)
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """The outcome for an old job of which only the end state is known."""
+    """Does an old job, of which only the end state is known, meet the condition?"""
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
     if until is Until.NOT_OK:
@@ -188,14 +188,14 @@ def outcome_from_end(until: Until, ended: JobState) -> bool:
 
 
 def dependency_text(dependency: Dependency) -> str:
-    """Words such as `job 12 to succeed`."""
+    """The dependency as the end of a sentence, for example `job 12 to succeed`."""
     if dependency.until is Until.DATA:
-        return f"{printable(dependency.path)} to be there"
+        return f"{printable(dependency.path)} to exist"
     return f"job {dependency.job} to {_VERBS[dependency.until]}"
 
 
 def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
-    """Why a target can no longer be met."""
+    """A sentence with the reason why a target can no longer be met."""
     label, until = target
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
@@ -208,7 +208,7 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
 
 
 def waiting_text(state: State, job: Job, now: float) -> str:
-    """A sentence about the undecided dependencies of a job, each with the state of its target."""
+    """A sentence about the undecided dependencies of a job, each with the state of the job it names."""
     spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
     left = [each for index, each in enumerate(spec.after) if index not in decided]
     parts = [dependency_text(each) + _progress(state, each, now) for each in left[:MAX_SHOWN]]
@@ -225,7 +225,7 @@ def waiting_text(state: State, job: Job, now: float) -> str:
 
 
 def dependencies_needed(spec: JobSpec) -> int:
-    """How many of its dependencies have to be met before the job may start."""
+    """The number of dependencies that have to be met before the job may start."""
     return len(spec.after) if spec.after_count is None else spec.after_count
 
 
@@ -239,7 +239,7 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
-    """The labels of a cycle that these dependencies of the job would close; empty if there is none."""
+    """The labels of the jobs in a cycle that these dependencies would make; empty if there is no cycle."""
     targets = {job.label, str(job.array)}
     seen: set[str] = set()
     paths: list[tuple[str, ...]] = [(each.job,) for each in after if each.job]
@@ -255,7 +255,7 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """The dependencies of a job, or of an array's elements, whose gate is closed."""
+    """The dependencies for which the job, or elements of the array, with this label still wait."""
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
     for job in jobs:

@@ -1,4 +1,4 @@
-"""The start barrier of gangs: the members wait until all are ready, then all start."""
+"""The start barrier of gangs: the members start when all of them are ready."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.agent.frames import AttemptStatus, Go
 
 
 def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:
-    """The event that a member has reached the barrier; None if that is known already."""
+    """The event if the report shows that a member has reached the barrier; None if this was known."""
     member = job.members[node]
     if status.ready and not member.ready and member.started_at is None:
         return MemberReady(job.id, now, job.attempt, node)
@@ -20,9 +20,9 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """The orders to start after this report of a waiting member.
+    """The start orders to send after a report of a member that waits at the barrier.
 
-    A member that reports again that it waits has missed its order, and gets it again.
+    If a member reports a second time that it waits, its order was lost, so the orders are sent again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
@@ -30,7 +30,7 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """The orders to start for all waiting members; none while a member that has not ended is not ready."""
+    """The start orders for all waiting members; none while a member that has not ended is not ready."""
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):
         waiting = [name for name, member in members.items() if member.started_at is None]
@@ -43,5 +43,5 @@ def accepts_fewer_from(job: Job) -> float:
 
 
 def node_addresses(state: State, job: Job) -> dict[str, str]:
-    """The network address of each node of an attempt."""
+    """The network address of each node of the job's attempt, by node."""
     return {name: state.nodes.by_name[name].facts.address for name in job.members}

@@ -1,6 +1,6 @@
-"""What keeps a job out of the queue: dependencies, a begin time, a restart delay, an array limit.
+"""Gates keep a job out of the queue: dependencies, a begin time, a restart delay, an array limit.
 
-Each of these is a gate, as in Kubernetes' scheduling gates. A job takes part in passes while none is closed.
+They are like the scheduling gates of Kubernetes. Passes consider a job only while all its gates are open.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ NOTHING_DECIDED: Mapping[Dependency, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSpec:
-    """A spec that may be queued, and its closed gates."""
+    """A spec that was accepted for the queue, with the closed gates of the job."""
 
     spec: JobSpec
     gates: tuple[Reason, ...]
     met: tuple[int, ...] = ()
     """Indices in `spec.after` of the dependencies that are met."""
     lost: tuple[int, ...] = ()
-    """Indices of those that can no longer be met."""
+    """Indices in `spec.after` of the dependencies that can no longer be met."""
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
-        """The closed gates of one array element. The first elements have slots unless the array is held."""
+        """The closed gates of array element `number`. The first ones have slots unless the array is held."""
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):
             return self.gates
@@ -57,10 +57,10 @@ def admit(
     now: float,
     decided: Mapping[Dependency, bool] = NOTHING_DECIDED,
 ) -> AdmittedSpec | Refusal:
-    """The gates of a job that is submitted now, or a refusal if the job could never start.
+    """The accepted spec and gates of a submitted job, or a refusal if the job could never start.
 
-    `known` has the end states of old jobs that are only in the store. `decided` has dependencies whose
-    outcome is settled already (an edit).
+    `known` has the end states of old jobs that are only in the store. `decided` has the outcomes of
+    dependencies that were decided before an edit.
     """
     late = _impossible_deadline(spec, now)
     if late is not None:
@@ -91,7 +91,7 @@ def admit(
 def readmit(
     state: State, rules: WaitRules, job: Job, spec: JobSpec, known: Mapping[str, JobState], now: float
 ) -> AdmittedSpec | Refusal:
-    """The gates of a job after an edit to this spec, or a refusal.
+    """The accepted spec and gates of a job after an edit to this spec, or a refusal.
 
     Unchanged dependencies keep their outcomes. A restart delay and an array limit keep their gates.
     """
@@ -120,7 +120,7 @@ def _unknown_target(
     known: Mapping[str, JobState],
     decided: Mapping[Dependency, bool],
 ) -> Refusal | None:
-    """A refusal if a dependency names a job that does not exist, or a path outside data_roots."""
+    """The refusal if a dependency names a job that does not exist or a path outside data_roots; else None."""
     roots = rules.data_roots
     for index, each in enumerate(spec.after):
         where = f"after[{index}]"
@@ -148,7 +148,7 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 def opens_at(job: Job, gate: Reason) -> float:
     """The time at which a timer acts on a closed gate; NEVER if only an event opens it.
 
-    For the gate of the dependencies it is the end of `after_within_s`, when the job is cancelled.
+    For the dependency gate it is the end of `after_within_s`, when the job is cancelled.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s
@@ -168,7 +168,7 @@ def _gate_text(state: State, job: Job, gate: Reason, now: float) -> str:
     if gate is Reason.DEPENDENCY:
         return waiting_text(state, job, now) + (f", for {left} more" if left else "")
     if gate is Reason.BEGIN:
-        return f"may not begin yet: in {left}"
+        return f"its begin time is in {left}"
     if gate is Reason.ARRAY:
         most = array_concurrency_limit(job.spec.array or "")
         return f"waits for a slot: {most} of array {job.array} may run at once"
@@ -176,10 +176,10 @@ def _gate_text(state: State, job: Job, gate: Reason, now: float) -> str:
 
 
 def waiting_effects(state: State, job: Job) -> list[str]:
-    """What waiting has changed for a queued job: relaxed constraints, a raised or an inherited priority."""
+    """Texts about the effects of waiting on a job: relaxed constraints, a raised or an inherited priority."""
     effects = []
     if job.wait.relaxed:
-        effects.append(f"does without {', '.join(job.spec.relax)} by now")
+        effects.append(f"no longer requires {', '.join(job.spec.relax)}")
     if job.wait.promoted:
         effects.append(f"its priority was raised from {job.spec.priority} to {job.own_priority} for waiting")
     inherited = inherited_text(state, job)

@@ -1,4 +1,4 @@
-"""Keeps the health of GPUs: reports of agents and orders of operators change it, and jobs get the reason."""
+"""Keeps the health of GPUs, which reports of agents and commands of operators change."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from wire.names import GpuHealth, TroubleKind
 from wire.text import counted
 
 _TOLD_TO_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
-"""Troubles that may have made a job on the GPU fail."""
+"""The GPU faults that may be the reason why a job on the GPU fails."""
 
 
 class GpuHealthHandler:
     """Changes the health of GPUs.
 
-    1. An agent reports a fault (`on_fault`). The policy says whether the GPU goes out of service, and the
-       jobs on it get the reason, in case they fail.
-    2. The agent of a GPU that is out of service gets an order to check it after a time. The agent keeps the
-       time. Each check (`on_check`) brings the GPU nearer to service or keeps it out.
+    1. An agent reports a fault (`on_fault`). The policy decides whether the GPU goes out of service. The
+       fault is recorded for the jobs on the GPU, as the reason if they fail.
+    2. The agent gets an order to check a GPU that is out of service after some seconds. After enough passed
+       checks (`on_check`) the GPU is in service again; a failed check keeps it out of service.
     3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
        end all jobs on it.
     4. Operators take GPUs out of service and bring them back (`cordon`, `resume`).
 
-    Invariant: a GPU that is out of service and needs nothing else has one pending check order at its agent; a
-    hello renews it, because the agent may have lost it. The rules are in cluster/gpu_health.py.
+    Invariant: a GPU that is out of service and needs no reset, reboot or resume has one pending check order
+    at its agent. The order is sent again when the agent connects, because the agent may have lost it. The
+    rules for changes of health are in cluster/gpu_health.py.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class GpuHealthHandler:
     # --- reports of agents ---
 
     def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
-        """A GPU has a fault: take it out of service if the policy says so, and note it for its jobs."""
+        """Handle a fault of a GPU: take it out of service if the policy says so, and record it for jobs."""
         node, gpu = self._find(given.node, given.uuid)
         if node is None or gpu is None:
             return DONE
@@ -75,7 +76,7 @@ class GpuHealthHandler:
         return DONE
 
     def on_check(self, given: inputs.GpuChecked, now: float) -> Reply:
-        """The result of an ordered check of a GPU that is out of service."""
+        """Handle the result of a check that was ordered for a GPU that is out of service."""
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -87,14 +88,14 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """A process outside the queue has left a GPU: have the GPU checked at once."""
+        """Order a check of a GPU now, because an off-queue process on it has ended."""
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
             self._change(node, gpu, old, gpu_health.check_now(old, now), now)
 
     def on_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
-        """The result of an ordered reset: after a successful one the GPU still has to pass checks."""
+        """Handle the result of an ordered reset. After a success the GPU still has to pass checks."""
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -107,14 +108,14 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """A job has left GPUs: reset those that waited for it."""
+        """After a job has left these GPUs, order the resets that had to wait for its end."""
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
             if gpu.uuid in held:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Take the health that an operator or a replay states; nothing happens if it is known."""
+        """Set the health that a replay reports; does nothing if the GPU already has it."""
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -124,9 +125,9 @@ class GpuHealthHandler:
         return DONE
 
     def on_agent_hello(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
-        """Compare the GPUs of a host with those before, and renew check and reset orders.
+        """Compare the GPUs that an agent reports with those before, and send check and reset orders again.
 
-        A reboot counts as the reset or reboot that a GPU waits for.
+        A reboot of the host counts as the reset or reboot for which a GPU waits.
         """
         there = {gpu.uuid for gpu in node.facts.gpus}
         for uuid, gone in before.items():
@@ -143,10 +144,10 @@ class GpuHealthHandler:
                 self._order_check(node, gpu, old, now)
                 self._order_reset(node, gpu, old, now)
 
-    # --- orders of operators ---
+    # --- commands of operators ---
 
     def cordon(self, given: inputs.CordonGpu, now: float) -> Reply:
-        """Take one GPU out of service."""
+        """Take one GPU out of service for an operator."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal
@@ -156,7 +157,7 @@ class GpuHealthHandler:
         return DONE
 
     def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
-        """Bring a GPU back into service after one more check."""
+        """Bring a GPU back into service for an operator, after it has passed one more check."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal
@@ -167,7 +168,7 @@ class GpuHealthHandler:
         self._change(node, gpu, old, gpu_health.resumed_by_operator(new, self._care), now, given.by)
         return DONE
 
-    # --- for both ---
+    # --- helpers for reports and commands ---
 
     def _find(self, name: str, uuid: str) -> tuple[Node | None, GpuFacts | None]:
         node = self._state.nodes.get(name)
@@ -210,7 +211,7 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """Nothing while a job holds a part of the GPU, because the reset would end that job."""
+        """Order a reset if the GPU needs one and no job holds a part of it: a reset would end the job."""
         if seen.needs != "reset" or not self._care.reset or gpu.mig:
             return
         there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
@@ -220,7 +221,7 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
 
     def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
-        """Note the fault for each job on the GPU, as the reason if the job fails."""
+        """Record the fault for each job on the GPU, as the reason if the job fails."""
         fault = f"GPU {gpu.number} of {node.name}: {why}"
         for job, allocation in node.held.items():
             if any(hold.uuid == gpu.uuid for hold in allocation.gpus):
@@ -229,9 +230,9 @@ class GpuHealthHandler:
 
 
 def out_of_service_text(condition: GpuCondition) -> str:
-    """A sentence: why the GPU is out of service and what has to happen next."""
+    """A sentence with the reason why the GPU is out of service and the next necessary step."""
     waits = {
-        "reset": "needs a reset when no job is on it; after a reset by hand 'corral nodes resume NODE:GPU'",
+        "reset": "needs a reset when no job is on it; if reset by hand, run 'corral nodes resume NODE:GPU'",
         "reboot": "needs a reboot",
         "resume": "until it is resumed",
     }.get(condition.needs, "")

@@ -1,4 +1,4 @@
-"""Jobs whose GPUs are idle: flagged, warned in their log, and ended if the site wants the GPUs back."""
+"""Flags jobs whose GPUs are idle, warns in their logs, and ends them if the configuration says so."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """What happens to a job with idle GPUs when its grace is over."""
+    """The action on a job whose GPUs are still idle after the grace time."""
 
     FLAG = "flag"
-    """Nothing: the job is only marked."""
+    """The job is only flagged and goes on."""
     REQUEUE = "requeue"
     """The job saves a checkpoint if it can, and is queued again with its old priority and age."""
     CANCEL = "cancel"
@@ -30,19 +30,19 @@ class IdleAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """`[gpus]` of scheduler.toml: when GPUs count as idle, and what follows."""
+    """The settings in `[gpus]` about idle GPUs: after how many seconds they count, and the action then."""
 
     after_s: float = 1_800.0
     reclaim: IdleAction = IdleAction.FLAG
     grace_s: float = 600.0
-    """Seconds between the flag and the end."""
+    """Seconds between the flag and the end of the job."""
 
 
 DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
 
 
 class IdleGpuHandler:
-    """Flags and ends jobs with idle GPUs. The daemon measures the idle time (watchers/)."""
+    """Flags and ends jobs with idle GPUs. The controller process measures the idle time (watchers/)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class IdleGpuHandler:
         self._stop = stop
 
     def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
-        """Flag the job, or stop it if its grace is over. The input is repeated while the GPUs stay idle."""
+        """Flag the job, or stop it if its grace time is over. The input repeats while the GPUs stay idle."""
         job = self._running(given.job, given.attempt)
         if job is None:
             return
@@ -67,7 +67,7 @@ class IdleGpuHandler:
             ends = self._idling.reclaim is not IdleAction.FLAG
             until = now + self._idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
-            for member in job.running:  # in the job's log, where its owner looks for errors
+            for member in job.running:  # The text goes to the job's log, because its owner reads that.
                 self._order(
                     SendToNode(member.allocation.node, Note(job.id, job.attempt, idle_text(job, now)))
                 )
@@ -76,13 +76,16 @@ class IdleGpuHandler:
             self._stop(job, Reason.IDLE, why, now)
 
     def on_busy(self, given: inputs.GpusBusy, now: float) -> None:
-        """Take the flag back: a GPU of the job works again."""
+        """Remove the flag of the job, because one of its GPUs is busy again."""
         job = self._running(given.job, given.attempt)
         if job is not None and job.idle_since is not None:
             self._record(IdleEnded(job.id, now, job.attempt))
 
     def on_node_away(self, node: Node, now: float) -> None:
-        """Take the flags of a node's jobs back, because no readings come. The idle time starts at 0 later."""
+        """Remove the flags of the jobs on a node that went away, because GPU readings are missing now.
+
+        When the node is back, the idle time of its jobs starts at 0.
+        """
         for number in sorted(node.held):
             job = self._state.jobs[number]
             if job.idle_since is not None and job.stopping is None:
@@ -94,7 +97,7 @@ class IdleGpuHandler:
 
 
 def idle_text(job: Job, now: float) -> str:
-    """A sentence about the job's idle GPUs and what follows; empty if they are not idle."""
+    """A sentence about the job's idle GPUs and the end of the job; empty if the GPUs are not idle."""
     if job.idle_since is None:
         return ""
     sentence = f"its GPUs have been idle for {duration(now - job.idle_since)}"

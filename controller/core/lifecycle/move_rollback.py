@@ -1,4 +1,4 @@
-"""Takes back a move of a job: it returns to its old nodes if they are free, otherwise to the queue."""
+"""Undoes a move of a job: the job returns to its old nodes if they are free, otherwise to the queue."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controller.core.state.state import State
 def undo_move(
     state: State, placer: Placer, job: Job, why: str, now: float, *, back: bool = True
 ) -> Iterator[PreemptionDropped | MoveUndone]:
-    """The events that undo the job's move. The caller applies each before it asks for the next.
+    """The events that undo the move of a job. The caller must apply each event before it takes the next.
 
-    1. If `back`, and the old nodes take jobs, and nothing else holds the job's GPUs and memory there: the job
-       gets its old nodes. A job for which it moved, and which has not started yet, waits in the queue again,
-       because its place is on these nodes.
+    1. If `back` is True, the old nodes take jobs and the job's old allocations are still free, the job gets
+       its old nodes. If it was moved for another job that has not started, that job waits in the queue
+       again, because it was nominated for these nodes.
     2. Otherwise the job waits in the queue.
     """
     move = job.move
@@ -34,7 +34,7 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """The job that starts on the freed nodes; None if there is none or it has started."""
+    """The job for which this job was moved; None if there is none or it has started."""
     other = state.jobs.get(move.for_job or 0)
     if other is None or not other.claim:
         return None
@@ -43,7 +43,7 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """True if the old nodes are open to the job and still have its GPUs, apart from what other jobs hold."""
+    """True if the old nodes take this job and still have its GPUs, whether or not other jobs hold these."""
     columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
     nodes = [state.nodes.get(each.node) for each in move.origin]
     rows = [node.row for node in nodes if node is not None]
@@ -58,7 +58,7 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """True if the allocations are free, or reserved only for the job that waits for the move."""
+    """True if the allocations are free, or reserved only for the job for which this job was moved."""
     nodes = state.nodes
     if waiting is not None:
         nodes = nodes.copy()

@@ -1,9 +1,9 @@
 """Decides when a job on a silent node counts as lost.
 
-A job is lost when its supervisor has certainly ended it. The supervisor renews the job's lease whenever its
-host hears the controller, so the lease is over at most `lease_s` after the controller last heard the host,
-whatever the network holds back. The supervisor then ends the job within its grace time. `margin_s` covers
-clocks that run at different speeds and the time that the kernel takes to end a process.
+A job counts as lost when its supervisor has certainly ended it. Each message from the controller renews the
+lease of the job on its host. So the lease ends at most `lease_s` seconds after the last message that the
+controller received from the host. The supervisor then ends the job within its grace time. `margin_s` covers
+clocks that run at different speeds, and the time that the kernel needs to end a process.
 
 Example: lease 300 s, grace 30 s, margin 30 s: the job is lost after 360 s of silence.
 """
@@ -35,7 +35,7 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """The spec with the policy of now, which a later configuration does not change for this job."""
+    """The spec with the present policy written into it, so that later configurations do not change it."""
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None
     if policy is OnNodeLost.WAIT and spec.on_node_lost is None and spec.lease_s is None:
@@ -44,7 +44,7 @@ def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
 
 
 def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> Iterator[Job]:
-    """The jobs on a node that are lost after this many seconds of silence."""
+    """The jobs on a node that count as lost after `silent_s` seconds of silence."""
     for number in sorted(node.held):
         job = state.jobs[number]
         lost_after = lost_after_s(job, losses)
@@ -53,13 +53,13 @@ def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float)
 
 
 def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
-    """Seconds of silence after which the supervisor has certainly ended the job; None without a lease."""
+    """Seconds of silence after which the job's supervisor has certainly ended it; None without a lease."""
     lease_s = job.spec.lease_s
     return None if lease_s is None else lease_s + job.spec.grace_s + losses.margin_s
 
 
 def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
-    """True if this silence makes the node count as down, or a job on it as lost."""
+    """True if after this silence the node counts as down, or a job on it counts as lost."""
     if node.up:
         return False
     if not node.down and silent_s >= losses.down_after_s:
@@ -68,7 +68,7 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
 
 
 def silent_node_text(job: Job, node: Node) -> str:
-    """A sentence about a job whose node is silent: it waits for the node, or is queued again."""
+    """A sentence about a job on a silent node: the job waits for the node, or is queued again later."""
     if job.spec.lease_s is not None:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"
     if job.spec.on_node_lost is OnNodeLost.MANUAL:

@@ -1,7 +1,7 @@
 """Priority inheritance: a job inherits the highest priority of the jobs that wait for it.
 
-A job lends the priority that it got at submit or by an edit, or that it has inherited itself. It does not
-lend what waiting has added, because a user's job would then lift others above the ceiling of that user
+A job lends the priority of its spec, or the one that it has inherited if that is higher. Points that waiting
+has added are not lent, because otherwise a job could raise other jobs above the ceiling of its user
 (quota/ceilings.py).
 """
 
@@ -22,11 +22,11 @@ class PriorityInheritance:
     """Keeps the inherited priority of each job up to date.
 
     1. Each job that waits for others lends its priority to its targets. A heap per target has the lent
-       priorities; an entry that is no longer true is dropped when it comes to the top.
-    2. `update`, after an event about a job, compares what the job lends now with what it lent before. A
-       target whose highest lent priority has changed is noted in `changed`.
-    3. `settle` gives an event for each job of the noted targets that inherits something else. That job may
-       lend more now, so the caller applies each event (and calls `update`) before it asks for the next.
+       priorities. An outdated entry is dropped when it is at the top.
+    2. After an event about a job, `update` compares the priority that the job lends now with the one before.
+       It adds each target whose highest lent priority has changed to `changed`.
+    3. `settle` returns an event for each job of these targets that inherits another priority now. That job
+       may now lend more, so the caller applies each event (and calls `update`) before it takes the next.
 
     Cost: O(targets of the job) for an event; O(elements) for an array target whose priority has changed.
 
@@ -37,16 +37,16 @@ class PriorityInheritance:
     def __init__(self, state: State) -> None:
         self._state = state
         self._lent: dict[int, tuple[int, tuple[Target, ...]]] = {}
-        """By waiting job: the priority that it lends, and its undecided targets."""
+        """By waiting job the priority that it lends, and its undecided targets."""
         self._heaps: dict[Target, list[tuple[int, int]]] = {}
-        """By target: (-priority, job). Outdated entries are dropped at the top."""
+        """By target a heap of (-priority, job). Outdated entries are dropped when they are at the top."""
         self._best: dict[Target, int] = {}
-        """By target: the highest lent priority."""
+        """The highest lent priority by target."""
         self.changed: dict[Target | int, None] = {}
-        """Targets whose jobs may inherit another priority now, and single such jobs."""
+        """Targets and single jobs whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """Note what the job lends and inherits after an event about it."""
+        """Update the priorities that a job lends and inherits, after an event about the job."""
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None
         known = self._lent.get(job.id)
@@ -70,7 +70,7 @@ class PriorityInheritance:
                 self._best[target] = best
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
-        """The events for jobs that inherit another priority now; apply each before asking for the next."""
+        """The events for jobs that inherit another priority now. Apply each event before taking the next."""
         while self.changed:
             changed = next(iter(self.changed))
             del self.changed[changed]
@@ -85,8 +85,8 @@ class PriorityInheritance:
     def _inherited(self, job: Job) -> int:
         """The highest priority lent to the job or its array; 0 if it is not above the job's own.
 
-        It is compared with the priority of the spec and not with the priority raised by waiting, because the
-        job lends on what it inherits and would lend less after waiting had raised it.
+        The lent priority is compared with the priority of the spec, without the points that waiting has
+        added. Otherwise a job that has waited could inherit nothing, and would lend less to its targets.
         """
         best = (
             max((self._best.get(target, 0) for target in targets_of_job(job)), default=0) if self._best else 0
@@ -116,12 +116,12 @@ class PriorityInheritance:
 
 
 def lent_priority(job: Job) -> int:
-    """The priority that a job lends to the jobs it waits for."""
+    """The priority that a job lends to the jobs for which it waits."""
     return max(job.spec.priority, job.wait.inherited)
 
 
 def lend_targets(job: Job) -> Iterator[Target]:
-    """The undecided targets of a queued job; none while it is held."""
+    """The undecided targets of a queued job, to which it lends its priority; none while it is held."""
     if job.state is not JobState.QUEUED or job.held or Reason.DEPENDENCY not in job.wait.gates:
         return
     decided = {*job.wait.met, *job.wait.lost}
@@ -131,7 +131,7 @@ def lend_targets(job: Job) -> Iterator[Target]:
 
 
 def inherited_from(state: State, job: Job, priority: int) -> Job | None:
-    """The job whose priority this job has inherited, the oldest of several. Looks at all jobs."""
+    """The job whose priority this job has inherited; the oldest one if there are several. Reads all jobs."""
     targets = {*targets_of_job(job)}
     for other in state.jobs.values():
         if (
@@ -144,6 +144,6 @@ def inherited_from(state: State, job: Job, priority: int) -> Job | None:
 
 
 def inherited_text(state: State, job: Job) -> str:
-    """Words such as `inherited 75 from job 9`; empty if the job's own priority is as high."""
+    """A text such as `inherited 75 from job 9`; empty if the job's own priority is at least as high."""
     lender = inherited_from(state, job, job.wait.inherited) if job.wait.inherited > job.own_priority else None
     return f"inherited {job.wait.inherited} from job {lender.label}" if lender is not None else ""

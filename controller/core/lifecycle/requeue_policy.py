@@ -11,26 +11,27 @@ from wire.names import JobState, Reason
 from wire.text import duration
 
 HARDWARE_ENDS = (Reason.NODE_LOST, Reason.SUPERVISOR_LOST, Reason.GPU_FAILED)
-"""Ends that say nothing about the program, so that a restart policy ignores the exit code."""
+"""Ends with a cause outside the program, for which a restart policy ignores the exit code."""
 _MOVE_FAILURES = (*HARDWARE_ENDS, Reason.LAUNCH_FAILED, Reason.MEMBER_FAILED)
 _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
 
 
 def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued:
-    """What follows from the end of an attempt: a requeue, another end, or `ended` itself.
+    """The event after the end of an attempt: a requeue, another end, or `ended` itself.
 
     The first rule that applies decides.
 
-    1. A taint or an order to requeue has stopped the job: it is queued again.
-    2. Its GPU was not clean or its host could start nothing: it is queued again, and that GPU or node takes
-       no work now.
-    3. It was being stopped to be queued again, and its hardware failed first: it is queued again.
-    4. Its node was lost and its `on_node_lost` allows it: it is queued again.
-    5. It could not start where it was moved to: it is queued again, and undo_move() may take it back.
-    6. It was stopped because its GPUs were idle: [gpus] idle decides between a requeue and an end.
-    7. Its restart policy has an attempt left: it is queued again.
+    1. The job was stopped because of a taint or a requeue command: it is queued again.
+    2. Its GPU was in use by other processes, or its host could start no job: it is queued again, and that GPU
+       or node takes no jobs for now.
+    3. It was being stopped in order to be queued again, but its hardware failed before: it is queued again.
+    4. Its node was lost, and its `on_node_lost` allows a requeue: it is queued again.
+    5. It was moved and could not start on the new nodes: it is queued again, and undo_move() may return it to
+       its old nodes.
+    6. It was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
+    7. Its restart policy allows another attempt: it is queued again.
 
-    Only 4 and 7 count as restarts, because the other ends are not the job's fault.
+    Only 4 and 7 count as restarts.
     """
     return (
         _stopped_to_requeue(job, ended)
@@ -57,13 +58,14 @@ def _stopped_to_requeue(job: Job, ended: JobEnded) -> JobRequeued | None:
 def _unfit_host(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason not in (Reason.GPU_HELD, Reason.NODE_UNFIT) or ended.state is not JobState.FAILED:
         return None
-    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, f"goes elsewhere: {ended.detail}")
+    return JobRequeued(job.id, ended.at, job.attempt, ended.reason, f"queued again: {ended.detail}")
 
 
 def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
-    """Needs no restart policy, because preemption and eviction have promised the requeue.
+    """The requeue of a job whose hardware failed while it was being preempted, evicted or requeued.
 
-    The price: a job that had completed in that moment, before its agent could report it, runs once more.
+    It needs no restart policy, because such a job is always queued again. One disadvantage: a job that
+    completed just before its node was lost runs once more, because its agent could not report the end.
     """
     stopping = job.stopping
     if (
@@ -79,7 +81,7 @@ def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED):
-        return None  # because a user or operator cancelled it
+        return None  # A user or operator has cancelled the job.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
         return None
@@ -102,7 +104,7 @@ def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 
 def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
-    """Applies as well if the node was lost before the stop had finished."""
+    """The requeue or end of a job that was stopped for idle GPUs, even if its node was lost meanwhile."""
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
     why = job.stopped_by
@@ -115,7 +117,7 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
     """The requeue by the job's restart policy; None if the policy does not apply or has no attempt left."""
     policy, before = job.spec.restart, job.wait.restarts
     if job.stopping not in (None, Reason.MEMBER_FAILED):
-        return None  # because a user, an operator or the scheduler stopped it
+        return None  # A user, an operator or the scheduler has stopped the job.
     if policy.when is RestartWhen.NEVER and not _restarts_as_gang(job):
         return None
     if not _applies(job, ended) or (policy.limit is not None and before >= policy.limit):
@@ -135,7 +137,7 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
 def _applies(job: Job, ended: JobEnded) -> bool:
     policy, as_gang = job.spec.restart, _restarts_as_gang(job)
     if policy.when is RestartWhen.ON_HARDWARE and not (as_gang and ended.state is JobState.FAILED):
-        return ended.reason is Reason.GPU_FAILED  # the failed GPU takes no work now: the job goes elsewhere
+        return ended.reason is Reason.GPU_FAILED  # The failed GPU takes no jobs now.
     if ended.state is JobState.COMPLETED:
         return policy.when is RestartWhen.ALWAYS
     if not policy.codes or ended.reason in HARDWARE_ENDS:

@@ -1,4 +1,4 @@
-"""Orders jobs to stop, withdraws their nominated nodes, and finds the jobs that a taint evicts."""
+"""Orders jobs to stop, withdraws their nominations, and finds the jobs that a taint evicts."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """The settings of a job's profile that matter when jobs are stopped."""
+    """Returns the settings of a job's profile that are needed to stop jobs."""
 
     def guards_of(self, job: Job) -> PreemptionGuards:
         """The preemption rules that protect the job."""
         ...
 
     def placer_of(self, job: Job) -> Placer:
-        """Places jobs on the nodes of the job's profile."""
+        """The placer for the nodes of the job's profile."""
         ...
 
 
 class Stopper:
-    """Stops jobs. The reason decides the grace time, and whether a job may save a checkpoint first."""
+    """Stops jobs. The grace time, and whether a job may save a checkpoint, depend on the reason."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class Stopper:
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
 
     def send_leave(self, job: Job, node: str) -> None:
-        """Order an elastic job's processes on one node to end; its other nodes go on."""
+        """Order an elastic job's processes on one node to end; its processes on other nodes go on."""
         grace = max(job.spec.grace_s, self._schedulers.guards_of(job).grace_s)
         saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
 
     def unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
-        """Withdraw the nodes that are reserved for the job after a preemption or a move.
+        """Withdraw the nodes for which the job is nominated after a preemption or a move.
 
-        A moved job returns to its old nodes, unless node `lost` is one of them or the reason is no lost node.
+        A moved job returns to its old nodes only if `lost`, the lost node, is given and is none of these.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)
@@ -88,7 +88,7 @@ class Stopper:
 
 
 def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:
-    """The jobs on a node that do not tolerate its NoExecute taints, by id, each with the reason."""
+    """(job, reason) for each job on a node that does not tolerate its NoExecute taints, by job id."""
     for job in [state.jobs[job] for job in sorted(node.held)]:
         taint = affinity.untolerated_taint(node.taints, job.ask.part.tolerations, affinity.Effect.NO_EXECUTE)
         if taint is not None and job.stopping is None:

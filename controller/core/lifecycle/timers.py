@@ -1,4 +1,4 @@
-"""Acts on jobs at set times: opens gates, raises priorities, and ends jobs that are too late."""
+"""Acts on jobs when a time has come: opens gates, raises priorities, and ends jobs that are too late."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ from wire.text import duration
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
 _OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarted, events.MembersExited)
-"""Events that change no due time. A gang has many of them."""
+"""Events that change no due time. They are skipped, because a gang has many of them."""
 
 
 class Timers:
-    """Opens gates, raises priorities and ends jobs when their time has come.
+    """Opens gates, raises priorities and ends jobs at their due times.
 
-    1. `on_event`: after each event about a job, work out the one moment at which something is due for that
-       job next, and push it on a heap. An entry that is no longer the job's moment is skipped when it comes
-       up.
+    1. After each event about a job, `on_event` calculates the job's next due time and pushes it on a heap.
+       Outdated entries of the heap are skipped when they are at the top.
     2. `on_event` also updates the dependency index, the array throttles and the inherited priorities. Each of
-       them remembers what has to be decided.
-    3. `settle`: decide dependencies, array slots and inherited priorities until nothing is left to decide,
-       because the events of one decision can lead to others.
-    4. Before a pass `open_due` does what is due. Jobs for which this pass is the last chance to start stay on
-       the heap, and `end_due` ends them after the pass.
+       them lists the decisions that have to be made.
+    3. `settle` makes these decisions until none is left, because the events of one decision can require
+       others.
+    4. Before a pass, `open_due` acts on the jobs that are due. Jobs that can start for the last time in this
+       pass stay on the heap, and `end_due` ends them after the pass.
 
-    Invariant: Timers built from the state have the same moments, dependencies and slots as these
+    Invariant: new Timers made from the state have the same due times, dependencies and slots
     (tests/engine_harness.py compares them after each input).
     Cost: O(log jobs) for an event about a job; nothing while a job waits.
 
@@ -65,9 +64,9 @@ class Timers:
         self.inheritance = PriorityInheritance(state)
         self.throttles = ArrayThrottles(state.live())
         self.changed: list[int] = []
-        """Jobs with a new event that other jobs may wait for."""
+        """Jobs with a new event for which other jobs may wait."""
         self.due_times: dict[int, float] = {}
-        """The time at which something is due next, by job."""
+        """The next due time by job; jobs without one are left out."""
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)
@@ -83,7 +82,7 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Note an event that the state has taken: the job's next due time, and the jobs that wait for it."""
+        """Update the due time of the job and the jobs that wait for it, after the event was applied."""
         if not isinstance(event, JobEvent):
             return
         job = self._state.jobs[event.job]
@@ -91,7 +90,7 @@ class Timers:
             self._schedule(job)
         if isinstance(event, events.DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # A job that waits for no other, and for which no other waits, has no part in dependencies.
+        # Skip the dependencies of a job that waits for no other job and for which no other job waits.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
@@ -103,7 +102,7 @@ class Timers:
     def settle(self, now: float) -> None:
         """Decide dependencies, array slots and inherited priorities until none is left to decide."""
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
-            for number in self.changed:  # grows while it is read, because decisions are events too
+            for number in self.changed:  # The list grows in the loop: decisions cause events.
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):
                     outcome = self.dependencies.outcome(target, job)
@@ -116,7 +115,7 @@ class Timers:
                 self._record(inherited)
 
     def on_data_found(self, given: DataFound, now: float) -> None:
-        """Decide the dependencies on a path that exists now."""
+        """Mark the dependencies on a path as met, because the path exists now."""
         self._decide((given.path, Until.DATA), True, now)
 
     def _decide(self, target: Target, met: bool, now: float) -> None:
@@ -134,7 +133,7 @@ class Timers:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
-        """Before a pass: do what is due, except for jobs that may still start in this pass."""
+        """Before a pass: act on all jobs that are due, except those that may still start in this pass."""
         last_chances = []
         while self.next_at <= now:
             at, number = heapq.heappop(self._heap)
@@ -147,7 +146,7 @@ class Timers:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> bool:
-        """After a pass: end jobs for which it was the last chance. False if there are none."""
+        """After a pass: end the jobs that could start for the last time in it. False if there were none."""
         found = self.next_at <= now
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
@@ -170,13 +169,13 @@ class Timers:
             heapq.heappush(self._heap, (at, job.id))
 
     def _promotes_at(self, job: Job, after_s: float) -> float:
-        """The time at which waiting raises the job's priority next; NEVER if it does not."""
+        """The time at which waiting raises the job's priority next; NEVER if it will not be raised."""
         if not job.ready or job.own_priority >= self._rules.promote_most:
             return NEVER
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
-        """Do the first thing that is due for the job. Each branch records an event about it."""
+        """Carry out the first action that is due for the job. Each branch records an event about the job."""
         del self.due_times[job.id]
         if job.state in PLACED_STATES:
             self._stop(job, Reason.DEADLINE, "its deadline", now)
@@ -184,7 +183,7 @@ class Timers:
             self._end(job, Reason.DEADLINE, _too_late(job), now)
         elif job.ready and now >= _gives_up_at(job):
             waited = duration(job.spec.start_within_s)
-            self._end(job, Reason.START_TIMEOUT, f"found no place within {waited}", now)
+            self._end(job, Reason.START_TIMEOUT, f"did not start within {waited}", now)
         elif job.ready and now >= _relaxes_at(job):
             self._record(events.JobRelaxed(job.id, now, job.spec.relax))
         elif job.ready:
@@ -203,12 +202,12 @@ class Timers:
         self, job: Job, reason: Reason, detail: str, now: float, state: JobState = JobState.FAILED
     ) -> None:
         if job.claim:
-            self._record(events.PreemptionDropped(job.id, now, f"given up: {detail}"))
+            self._record(events.PreemptionDropped(job.id, now, f"the job ended: {detail}"))
         self._record(events.JobEnded(job.id, now, state, reason, detail))
 
 
 def _next_due(job: Job) -> float:
-    """The next time at which something is due for the job; NEVER for most jobs."""
+    """The next time at which an action is due for the job; NEVER for most jobs."""
     if job.state in PLACED_STATES:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:

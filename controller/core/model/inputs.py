@@ -431,9 +431,9 @@ class Decision:
 
 def no_such_job(job: int | str) -> Refusal:
     """The refusal for an unknown job."""
-    return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' shows what there is.")
+    return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' lists all jobs.")
 
 
 def no_such_node(node: str) -> Refusal:
     """The refusal for an unknown node."""
-    return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' shows what there is.")
+    return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' lists all nodes.")

@@ -128,7 +128,7 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 def request_of(spec: JobSpec) -> ResourceRequest:
     """The resource request of a spec. Equal requests are the same object, so comparing them is fast."""
-    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # most jobs ask only for amounts, and many for the same ones
+    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # Most jobs have no constraints and equal amounts.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec)
 

@@ -41,7 +41,7 @@ class AttemptStart:
     def starts(self) -> dict[str, Start]:
         """The start frames by node."""
         if self._starts is None:
-            job = copy(self._job)  # a copy, because the job may have changed since it was placed
+            job = copy(self._job)  # Use a copy, because the job may have changed since then.
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = start_frames(job, self._addresses(job))
         return self._starts
@@ -113,7 +113,7 @@ def _appends(job: Job, rank: int) -> bool:
     """Does the attempt append to its output files? Attempts after the first do, so that no output is lost."""
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
-        return True  # because all members may share one file, which the first member truncates
+        return True  # All members may share one file, which the first member truncates.
     return spec.open_mode == "append" or (not spec.open_mode and job.attempt > 1)
 
 

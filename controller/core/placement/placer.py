@@ -130,7 +130,7 @@ class Placer:
         else:
             counts = range(
                 ask.nodes, (ask.least or ask.nodes) - 1, -1
-            )  # because a gang gets as many nodes as possible
+            )  # A gang gets as many nodes as possible.
         for count in counts:
             part = ask.split(count)
             if part is None:

@@ -91,7 +91,7 @@ class NodeRanking:
     def _static_mask(self) -> Bools | None:
         """True for each row that the static filters keep, computed once per layout; None without any."""
         nodes = self._nodes
-        columns = nodes.columns  # read first, because this may lay out the table and change its version
+        columns = nodes.columns  # Read this first: it may change the layout version.
         if self._static_cache[0] != nodes.layout_version:
             mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
             idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])

@@ -245,7 +245,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """The policy for this job; None if the job would exceed its project's own quota."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # because without quotas no project can borrow
+        return None  # Without quotas no project can borrow.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

@@ -135,7 +135,7 @@ class Preemptor:
     def claim_ready(self, job: Job) -> bool:
         """Have all victims left the nominated nodes of the job, and are these nodes up?"""
         if job.unended:
-            return False  # because a job that is moved first has to leave its former nodes
+            return False  # A moved job must leave its former nodes before it starts on others.
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim

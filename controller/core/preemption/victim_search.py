@@ -103,7 +103,7 @@ class VictimSearch:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
-            # Not cached, because each start and each end changes the amounts that tenants must give back.
+            # These bounds are not cached: each start and each end changes the amounts to give back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
             chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # 2, 3
@@ -148,7 +148,7 @@ class VictimSearch:
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            row = int(losses.argmin())  # on a tie, the first row
+            row = int(losses.argmin())  # On a tie, argmin returns the first row.
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break
@@ -163,7 +163,7 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            return []  # because these nodes are not in one domain or do not have one GPU model, as required
+            return []  # The nodes are not in one domain, or do not have one GPU model.
         return chosen
 
     def _candidate(
@@ -256,7 +256,7 @@ class VictimSearch:
     ) -> VacatedNodes:
         """The victims without those that no chosen node needs, dropped from the greatest loss downwards."""
         if len(chosen) == 1:
-            return vacated  # because `_candidate` has already dropped the needless victims of one node
+            return vacated  # `_candidate` has already dropped the needless victims of one node.
 
         def loss(victim: int) -> float:
             return self._state.jobs[victim].unsaved(now, vacated[victim])

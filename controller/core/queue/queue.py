@@ -106,7 +106,7 @@ class Lane:
         self._ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        if at == len(self._entries) or self._entries[at] != entry:  # otherwise the old entry is valid again
+        if at == len(self._entries) or self._entries[at] != entry:  # Else the old entry is valid again.
             self._entries.insert(at, entry)
 
     def remove(self, job: int) -> None:

@@ -191,7 +191,7 @@ class UsageCounters:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
             for member in job.members.values():
-                if member.ended_at is not None:  # its GPU time is already in the notes of its tenants
+                if member.ended_at is not None:  # Its GPU time is already in the notes of its tenants.
                     allocation = member.allocation
                     for tenant in self.tenants_of(job.user, job.spec):
                         tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]

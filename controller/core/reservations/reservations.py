@@ -75,7 +75,7 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            return at  # because the end of a job without a limit is unknown
+            return at  # The end of a job without a time limit is unknown.
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
                 return at

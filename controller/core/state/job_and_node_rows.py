@@ -327,7 +327,7 @@ def _restore_claims(state: State) -> None:
             state.nodes.claims_to_check.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    for node in state.nodes.by_name.values():  # nodes.rows is not laid out yet
+    for node in state.nodes.by_name.values():  # The rows of nodes.rows are not laid out yet.
         node.leaving.update(departing_jobs(state, node))
 
 
@@ -338,7 +338,7 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # a spec that the elements of an array share is encoded once
+    specs: dict[int, str] = {}  # A spec that the elements of an array share is encoded once.
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

@@ -128,7 +128,7 @@ def _spent(state: State, key: TenantKey) -> Note:
 
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
-    if job.spec.gpus or job.spec.gpu is not None:  # because only GPU time is counted over a window
+    if job.spec.gpus or job.spec.gpu is not None:  # Only GPU time is counted over a window.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -280,7 +280,7 @@ NOTE_KINDS = (
         "share",
         keys=lambda state: state.shares.set_weights,
         note=lambda state, name: (name, state.shares.set_weights[name]),
-        load=_load_weights,  # before "usage", because an account takes its weight when it is created
+        load=_load_weights,  # This is before "usage", because an account takes its weight when it is created.
         events=(events.ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),
     ),
@@ -360,7 +360,7 @@ NOTE_KINDS = (
         of_event=lambda _state, event: (event.node,),
     ),
     NoteKind(
-        "strangers",  # off-queue processes; the name of the kind is old, because stores contain it
+        "strangers",  # This old name means off-queue processes. It stays, because stores contain it.
         keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
         note=_open_stints,
         load=_load_open_stints,

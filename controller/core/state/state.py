@@ -109,7 +109,7 @@ class State:
         queue = self.queue_of(job)
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
-        if self.limited:  # one tenant per lane, because all lanes of a tenant at its limit are skipped
+        if self.limited:  # Each lane then has one tenant, so that lanes of a tenant at its limit are skipped.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -239,7 +239,7 @@ class State:
         if job.key:
             insort(
                 self.keys.setdefault((job.user, job.key), []), job.id
-            )  # insort, because rows of ended jobs are loaded last
+            )  # The list must be sorted here, because rows of ended jobs are loaded last.
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 

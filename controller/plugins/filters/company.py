@@ -35,8 +35,8 @@ class JobAffinityFilter:
     def explain(self, part: PerNodeRequest) -> str:
         """The reason shown for a node that this filter rejected."""
         wanted = " and ".join(f"'{term}'" for term in part.company if not term.prefer)
-        refused = "a job there wants it apart" if part.labels else ""
+        refused = "the job affinity of a job there excludes it" if part.labels else ""
         return (
             "; or ".join(text for text in (f"not {wanted}" if wanted else "", refused) if text)
-            or "no company"
+            or "job affinity"
         )

@@ -16,7 +16,7 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """Scores by the price in the label `label`; without it the price is `unknown`. `unit` scores 0.5."""
+    """Scores by the price in the label `label`, else `unknown`. A node with the price `unit` scores 0.5."""
 
     name: ClassVar[str] = "cost"
 

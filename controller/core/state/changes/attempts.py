@@ -62,7 +62,7 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        state.nodes.room_version += 1  # because a job with affinity to this job may fit now
+        state.nodes.room_version += 1  # A job with affinity to this job may fit now.
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
     state.shares.change_rate(state.tenant(job), job.charge - before, at)
@@ -73,7 +73,7 @@ def _job_grew(state: State, event: events.JobGrew) -> None:
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
     job.set_members(
         {**job.members, **more}
-    )  # a new dict, because start orders that are not sent yet still use the old one
+    )  # Make a new dict, because start orders that are not sent yet use the old one.
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
 
@@ -131,9 +131,7 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
         job.unstarted -= unborn
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            _run(
-                state, job, max(begun)
-            )  # because members that ended before they started do not delay the others
+            _run(state, job, max(begun))  # Members that ended before they started do not delay the others.
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
         for node in exits:
@@ -213,7 +211,7 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     job.ended_at, job.code, job.signal = event.at, event.code, event.signal
     job.idle_since = job.idle_until = None
     if job.move is not None:
-        job.moves = (*job.moves[:-1], replace(job.move, undone="the job ended before"))
+        job.moves = (*job.moves[:-1], replace(job.move, undone="the job ended before it was moved"))
     state.queue.remove(job.id)
     state.accounts.finish(job, again=False)
     state.estimates.learn(job, event.state, event.reason, event.at)

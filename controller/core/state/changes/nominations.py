@@ -24,7 +24,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
             state.jobs[victim.job].yields_to += (job.id,)
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
-        if job.ask.part.social:  # counts as running there, so that no job starts that its affinity forbids
+        if job.ask.part.social:  # Count it as running there: no job may start that its affinity forbids.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -33,7 +33,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 
 def unclaim(state: State, job: Job) -> None:
     """Drop the nomination of the job."""
-    if not job.unended:  # otherwise the job is being moved and still holds its former allocations
+    if not job.unended:  # Otherwise the job is being moved and still holds its former allocations.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None

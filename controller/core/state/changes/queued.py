@@ -44,7 +44,7 @@ def _job_held(state: State, event: events.JobHeld) -> None:
     job.held, job.reason = True, Reason.HELD
     state.queue.remove(
         job.id
-    )  # no effect on a job that is being preempted: it is held when it is queued again
+    )  # A job that is being preempted is not in the queue. It is held when it is queued again.
 
 
 def _job_released(state: State, event: events.JobReleased) -> None:

@@ -258,7 +258,7 @@ def test_data_dependencies_below_data_roots(harness: EngineHarness) -> None:
     harness.join("a")
     job = harness.submit(spec(1, after=(Dependency(Until.DATA, path="/data/set/READY"),)))
     assert started(harness) == []
-    assert harness.why(job).sentence == "waits for /data/set/READY to be there"
+    assert harness.why(job).sentence == "waits for /data/set/READY to exist"
     assert harness.engine.timers.dependencies.data_paths == ["/data/set/READY"]
     harness.tell(inputs.DataFound("/data/set/READY"))
     assert started(harness) == [job]

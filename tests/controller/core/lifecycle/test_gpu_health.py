@@ -364,7 +364,7 @@ def test_a_job_whose_gpu_is_held_by_another_process_is_queued_again() -> None:
     never = AttemptStatus(job, 1, ended_at=harness.now, why=f"gpu_held: {why}")
     harness.tell(inputs.AgentReported("n", never))
     assert (harness.job(job).state, harness.job(job).reason) == (JobState.QUEUED, Reason.GPU_HELD)
-    assert harness.job(job).detail == f"goes elsewhere: {why}"
+    assert harness.job(job).detail == f"queued again: {why}"
     harness.tick()
     assert harness.job(job).attempt == 2
     assert harness.gpus_of(job) != [gpu]

@@ -36,7 +36,7 @@ def test_a_job_does_not_begin_before_its_time(harness: EngineHarness) -> None:
     assert [start.job for start in harness.tick()] == [other]
     assert (harness.why(job).reason, harness.why(job).sentence) == (
         Reason.BEGIN,
-        "may not begin yet: in 1m00s",
+        "its begin time is in 1m00s",
     )
     assert harness.engine.timers.next_at == T0 + 60
     assert harness.tick_at(T0 + 59) == []
@@ -144,7 +144,7 @@ def test_a_job_that_cannot_start_within_its_limit_fails(harness: EngineHarness) 
     assert harness.job(job).state is JobState.QUEUED
     harness.tick_at(T0 + 100)
     assert outcome(harness, job) == (JobState.FAILED, Reason.START_TIMEOUT)
-    assert harness.job(job).detail == "found no place within 1m40s"
+    assert harness.job(job).detail == "did not start within 1m40s"
 
 
 def test_start_within_counts_from_when_the_job_was_ready(harness: EngineHarness) -> None:

@@ -173,7 +173,7 @@ def test_operator_declares_a_node_lost(policy: OnNodeLost, state: JobState, atte
     lose(harness, "a")
     busy = harness.tell(inputs.RemoveNode("a", "root")).reply
     assert isinstance(busy, Refusal)
-    assert "'corral nodes lost a' first" in busy.hint
+    assert "first run 'corral nodes lost a'" in busy.hint
     assert isinstance(harness.tell(inputs.DeclareLost("a", "root")).reply, Accepted)
     harness.tick()
     assert (harness.job(job).state, harness.job(job).attempt) == (state, attempt)

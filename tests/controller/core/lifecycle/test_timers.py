@@ -41,7 +41,7 @@ def test_explain_names_dropped_constraints() -> None:
     harness.tick()
     harness.tick_at(T0 + 60)
     assert harness.why(job).reason is Reason.RESOURCES
-    assert harness.why(job).sentence.endswith("; does without gpu_models by now")
+    assert harness.why(job).sentence.endswith("; no longer requires gpu_models")
 
 
 def test_a_job_that_fits_only_relaxed_is_not_refused() -> None:
