@@ -1,1 +1,1 @@
-"""The daemon: it owns the queue and decides."""
+"""The daemon, which holds the queue and decides which job starts when and where."""

@@ -31,12 +31,13 @@ log = logging.getLogger("corral")
 
 
 def main(config: str | None = None, *, new_cluster: bool = False) -> int:
-    """Run the controller until SIGTERM or SIGINT; returns the exit code.
+    """Run the controller until SIGTERM or SIGINT. Returns the exit code.
 
-    `new_cluster`: an empty store is meant, and what another cluster has left on this host is given up.
+    `new_cluster` allows an empty store although jobs of another cluster are on this host; these jobs are
+    ended.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # because it logs every start
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # alembic would log every start
     try:
         chosen = load(Path(config) if config else None)
         pipeline = build_pipeline(chosen)
@@ -45,7 +46,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
             print(f"corral controller: {problem}", file=sys.stderr)
         return EXIT_CONFIG
     try:
-        # Only the default directory is created with its parents: a configured one may be a missing mount.
+        # Create missing parents only for the default directory: a configured directory may be on a disk that
+        # is not mounted.
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _allow_connections(chosen.api.max_connections)
@@ -53,7 +55,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _look_for_former(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        gc.freeze()  # because loaded objects stay, and each collection would visit them
+        gc.freeze()  # the loaded objects stay in memory, so garbage collections need not visit them
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
@@ -67,7 +69,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
 
 
 def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
-    """Refuse an empty store beside jobs of a former cluster, or remove those with --new-cluster."""
+    """Refuse an empty store if jobs of a former cluster are on this host. With --new-cluster, end these jobs
+    instead."""
     spools = [config.spool(name) for name, node in config.nodes.items() if node.host is None]
     if not store.empty:
         return
@@ -82,7 +85,7 @@ def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
 
 
 def _allow_connections(wanted: int) -> None:
-    """Raise the limit of file descriptors: each connection needs one, and files and agents need more."""
+    """Raise the limit of open file descriptors. Connections, files and agents need descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -117,7 +120,7 @@ async def _serve(daemon: Daemon) -> int:
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """The links to the nodes of the configuration and to the nodes that operators have added."""
+    """The links to the nodes of scheduler.toml and to the nodes that operators have added."""
     configured = daemon.config.nodes
     added = [node for node in daemon.state.nodes if node.host is not None and node.name not in configured]
     return [
@@ -127,7 +130,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _hang_up(reload: ConfigReload, *, had_terminal: bool) -> None:
-    """On SIGHUP read the configuration again, or stop if the controller's terminal was closed."""
+    """Handle SIGHUP: read the configuration again, or stop if the controller's terminal was closed."""
     if had_terminal and not _has_terminal():
         log.info("the terminal has gone: stopping")
         reload.daemon.stop()

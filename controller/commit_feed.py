@@ -1,4 +1,4 @@
-"""Publishes commits to subscribers, each at its own pace."""
+"""Publishes commits to subscribers. A slow subscriber does not delay the others."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from controller.core.model.rows import JournalEntry
 
 MAX_PENDING_COMMITS = 4_096
-"""Commits that may wait for a subscriber before it must resume from the journal."""
+"""The most commits that wait for one subscriber. With more, the subscriber must continue from the journal."""
 
 
 class Lagged(Exception):
-    """The subscriber was too slow. It must resume from the journal, after the last seq that it has seen."""
+    """The subscriber was too slow. It must continue from the journal, after the last entry that it has
+    received."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit, and the jobs and nodes that it changed. Without entries only GPU readings have changed."""
+    """One commit, and the jobs and nodes that it changed. If it has no entries, only GPU readings have
+    changed."""
 
     seq: int
     entries: tuple[JournalEntry, ...]
@@ -28,7 +30,7 @@ class Commit:
 
 
 class Subscription:
-    """The commits since the subscription began. Ends when the feed is closed."""
+    """The commits since the subscription began. The iteration ends when the feed is closed."""
 
     def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
@@ -38,7 +40,7 @@ class Subscription:
         self._lagged = False
 
     def push(self, commit: Commit) -> None:
-        """Add a commit; never blocks. A subscriber that is too far behind gets Lagged instead."""
+        """Add a commit; never blocks. If too many commits wait, the subscriber gets Lagged instead."""
         if len(self._waiting) >= MAX_PENDING_COMMITS:
             self._lagged = True
             self._waiting.clear()
@@ -83,7 +85,7 @@ class CommitFeed:
         self._listeners.discard(listener)
 
     def publish(self, commit: Commit) -> None:
-        """Give a commit to all subscribers."""
+        """Pass a commit to all subscriptions."""
         for listener in self._listeners:
             listener.push(commit)
 

@@ -1,4 +1,4 @@
-"""Applies another configuration to a running controller, and undoes it."""
+"""Applies another configuration to a running controller, and can undo this."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wire.job.affinity import parse_taint
 from wire.text import counted
 
 SIGNAL = "SIGHUP"
-"""Stands for the user where a signal applied a configuration."""
+"""The name that is recorded as the user when a signal applied a configuration."""
 
 log = logging.getLogger("corral.config")
 
@@ -48,26 +48,27 @@ class ReloadPlan:
     """A valid configuration and its changes. Nothing has been applied."""
 
     read: Config
-    """The configuration as written. `config` has the running values of keys that need a restart."""
+    """The configuration as it is in the text. In `config`, keys that need a restart have the running
+    values."""
     config: Config
     pipeline: Pipeline
     changes: tuple[ConfigChange, ...]
 
     @property
     def decides(self) -> bool:
-        """Does it change a table that affects the engine's decisions?"""
+        """Whether a table that affects the engine's decisions has changed."""
         return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
 
 
 class ConfigReload:
-    """Applies configurations that arrive by SIGHUP or through the API.
+    """Applies configurations that arrive through SIGHUP or the API.
 
-    Applying goes in this order:
-    1. Read and check everything; with any problem nothing changes.
-    2. If the text came with the request, write it to the controller's file, so that a restart keeps it.
-    3. Give the engine one input, `ApplyConfig`. Its event is in the journal before anything else happens;
-       if that fails, the former file is put back.
-    4. Take up what is outside the engine: links to nodes, hosts, hooks, watches, log level, access.
+    Steps
+    1. Read and check everything. If there is a problem, change nothing.
+    2. If the text is part of the request, write it to the controller's file, so that a restart keeps it.
+    3. Pass one input, `ApplyConfig`, to the engine. Its event is in the journal before anything else happens.
+       If that fails, restore the former file.
+    4. Update the parts outside the engine: links to nodes, hosts, hooks, watchers, log level, access.
     """
 
     def __init__(self, daemon: Daemon) -> None:
@@ -86,12 +87,13 @@ class ConfigReload:
         return self._kept.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
-        """Call `adopt` now, and again with each configuration that is applied."""
+        """Call `adopt` now, and again for each configuration that is applied."""
         self._followers.append(adopt)
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """At the start of the controller: give the engine the configuration's digest and nodes."""
+        """Pass the digest of the configuration and its nodes to the engine, at the start of the
+        controller."""
         config, applied = self.daemon.config, self.daemon.state.config
         self._keep(config.source.text)
         self.follow(_set_log_level)
@@ -102,13 +104,15 @@ class ConfigReload:
             self.daemon.tell(given)
 
     def plan(self, text: str | None = None) -> ReloadPlan:
-        """The changes that the text, or else the controller's file, would make. Raises ConfigRefused."""
+        """The changes that the text would make, or the controller's file if there is no text. Raises
+        ConfigRefused."""
         running = self.daemon.config
         read = check_config(self.file, text, allowed=running.plugin_files)
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
 
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
-        """Apply the text, or else the controller's file. Returns the plan, and notes on the rest.
+        """Apply the text, or the controller's file if there is no text. Returns the plan and notes about
+        problems.
 
         Raises ConfigRefused, ConfigNotWritable, and the errors of Daemon.ask.
         """
@@ -128,7 +132,7 @@ class ConfigReload:
             return plan, (*notes, *self._keep(plan.read.source.text))
 
     def soon(self) -> None:
-        """Read the file again in the background. The result is in the log."""
+        """Read the file again in the background. The result is written to the log."""
         self._task = asyncio.create_task(self._by_signal())
 
     async def _by_signal(self) -> None:
@@ -167,7 +171,7 @@ class ConfigReload:
         assert not isinstance(reply, Refusal)
 
     async def _take_up(self, config: Config, by: str) -> tuple[str, ...]:
-        """Apply the configuration outside the engine. Returns notes on what could not be done."""
+        """Apply the configuration in the parts outside the engine. Returns notes about failures."""
         daemon, old = self.daemon, self.daemon.config
         daemon.reconfigure(config)
         for adopt in self._followers:

@@ -1,4 +1,5 @@
-"""Gives turns to users in rotation, so that many requests of one user do not delay those of others."""
+"""Serves the requests of users in rotation, so that many requests of one user do not delay those of
+others."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from contextlib import asynccontextmanager
 from controller.core.model.inputs import Refusal
 
 MAX_WAITING = 50
-"""Requests of one user that may wait at the same time, if their wait has a limit."""
+"""The most requests of one user that may wait at the same time, if their wait has a time limit."""
 
 
 class TurnRefused(Exception):
-    """The request got no turn; `refusal` says why."""
+    """The request got no turn. `refusal` contains the reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -22,10 +23,10 @@ class TurnRefused(Exception):
 
 
 class UserTurns:
-    """A number of turns at the same time.
+    """Limits how many requests are served at the same time. A request that is being served has a turn.
 
     1. While a turn is free, the next request gets it at once.
-    2. Further requests wait in one line for each user.
+    2. Further requests wait, in a separate line for each user.
     3. A turn that becomes free goes to the user who has waited longest since the last turn, for the first
        request in that user's line.
 
@@ -39,7 +40,7 @@ class UserTurns:
         self._free = at_once
         self._wait_s = wait_s
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """The waiting requests by user. The first user has had no turn for the longest time."""
+        """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
         """Add turns, or remove some if `more` is negative. Turns in use are not taken back."""
@@ -68,7 +69,7 @@ class UserTurns:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the turn was given at the same moment
+            if turn.done() and not turn.cancelled():  # the turn was given at the moment of the timeout
                 self._free += 1
                 self._give()
             else:
@@ -101,4 +102,4 @@ class UserTurns:
                     turn.set_result(None)
                     break
             if waiting:
-                self._waiting[user] = waiting  # behind all others
+                self._waiting[user] = waiting  # put this user behind all others

@@ -1,1 +1,1 @@
-"""Questions about the future, answered beside the controller by a replica of its engine."""
+"""Answers questions about the future with a replica of the engine, so that the controller is not delayed."""

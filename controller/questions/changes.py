@@ -19,13 +19,13 @@ from wire.names import GpuHealth
 from wire.text import printable
 
 MOST_NODES = 1_000
-"""Nodes that one question may add."""
+"""The most nodes that one question may add."""
 WHY = "what if"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPolicy:
-    """The pipeline of another configuration, and the changed tables that a forecast ignores."""
+    """The pipeline of another configuration, and the changed tables that the forecast does not use."""
 
     pipeline: Pipeline
     passed_over: tuple[str, ...]
@@ -35,7 +35,7 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
     """The policy of a configuration. Raises ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
-    if strange:  # code gets into a running controller by a restart, and by nothing else
+    if strange:  # only a restart may load code into a running controller
         message = f"{strange[0]} is not among the files that the running controller has loaded"
         hint = "Start the controller with it first, or leave it out of the question."
         raise ConfigRefused([problem_at(config.source, ("plugins", "files"), message, hint)])
@@ -45,7 +45,7 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
 
 
 def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
-    """The inputs of a question, in the order in which they are tried."""
+    """The inputs that make the changes of a question, in the order in which they are applied."""
     return [
         *(each for more in asked.nodes for each in _joining(more, engine, user)),
         *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in asked.marks),
@@ -65,7 +65,8 @@ def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """Resume a node, or one of its GPUs (gpu01:3), including the check that a resumed GPU must pass."""
+    """The inputs that resume a node, or one GPU of it (gpu01:3). A resumed GPU must pass a check, which is
+    included."""
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):
@@ -84,7 +85,7 @@ def _quota(each: QuotaEdit, user: str) -> Input:
 
 
 def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
-    """The hellos of additional nodes with GPUs of their own."""
+    """The hellos of additional nodes. Each of these nodes has GPUs with new UUIDs."""
     nodes = engine.state.nodes
     like = nodes.get(more.like)
     if like is None or not like.boot_id:

@@ -1,4 +1,4 @@
-"""The copy of the engine that answers one question, in a process of its own."""
+"""The copy of the engine in the process that answers one question."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from controller.questions.processes import Fork
 T = TypeVar("T")
 
 RESERVE = 0.15
-"""The part of the budget that is reserved for building and sending the answer."""
+"""The fraction of the time budget that is kept for building and sending the answer."""
 
 
 class QuestionRefused(Exception):
-    """The question cannot be answered as it was asked."""
+    """The question cannot be answered in the form in which the user asked it."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -28,9 +28,9 @@ class QuestionRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """The state after journal entry `seq`, at the time `now`; answers are due at `deadline`.
+    """The engine after journal entry `seq`, at time `now`. The answer is due at `deadline`.
 
-    The engine is this process's own: answering may change it, and use it up.
+    The engine belongs to this process alone, so the code that answers the question may change it.
     """
 
     engine: Engine
@@ -38,22 +38,24 @@ class EngineCopy:
     seq: int
     now: float
     deadline: float
-    """On the monotonic clock."""
+    """The deadline on the monotonic clock."""
     spare_s: float = 0.0
-    """The seconds that are left after the deadline to build the answer."""
+    """Seconds after the deadline in which the answer may still be built."""
 
     @property
     def in_time(self) -> bool:
-        """Is the deadline still ahead?"""
+        """Whether the deadline has not passed yet."""
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """The result of this work on the engine, done in a fork; None if it was not done in time."""
+        """Run the work on a copy of the engine in a forked process. Returns its result, or None if it was not
+        done in time."""
         return Fork(lambda: work(engine)).result(self.deadline)
 
 
 class FirstPart:
-    """Says when the first part of a forecast is done: the next 24 hours and the first 200 waiting jobs."""
+    """Decides when the first part of a forecast is complete: the next 24 hours and the first 200 waiting
+    jobs."""
 
     HORIZON_S = 24 * 3600.0
     JOBS = 200
@@ -63,7 +65,7 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Is the first part known?"""
+        """Whether the first part is complete."""
         if moment < self._until:
             return False
         self._missing = [job for job in self._missing if job not in starts]

@@ -28,27 +28,27 @@ from wire.names import JobState, Reason
 
 
 def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
-    """Why a waiting job waits, with all that has to be foreseen, as far as the time allows.
+    """The reason why a job waits, and its forecast, as far as the time allows.
 
-    1. In copies of this process: what would start the job now (easing.py), and its likely start if jobs run
-       as predicted.
-    2. Here: why nobody is preempted for it, then its latest start if jobs use their limits and their grace.
-       A held job is looked at as if it was released now. Without a start: why it is not known.
-    3. In another copy: what it waits for just before that start.
-    4. Answer with what is there at each step; the last answer has everything that was found in time.
+    1. In forked copies of this process: find the changes that would start the job now (easing.py), and its
+       likely start if jobs run as long as predicted.
+    2. In this process: find why no job is preempted for it, then its latest start if jobs use their full time
+       limits and grace. A held job is treated as released now. If there is no start, give the reason.
+    3. In another copy: find the reason why it waits just before its latest start.
+    4. Yield an answer after each step. The last answer contains everything that was found in time.
     """
     engine, now, number = scene.engine, scene.now, view.id
     engine.state.estimates = engine.state.estimates.read_only()
     job = engine.state.jobs.get(number)
-    if job is None:  # it has ended since, and was forgotten
+    if job is None:  # the job has ended since the question and is no longer in memory
         return
     why, predicted_s = engine.explain(job, now), engine.predicted(job)
     told = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
-    if job.state is not JobState.QUEUED:  # it has started since
+    if job.state is not JobState.QUEUED:  # the job has started since the question
         yield replace(told, complete=True)
         return
     eased = Fork(lambda: _easings(scene, number))
-    held = job.held  # the forecast below releases it
+    held = job.held  # remember this, because the forecast below releases the job
     learnt = bool(engine.state.estimates.runs) and not held
     likely = Fork(lambda: _start_of(scene, number, predicted=True)) if learnt else None
     if job.ready:
@@ -82,7 +82,7 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
 
 
 def explain_reason(scene: EngineCopy, number: int) -> Iterator[Why]:
-    """Why a job is in its state, with its position in the queue, and nothing that has to be foreseen."""
+    """The reason why a job is in its state, with its position in the queue. This takes no forecast."""
     job = scene.engine.state.jobs.get(number)
     if job is not None:
         yield scene.engine.explain(job, scene.now)
@@ -104,7 +104,7 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 
 
 def _waits_last(scene: EngineCopy, number: int) -> str:
-    """What a job above a quota waits for just before it starts; takes two forecasts."""
+    """The reason why a job above a quota waits just before it starts. This takes two forecasts."""
     found = scene.on_copy(scene.engine, lambda _: _start_of(scene, number, predicted=False))
     start = None if found is None else found.starts.get(number)
     if start is None:
@@ -151,6 +151,6 @@ def _with_start(
 
 
 def victim_view(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "") -> Ousted:
-    """A running job that would be stopped to make room."""
+    """A running job that would be preempted, as the API shows it."""
     job = engine.state.jobs[victim.job]
     return Ousted(job.id, job.label, job.name, job.user, victim.gpu_hours, by, plan.at if by else None)

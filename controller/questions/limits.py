@@ -1,4 +1,4 @@
-"""How many questions are answered at once, and what each may cost."""
+"""Limits of questions: how many are answered at once, and how much time each may take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.config import Config
 
 @dataclass(frozen=True, slots=True)
 class QuestionRules:
-    """The table [questions] of scheduler.toml with the computed defaults."""
+    """The table [questions] of scheduler.toml, with computed values for the defaults."""
 
     at_once: int
     budget_s: float
@@ -25,5 +25,6 @@ class QuestionRules:
         return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)
 
     def within(self, asked_s: float | None) -> float:
-        """The seconds that a question gets: those it asks for, up to `longest_s`, else `budget_s`."""
+        """Seconds for a question: the requested time, but at most `longest_s`; `budget_s` if no time was
+        requested."""
         return self.budget_s if asked_s is None else min(asked_s, self.longest_s)

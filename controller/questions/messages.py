@@ -1,4 +1,5 @@
-"""The messages between controller and replica: a length, then a pickle. Both ends are the same program."""
+"""Messages between the controller and its replica: a length, then a pickled object. Both ends run the same
+program."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ class Committed:
 
     handled: tuple[tuple[Input, float], ...]
     seq: int
-    """The number of the last journal entry."""
+    """The number of the newest journal entry."""
     digest: int
-    """The checksum of the events. A replica that computes another one has drifted."""
+    """The checksum of the events. If the replica computes another one, its state differs from the
+    controller's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,14 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDropped:
-    """Stop answering a question."""
+    """Stop the process that answers this question."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """An answer to a question. A later one replaces it."""
+    """An answer to a question. It replaces the answer before it."""
 
     number: int
     answer: Any
@@ -54,7 +56,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The question cannot be answered, and why."""
+    """The question cannot be answered. The message contains the reason."""
 
     number: int
     refusal: Refusal
@@ -62,26 +64,26 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The process that answered a question has ended; `failure` if it was killed or met a bug."""
+    """The process that answered a question has ended. `failure` is set if it was killed or had a bug."""
 
     number: int
     failure: str = ""
 
 
 def pack(message: object) -> bytes:
-    """The bytes of a message."""
+    """The message as bytes, with its length in front."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(body)) + body
 
 
 class Unpacker:
-    """Splits a stream into messages."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The messages that this piece completes."""
+        """Add received bytes. Gives the messages that are complete now."""
         self._rest += piece
         while len(self._rest) >= LENGTH.size:
             end = LENGTH.size + LENGTH.unpack_from(self._rest)[0]
@@ -93,12 +95,12 @@ class Unpacker:
 
 
 def unpack(message: bytes) -> Any:
-    """The message that pack() has packed."""
+    """Restore a message that pack() has made."""
     return pickle.loads(message[LENGTH.size :])  # noqa: S301 - from another process of this program
 
 
 def digest_of(events: Iterable[Event]) -> int:
-    """A checksum over kind, job, node and time of the events."""
+    """A checksum over the kind, job, node and time of each event."""
     digest = 0
     for event in events:
         name = event.job if isinstance(event, JobEvent) else getattr(event, "node", "")

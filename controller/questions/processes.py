@@ -1,4 +1,4 @@
-"""Forks of this process: how they start, which limits they get, and when they end."""
+"""Forks processes from this one, sets their limits and ends them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def fork() -> int:
-    """As os.fork(). The child is killed when the thread that forked it ends."""
+    """Fork this process as os.fork() does. The child is killed when the thread that forked it ends."""
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent died before the line above
+        if os.getppid() != parent:  # the parent ended before the child asked to be killed with it
             os._exit(1)
-        gc.freeze()  # what came with the copy is not garbage, and looking at it would copy its pages
+        gc.freeze()  # a garbage collection would visit the objects of the parent and thereby copy their pages
     return pid
 
 
@@ -43,10 +43,10 @@ def rename(name: str) -> None:
 
 
 def detach(keep: int) -> None:
-    """Let go of everything of the parent's but standard output, standard error and one descriptor.
+    """Detach from the parent's files, except standard output, standard error and one descriptor.
 
-    Descriptors are pointed at /dev/null, not closed: an object of the parent's that is freed in the copy
-    would close its number, which by then might be a pipe of the copy's own.
+    The descriptors are redirected to /dev/null and not closed. If they were closed, a later object of the
+    child could get the same number, and freeing an object of the parent would close that number.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -55,19 +55,19 @@ def detach(keep: int) -> None:
             try:
                 os.fstat(number)
             except OSError:
-                continue  # the listing itself
+                continue  # this is the descriptor of the directory listing itself
             os.dup2(empty, number, inheritable=False)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent says when to end
+    # Ignore Ctrl-C, which reaches the whole process group, because the parent ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def leave_a_core() -> None:
-    """Stay off one of the cores that this process may use, if there are several: it is for the parent.
+    """Do not use one of the CPU cores, if there are several, so that the parent can use it.
 
-    Being nicer is not enough: on two busy cores a submit beside three questions waited 38 ms (p95).
+    A higher nice value is not enough: on two busy cores, a submit waited 38 ms (p95) while three questions
+    ran.
     """
     _, *others = sorted(os.sched_getaffinity(0))
     if others:
@@ -75,7 +75,7 @@ def leave_a_core() -> None:
 
 
 def limit(seconds: float, more_mib: int) -> None:
-    """Limit the CPU time from now on, and the memory beyond the present size."""
+    """Limit the further CPU time in seconds, and the further memory in MiB."""
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
@@ -86,17 +86,17 @@ def limit(seconds: float, more_mib: int) -> None:
 
 
 def write_all(line: int, data: bytes) -> None:
-    """Write everything to a blocking descriptor."""
+    """Write all bytes to a blocking descriptor."""
     view = memoryview(data)
     while view:
         view = view[os.write(line, view) :]
 
 
 class Fork(Generic[T]):
-    """Work done by a fork of this process; the result comes back through a pipe.
+    """Runs work in a fork of this process. The result comes back through a pipe.
 
-    The copy may change whatever it likes: nothing of that is seen here. It costs the time to copy the page
-    tables (3 ms with 10,000 jobs), where copying the engine object by object takes 130 ms.
+    The fork may change its copy of all objects without an effect here. Copying the page tables takes 3 ms
+    with 10,000 jobs; copying the engine object by object takes 130 ms.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -108,7 +108,8 @@ class Fork(Generic[T]):
         os.close(theirs)
 
     def result(self, deadline: float) -> T | None:
-        """The result; None if the child failed or was not done by `until` on the monotonic clock."""
+        """Wait for the result. None if the child failed or did not finish before `deadline` (monotonic
+        clock)."""
         told = bytearray()
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
@@ -124,9 +125,10 @@ class Fork(Generic[T]):
         return result
 
     def end(self) -> None:
-        """Kill the child if it still runs, and reap it."""
+        """Kill the child if it still runs, and collect its exit status."""
         os.close(self._line)
-        os.kill(self._pid, signal.SIGKILL)  # not collected yet, so the number is still its own
+        # This is safe: until its exit status is collected, no other process has this id.
+        os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
 

@@ -1,15 +1,17 @@
-"""The replica: a process that follows what the controller commits, and forks to answer a question.
+"""The replica: a process that repeats the controller's inputs, and forks a process to answer a question.
 
-1. The controller forks it between two landings. It has the controller's engine, with everything that is not
-   in the journal: promises of conservative backfill, what people have asked for, which plugins failed.
-2. After each commit the controller sends the inputs it has handled. The engine is deterministic, so the same
-   inputs at the same times lead to the same state. A checksum over the events is compared; a replica that
-   gets another one ends, and the controller forks a new one.
-3. For a question the replica forks. The copy may use up the state, which stays as it was here. Answers come
-   through a pipe and are passed on. Following goes on meanwhile.
+1. The controller forks the replica between two batches. The replica has the controller's engine, with the
+   parts that are not in the journal: backfill reservations, recent requests of users, and which plugins
+   failed.
+2. After each commit, the controller sends the inputs that it has handled. The engine is deterministic, so the
+   same inputs at the same times lead to the same state. Both compute a checksum over the events. A replica
+   with a different checksum ends, and the controller forks a new one.
+3. For each question, the replica forks a process. The fork may change its copy of the state. Its answers come
+   through a pipe and are passed to the controller. The replica continues to repeat inputs meanwhile.
 
-A question is sent behind the inputs that were acknowledged before it, on the same line, so its answer knows
-them. Cost: the CPU time of the controller's engine once more, and in the end about the controller's memory.
+A question is sent on the same connection after the inputs that were acknowledged before it, so its answer
+takes them into account. Cost: the CPU time of the controller's engine a second time, and in the end about
+as much memory as the controller.
 """
 
 from __future__ import annotations
@@ -44,16 +46,16 @@ from controller.questions.messages import QuestionAnswer as Answer
 from controller.questions.processes import PIECE, detach, fork, leave_a_core, limit, rename, write_all
 
 NICE, NICER = 5, 10
-"""Niceness added to the replica and to the processes that answer, so that the controller comes first."""
+"""The niceness that is added to the replica and its forks, so that the controller gets CPU time first."""
 DRIFTED = 3
-"""Exit code."""
+"""Exit code of a replica whose state differs from the controller's."""
 
 log = logging.getLogger("corral.questions")
 
 
 @dataclass(slots=True)
 class AnswerProcess:
-    """A process that answers a question, and the incomplete answer that it has written."""
+    """A process that answers a question, and the part of its answer that has arrived."""
 
     pid: int
     number: int
@@ -61,7 +63,8 @@ class AnswerProcess:
 
 
 def begin(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> int:
-    """Fork the replica, which serves `line` until the controller closes it. Returns its process id."""
+    """Fork the replica. It reads `line` until the controller closes it. Returns the process id of the
+    replica."""
     pid = fork()
     if pid == 0:
         _run(line, engine, config, seq, memory_mib)
@@ -83,7 +86,7 @@ def _run(line: socket.socket, engine: Engine, config: Config, seq: int, memory_m
 
 
 class Replica:
-    """The main loop of the process."""
+    """The main loop of the replica's process."""
 
     def __init__(
         self, line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int
@@ -95,10 +98,11 @@ class Replica:
         self._memory_mib = memory_mib
         self._selector = selectors.DefaultSelector()
         self._processes: dict[int, AnswerProcess] = {}
-        """The processes that answer questions, by the pipe of their answers."""
+        """The processes that answer questions, by the pipe from which their answers are read."""
 
     def serve(self) -> int:
-        """Follow commits and answer questions until the controller closes the line. Returns the exit code."""
+        """Repeat commits and answer questions until the controller closes the connection. Returns the exit
+        code."""
         orders = Unpacker()
         self._selector.register(self._line, selectors.EVENT_READ)
         while True:
@@ -114,7 +118,7 @@ class Replica:
                         return DRIFTED
 
     def _take(self, order: Committed | QuestionAsked | QuestionDropped) -> bool:
-        """Carry out a message. Returns False if this replica's state has drifted from the controller's."""
+        """Handle a message. Returns False if the state of this replica differs from the controller's."""
         match order:
             case Committed():
                 return self._follow(order)
@@ -130,7 +134,7 @@ class Replica:
         events: list[Event] = []
         for given, now in landed.handled:
             events += self._engine.handle(given, now).events
-        if events:  # as the controller does once they are on disk
+        if events:  # the controller does the same when the events are on disk
             clear_note_changes(self._engine.state)
             self._engine.state.forget_old()
             self._seq += len(events)
@@ -145,12 +149,12 @@ class Replica:
         if pid == 0:
             self._work(asked, theirs)
         os.close(theirs)
-        os.setpgid(pid, pid)  # both set it, because either may come first
+        os.setpgid(pid, pid)  # parent and child both set the group, because either may run first
         self._processes[ours] = AnswerProcess(pid, asked.number)
         self._selector.register(ours, selectors.EVENT_READ)
 
     def _work(self, asked: QuestionAsked, line: int) -> NoReturn:
-        """In the child: answer the question, then exit."""
+        """Answer the question and exit. This runs in the forked process."""
         spare_s = asked.budget_s * RESERVE
         deadline = time.monotonic() + asked.budget_s - spare_s
         try:

@@ -1,4 +1,4 @@
-"""The controller's side of the replica: starts it, feeds it commits, and asks it questions."""
+"""The controller's side of the replica: it starts the replica, sends it the commits and asks it questions."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ from controller.user_turns import TurnRefused, UserTurns
 T = TypeVar("T")
 
 WAIT_S = 15.0
-"""Seconds after which a question that has not begun is refused. Clients wait longer than this."""
+"""Seconds. A question that has not begun after this time is refused. Clients wait longer than this."""
 BRIEF_S, BRIEF_WAIT_S, BRIEF_AT_ONCE = 1.0, 2.0, 2
-"""Budget, longest wait and number at once of questions that take no forecast."""
+"""Limits of questions that take no forecast: time budget, longest wait and number at once."""
 GRACE_S = 0.5
-"""Seconds beyond the budget after which a question's process is killed."""
+"""Seconds. The process of a question is killed if it exceeds its budget by more than this."""
 IDLE_S = 600.0
-"""Seconds without a question after which the replica is ended, because following commits costs CPU time."""
+"""Seconds. After this time without a question the replica is ended, because repeating commits takes CPU
+time."""
 MAX_UNREAD_BYTES = 64 << 20
-"""A replica that leaves more bytes than this unread is ended."""
+"""Bytes. A replica that leaves more than this unread is ended."""
 TRIES = 2
-"""Replicas that a question is tried on, because one may die."""
+"""Number of replicas on which a question is tried, because a replica may end unexpectedly."""
 
 log = logging.getLogger("corral.questions")
 
@@ -55,7 +56,7 @@ class ReplicaLost(Exception):
 
 
 class ReplicaLink:
-    """The connection to a running replica, and its open questions."""
+    """The connection to a running replica, with its open questions."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -66,7 +67,7 @@ class ReplicaLink:
         self._hearing = asyncio.create_task(self._hear(reader), name="replica")
 
     def send(self, message: object) -> None:
-        """Send a message; never blocks. A replica that is too far behind is ended instead."""
+        """Send a message; never blocks. If the replica has left too much unread, it is ended."""
         if self.lost:
             return
         self._writer.write(pack(message))
@@ -77,7 +78,7 @@ class ReplicaLink:
     async def ask(
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
-        """The latest answer within the budget; None if there is none."""
+        """Ask a question. Returns the last answer within the budget; None if there is none."""
         self._number += 1
         number, latest = self._number, None
         inbox = self._inboxes[number] = asyncio.Queue()
@@ -105,14 +106,15 @@ class ReplicaLink:
             self.send(QuestionDropped(number))
 
     def end(self) -> None:
-        """Kill the replica, and with it the processes that answer questions."""
+        """Kill the replica and all processes that answer questions."""
         if not self.lost:
             self.lost = True
-            os.kill(self.pid, signal.SIGKILL)  # not collected yet, so the number is still its own
+            # This is safe: until its exit status is collected, no other process has this id.
+            os.kill(self.pid, signal.SIGKILL)
 
     @property
     def busy(self) -> bool:
-        """Whether the replica is answering questions."""
+        """Whether the replica has open questions."""
         return bool(self._inboxes)
 
     async def ended(self) -> None:
@@ -137,7 +139,8 @@ class ReplicaLink:
 
 
 class ReplicaClient:
-    """Asks the replica, which is forked for the first question and again whenever it has ended."""
+    """Asks questions of the replica. The replica is forked for the first question, and again after it has
+    ended."""
 
     def __init__(
         self,
@@ -156,11 +159,11 @@ class ReplicaClient:
         self._link: ReplicaLink | None = None
         self._starting = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
-        """Ends the replica; None while no question has asked to keep it."""
+        """The timer that ends the replica; None if no question has asked to keep the replica."""
 
     @property
     def replica(self) -> int | None:
-        """The process id of the replica; None if there is none."""
+        """The process id of the replica; None if no replica runs."""
         return None if self._link is None or self._link.lost else self._link.pid
 
     async def ask(
@@ -172,10 +175,11 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """The best answer that `work(scene, *arguments)` yields in its time; None if it yields none.
+        """The last answer that `work(scene, *arguments)` yields within its time; None if it yields none.
 
-        It runs in a process of its own, on a copy of the state that knows all that was acknowledged so far.
-        Without `keep_replica` the replica ends afterwards, unless other questions need it.
+        The work runs in a separate process on a copy of the state. The copy includes all inputs that are
+        acknowledged so far. Without `keep_replica`, the replica ends afterwards unless other questions use
+        it.
         """
         async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)
@@ -183,7 +187,7 @@ class ReplicaClient:
     async def ask_briefly(
         self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
     ) -> T | None:
-        """The answer to a question that takes no forecast; it does not wait for those that do."""
+        """Ask a question that takes no forecast. It does not wait for questions that take one."""
         async with _turn(self._brief, user):
             return await self._answer(work, arguments, now, BRIEF_S, keep=True)
 
@@ -212,21 +216,22 @@ class ReplicaClient:
         )
 
     def committed(self, handled: Sequence[tuple[Input, float]], events: Sequence[Event], seq: int) -> None:
-        """Send the replica the inputs of a batch that is on disk."""
+        """Send the inputs of a batch that is on disk to the replica."""
         if any(isinstance(given, ApplyConfig) for given, _ in handled):
-            self.forget()  # a pipeline holds plugins, which are not sent: the next replica is forked with it
+            # Plugins of the new pipeline cannot be sent. The next replica is forked with them.
+            self.forget()
         elif self._link is not None and not self._link.lost and handled:
             self._link.send(Committed(tuple(handled), seq, digest_of(events)))
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration from now on."""
+        """Use the limits of another configuration from now on."""
         rules = QuestionRules.of(config)
         self._line.resize(rules.at_once - self.rules.at_once)
         self.rules, self._config = rules, config
         self.forget()
 
     def forget(self) -> None:
-        """End the replica, because the engine that it follows was replaced."""
+        """End the replica, because the controller's engine was replaced."""
         if self._link is not None:
             self._link.end()
 
@@ -256,7 +261,7 @@ class ReplicaClient:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours)
-            await self._settled()  # from here to the fork nothing is awaited: no landing can begin
+            await self._settled()  # no await follows before the fork, so no batch can begin in between
             pid = begin(theirs, self._engine(), self._config, self._seq(), self.rules.memory_mib)
             self._link = ReplicaLink(pid, reader, writer)
         log.info("process %d answers questions, from entry %d on", pid, self._seq())
@@ -265,7 +270,7 @@ class ReplicaClient:
 
 @asynccontextmanager
 async def _turn(turns: UserTurns, user: str) -> AsyncIterator[None]:
-    """A turn of this user. Raises QuestionRefused if there is none in time."""
+    """Wait for a turn of this user. Raises QuestionRefused if there is none in time."""
     try:
         async with turns.turn(user):
             yield

@@ -1,4 +1,4 @@
-"""Estimates the starts of waiting jobs without an estimate, to compare them with the real starts later."""
+"""Estimates when waiting jobs will start. The estimates are later compared with the actual starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from controller.questions.engine_copy import EngineCopy
 from controller.questions.processes import Fork
 
 MOST_JOBS = 20
-"""The most jobs of one sample."""
+"""The most jobs in one sample."""
 
 
 def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
-    """One estimate of each kind for the oldest waiting jobs without one, as far as the time allows.
+    """One estimate of each kind for the waiting jobs that have none, oldest first, as far as the time allows.
 
-    1. In a copy of this process: the likely starts, if there are predictions.
-    2. Here: the latest starts. Both stop when the starts of all these jobs are known.
+    1. In a forked copy of this process: forecast the likely starts, if there are predicted run times.
+    2. In this process: forecast the latest starts. Both forecasts stop when the starts of all these jobs are
+       known.
     """
     engine = scene.engine
     engine.state.estimates = engine.state.estimates.read_only()
@@ -40,7 +41,7 @@ def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
 
 
 def jobs_to_sample(engine: Engine) -> list[Job]:
-    """The oldest waiting jobs without an estimate."""
+    """The waiting jobs without an estimate that were submitted first."""
     waiting = (job for job in engine.state.live() if job.ready)
     fresh = (job for job in waiting if all(each.kind != LATEST for each in job.foreseen))
     return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]

@@ -1,4 +1,4 @@
-"""Answers `corral what-if`: compares two forecasts, without and with the changes."""
+"""Answers `corral what-if`: compares a forecast with the changes to a forecast without them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from wire.api.reasons import Why
 from wire.names import JobState
 
 MAX_SHIFTS = 200
-"""The most shifts in each direction that are sent. The others are only counted and summed."""
+"""The most changed starts in each direction that the answer lists. All others are only counted and summed."""
 SMALL_SHIFT_S = 60.0
 SMALL_SHIFT_PART = 0.05
-"""A shift below a minute, or below this part of the wait, is small."""
+"""A changed start is small if the change is less than a minute, or less than this fraction of the wait."""
 HOUR_S = 3600.0
 
 
 def what_if(
     scene: EngineCopy, asked: WhatIf, user: str, only_first: bool, asker: Requester | None = None
 ) -> Iterator[WhatIfAnswer]:
-    """The waiting jobs that would start at another time.
+    """The waiting jobs that would start earlier or later with the changes.
 
-    1. In a copy of this process, forecast the cluster as it is. In another one, if a job would be submitted,
-       find what it would wait for.
-    2. Here, hand the changes to the engine and forecast what follows.
-    3. Both stop when every start is known, when the time is up, or, with `only_first`, when the next 24 hours
-       and the first 200 jobs are known.
-    4. Compare the two up to the moment that both have reached. What starts later than that in both is not
-       known, and no start is made up for it.
+    1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
+       changes submit a job, find the reason why it would wait.
+    2. In this process, pass the changes to the engine and forecast the cluster with them.
+    3. Stop both forecasts when every start is known, when the time is over, or, with `only_first`, when the
+       next 24 hours and the first 200 jobs are known.
+    4. Compare the two up to the time that both have reached. A start after that time is unknown and is not
+       estimated.
     """
     now = scene.now
     engine = scene.engine
@@ -68,7 +68,7 @@ def what_if(
     reason = Fork(lambda: _why_not_at_once(scene, engine, changes)) if asked.submit else None
     after = ahead(engine, changes)
     before = plain.result(scene.deadline + scene.spare_s / 2)
-    if before is None:  # not even one pass was done in time: nothing can be compared
+    if before is None:  # not even one scheduling pass was done in time, so there is nothing to compare
         before = Forecast({}, (), False, known_until=now)
     answer = _compare(before_it, before, after, engine, now)
     answer = replace(answer, as_of=scene.seq, passed_over=other.passed_over if other else ())
@@ -81,7 +81,7 @@ def what_if(
 def _why_not_at_once(
     scene: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
-    """Why the first new job would wait after a pass, and the changes with which it would not."""
+    """The reason why the first new job would wait after a pass, and the changes with which it would start."""
     first, now = engine.state.next_job, scene.now
     for each in changes:
         engine.handle(each, now)
@@ -102,7 +102,7 @@ def _easings(scene: EngineCopy, engine: Engine, job: int) -> tuple[Easing, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NamedJob:
-    """The id, label, name and user of a job, as an answer shows them."""
+    """The id, label, name and user of a job for an answer."""
 
     id: int
     label: str
@@ -117,7 +117,7 @@ class NamedJob:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJobs:
-    """The queued and held jobs before the changes are tried."""
+    """The queued and held jobs before the changes are applied."""
 
     queued: list[NamedJob]
     held: list[NamedJob]
@@ -133,11 +133,11 @@ class WaitingJobs:
 
 @dataclass(slots=True)
 class ShiftTotals:
-    """The shifts found until now, and the sums over all jobs."""
+    """The changed starts found so far, and their sums over all jobs."""
 
     now: float
     until: float
-    """Starts after this are not known."""
+    """Starts after this time are unknown."""
     later: list[tuple[float, Shift]] = field(default_factory=list)
     sooner: list[tuple[float, Shift]] = field(default_factory=list)
     unchanged: int = 0
@@ -147,9 +147,9 @@ class ShiftTotals:
     sooner_s: float = 0.0
 
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
-        """Compare the starts of one job.
+        """Compare the starts of one job in the two forecasts.
 
-        Where one of them is not known, it lies beyond `until`: the delay is at least as long as until then.
+        An unknown start is after `until`, so the delay is at least the time from the known start to `until`.
         """
         was, becomes = (
             start if start and start.at <= self.until else None
@@ -191,7 +191,8 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """The new jobs, then those delayed most, then those that gain most."""
+    """Build the answer: new jobs first, then the jobs with the largest delays, then those with the largest
+    gains."""
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

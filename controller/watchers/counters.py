@@ -1,4 +1,4 @@
-"""Counters and histograms of the controller since it started, for /metrics."""
+"""Counters and histograms for /metrics. They count since the start of the controller."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the buckets, in seconds. A pass takes below 0.5 ms when idle, 1 s for a huge queue."""
+"""Upper bounds of the histogram buckets, in seconds. A pass takes less than 0.5 ms if idle, and 1 s for a
+huge queue."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Durations counted by bucket."""
+    """Counts durations by bucket."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total_s: float = 0.0
@@ -30,9 +31,9 @@ class ControllerCounters:
     cycles: Histogram = field(default_factory=Histogram)
     commits: Histogram = field(default_factory=Histogram)
     entries: int = 0
-    """Journal entries written."""
+    """Number of journal entries written."""
     requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
-    """Requests by method, path pattern and status."""
+    """Number of requests by method, path pattern and status."""
 
     def committed(self, entries: int, seconds: float) -> None:
         """Count a commit that is on disk."""

@@ -1,4 +1,5 @@
-"""Polls for the paths that jobs wait for (--after-data), because network file systems send no notices."""
+"""Checks regularly for the paths that jobs wait for (--after-data). Network file systems send no
+notifications."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Checks the wanted paths every `every_s` seconds, and only while a job waits for one."""
+    """Checks the paths that jobs wait for every `every_s` seconds. Without such a job it does nothing."""
 
     def __init__(
         self,
@@ -26,11 +27,11 @@ class DataPathWatch:
         self._task: asyncio.Task[None] | None = None
 
     def reconfigure(self, roots: Sequence[str], every_s: float) -> None:
-        """Use other roots and another interval from the next check on."""
+        """Use other root directories and another interval from the next check on."""
         self._roots, self._every_s = roots, every_s
 
     def wake(self) -> None:
-        """Start checking if a job waits for a path. Called after every batch."""
+        """Start checking if a job waits for a path. This is called after every batch."""
         if (self._task is None or self._task.done()) and self._wanted():
             self._task = asyncio.create_task(self._look())
 
@@ -47,7 +48,7 @@ class DataPathWatch:
 
 
 def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """The paths that exist and lie below one of the roots after all links are resolved."""
+    """The paths that exist and, with all symbolic links resolved, are below one of the root directories."""
     real_roots = [os.path.realpath(root).rstrip("/") + "/" for root in roots]
     found = []
     for path in paths:
@@ -58,7 +59,8 @@ def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
 
 
 async def _beside(work: Callable[[], list[str]]) -> list[str]:
-    """Run the work in a daemon thread, because a dead network drive must not block even the exit."""
+    """Run the work in a daemon thread. A network drive that does not answer must not block the loop or the
+    exit."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
@@ -68,7 +70,7 @@ async def _beside(work: Callable[[], list[str]]) -> list[str]:
 
     def run() -> None:
         found = work()
-        with suppress(RuntimeError):  # because the loop may be closed already
+        with suppress(RuntimeError):  # the event loop may be closed already
             loop.call_soon_threadsafe(tell, found)
 
     threading.Thread(target=run, daemon=True, name="data-watch").start()

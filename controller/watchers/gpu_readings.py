@@ -1,18 +1,18 @@
-"""Finds trouble in the readings of GPUs: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
+"""Finds problems in GPU readings: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
 
-Readings are not journaled, so the engine never sees them. This watch compares each reading with those
-before and tells the engine about troubles, as agents tell it about Xids. What follows from a trouble is a
-rule of the site (`[gpus.rules]`, core/cluster/gpu_health.py).
+Readings are not written to the journal, so the engine does not get them. This module compares each reading
+with earlier ones and passes the problems to the engine as inputs, like the Xids that agents report. The rules
+of the site decide what follows (`[gpus.rules]`, core/cluster/gpu_health.py).
 
-1. Counters: more uncorrected ECC errors than before is a trouble once, and so are `corrected_per_hour`
-   corrected errors within an hour. A counter that fell began at 0 again with its driver.
+1. Counters: a rise of uncorrected ECC errors is a problem once. So are `corrected_per_hour` corrected errors
+   within an hour. A counter that is lower than before has restarted from 0 with its driver.
 2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of
    the node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process
-   for `memory_s`. They last until a reading says otherwise.
-3. While a condition lasts, a look of the agent that found the GPU well counts as failed: NVML answers, but
-   the reason for which the GPU was taken out of the pool is still there.
+   for `memory_s`. A condition lasts until a reading shows its end.
+3. While a condition lasts, a check in which the agent finds the GPU good counts as failed. NVML answers, but
+   the reason why the GPU was taken out of use still exists.
 
-A controller that starts has no earlier readings: the counters miss what happened while it was away.
+After its start, the controller has no earlier readings. It misses counter changes from before the start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLOWDOWNS = ("hardware slowdown", "too hot (hardware)", "power brake")
 
 @dataclass(slots=True)
 class _Gpu:
-    """The state of one GPU that readings are compared with."""
+    """The earlier readings of one GPU with which new ones are compared."""
 
     sample: GpuSample
     uncorrected: int
@@ -46,13 +46,13 @@ class _Gpu:
     slow_since: float | None = None
     leaked_since: float | None = None
     news: list[tuple[TroubleKind, str]] = field(default_factory=list)
-    """Growth of counters that has not been reported to the engine."""
+    """Increases of counters that have not been reported to the engine yet."""
     reported: dict[TroubleKind, str] = field(default_factory=dict)
     """Lasting conditions that have been reported to the engine."""
 
 
 class GpuHealthWatch:
-    """Watches the GPUs of all nodes. `held` returns the UUIDs of a node's GPUs that jobs hold."""
+    """Checks the readings of all GPUs. `held` returns the UUIDs of a node's GPUs that jobs hold."""
 
     def __init__(
         self, care: GpuHealthPolicy, held: Callable[[str], Collection[str]], tell: Callable[[Input], None]
@@ -69,7 +69,7 @@ class GpuHealthWatch:
         self._care = care
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Take the readings that have changed."""
+        """Store new readings of a node's GPUs."""
         known = self._gpus.setdefault(node, {})
         for sample in samples:
             gpu = known.get(sample.uuid)
@@ -83,19 +83,20 @@ class GpuHealthWatch:
             self._note_times(node, known[sample.uuid], now)
 
     def processes(self, node: str, processes: Iterable[GpuProcess], now: float) -> None:
-        """Take the list of all processes on the node's GPUs."""
+        """Store the list of all processes on the node's GPUs."""
         self._busy[node] = {each.uuid for each in processes}
         for gpu in self._gpus.get(node, {}).values():
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Reset the durations, because a new agent sends all readings again. Counters continue."""
+        """Restart the durations of conditions, because a new agent sends all readings again. Counters
+        continue."""
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Report troubles to the engine from now on."""
+        """Report problems to the engine from now on."""
         for given in list(self.found(clock())):
             self._tell(given)
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
@@ -106,11 +107,11 @@ class GpuHealthWatch:
             self._timer.cancel()
 
     def found(self, now: float) -> Iterator[Input]:
-        """The troubles that have not been reported yet. Marks them as reported."""
+        """The problems that have not been reported yet. They count as reported afterwards."""
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():
-                self._note_times(node, gpu, now)  # because a job may have left the GPU without a new reading
+                self._note_times(node, gpu, now)  # a job may have left the GPU without a new reading
                 news, gpu.news = gpu.news, []
                 lasting = self._lasting(node, gpu, most, now)
                 news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.reported]
@@ -120,7 +121,7 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """The condition that makes a GPU unfit although NVML answers; empty if there is none."""
+        """The condition that makes a GPU unusable although NVML answers; empty if there is none."""
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""
@@ -151,7 +152,7 @@ class GpuHealthWatch:
         gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
-        """Memory in use on a GPU that has no job and no process, beyond what the driver may need."""
+        """MiB in use on a GPU without a job and without a process; 0 if the driver may need that much."""
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
             return 0
@@ -177,7 +178,8 @@ class GpuHealthWatch:
 
 
 def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
-    """The most NVLinks that were up on a GPU of the node, by how many links the GPU has."""
+    """The largest number of NVLinks that were up on a GPU of the node. The key is the number of links that
+    the GPU has."""
     most: dict[int, int] = {}
     for gpu in gpus:
         most[gpu.sample.links] = max(most.get(gpu.sample.links, 0), gpu.links_up)

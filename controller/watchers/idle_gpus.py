@@ -1,4 +1,4 @@
-"""Finds running jobs whose GPUs are idle, by the mean of the readings of agents."""
+"""Finds running jobs whose GPUs are idle. It uses the mean of the readings that agents report."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from wire.agent.frames import GpuSample
 from wire.names import JobState
 
 IDLE_PERCENT = 5
-"""A GPU below this mean utilisation is idle. Agents report each reading that crosses it."""
+"""Percent. A GPU with a lower mean utilisation is idle. Agents report each reading that crosses this
+value."""
 _LONGEST_S, _LEAST_S = 30.0, 0.1
 _DEFAULT_S = 1_800.0
-"""The window if jobs are never flagged, for displays."""
+"""Seconds. The window for displays if jobs are never flagged as idle."""
 _SPANS = 48
 
 
 class _Readings:
-    """The utilisation of one GPU in the last two windows: percent by span of time. The last span goes on."""
+    """The utilisation of one GPU in the last two windows, in percent per span of time. The last span has no
+    end yet."""
 
     __slots__ = ("percents", "starts")
 
     def __init__(self) -> None:
-        # arrays, because there are up to _SPANS numbers for each GPU of the cluster
+        # Use arrays, because there are up to _SPANS numbers for each GPU of the cluster.
         self.starts, self.percents = array("d"), array("d")
 
     def add(self, percent: float, now: float, window_s: float) -> None:
-        """Note that the GPU has this utilisation from now on."""
+        """Record that the GPU has this utilisation from now on."""
         starts, percents = self.starts, self.percents
         if starts and (percents[-1] == percent or now <= starts[-1]):
             percents[-1] = percent
@@ -43,7 +45,7 @@ class _Readings:
             self._merge_older()
 
     def _merge_older(self) -> None:
-        """Merge the older half of the spans pairwise."""
+        """Merge the older half of the spans in pairs."""
         starts, percents = self.starts, self.percents
         for at in range(_SPANS // 4):  # each merge moves the next pair to `at`
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
@@ -56,7 +58,7 @@ class _Readings:
         return zip(reversed(self.starts), reversed(self.percents), strict=True)
 
     def mean(self, since: float, now: float) -> float:
-        """Mean utilisation from `since`, or the first reading, until now."""
+        """Mean utilisation in percent from `since`, or from the first reading if that is later, until now."""
         work, end = 0.0, now
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, since))
@@ -66,7 +68,8 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """The start of the longest time from `begun` to now that begins idle and has an idle mean."""
+        """The begin of the longest time span that ends now, starts with an idle reading and has an idle
+        mean."""
         work, end, found = 0.0, now, None
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, begun))
@@ -79,16 +82,17 @@ class _Readings:
 
 
 class IdleGpuWatch:
-    """Finds out since when GPUs are idle, and gives the engine `GpusIdle` and `GpusBusy`.
+    """Finds since when GPUs are idle, and sends the inputs `GpusIdle` and `GpusBusy` to the engine.
 
-    1. A GPU is idle since the start of the longest time, up to now and within the last two windows of
-       `after_s`, whose mean utilisation is below IDLE_PERCENT and which begins with an idle reading.
-    2. A GPU is at work, whatever came before, if its mean over the last third of a window is not below that.
-    3. A job is flagged when all its GPUs have been idle for `after_s` since its start.
-    4. The flag is taken back when one of its GPUs is at work.
+    1. A GPU is idle since the begin of the longest time span that ends now, lies within the last two windows
+       of `after_s`, has a mean utilisation below IDLE_PERCENT and starts with an idle reading.
+    2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT, whatever came
+       before.
+    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
+    4. The flag is removed when one of its GPUs is busy.
 
-    A GPU without a reading is neither idle nor at work.
-    Cost: at most _SPANS steps for a GPU. Jobs at work cost the look at one of their GPUs.
+    A GPU without a reading is neither idle nor busy.
+    Cost: at most _SPANS steps for each GPU. For a busy job, only one of its GPUs is checked.
 
     Example: `after_s` is 1,800. A job that computes for 20 s at 50 % every 10 minutes has a mean of 1.7 % and
     is flagged after half an hour. One that does so every 2 minutes has 8 % and is not.
@@ -98,7 +102,7 @@ class IdleGpuWatch:
         self, after_s: float, jobs: Callable[[], Iterable[Job]], tell: Callable[[Input], None]
     ) -> None:
         self._readings: dict[str, dict[str, _Readings]] = {}
-        """By node and UUID."""
+        """Readings by node and GPU UUID."""
         self._after_s = after_s
         self._jobs = jobs
         self._tell = tell
@@ -109,13 +113,13 @@ class IdleGpuWatch:
         return self._after_s or _DEFAULT_S
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Take the readings that have changed."""
+        """Store new readings of a node's GPUs."""
         known = self._readings.setdefault(node, {})
         for sample in samples:
             known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, self._window_s)
 
     def forget(self, node: str) -> None:
-        """Drop the readings of a node whose link is lost or whose agent is new."""
+        """Delete the readings of a node whose link is lost or whose agent is new."""
         self._readings.pop(node, None)
 
     def since(self, node: str, now: float) -> dict[str, float]:
@@ -161,7 +165,7 @@ class IdleGpuWatch:
                 yield inputs.GpusBusy(job.id, job.attempt)
 
     def _job_idle_since(self, job: Job, begun: float, now: float) -> float | None:
-        """Since when all GPUs of the job are idle; None if one is not idle or has no reading."""
+        """The time since which all GPUs of the job are idle; None if one is not idle or has no reading."""
         latest = None
         for member in job.running:
             known = self._readings.get(member.allocation.node, {})
@@ -174,7 +178,7 @@ class IdleGpuWatch:
         return latest
 
     def _works(self, job: Job, begun: float, now: float) -> bool:
-        """Whether a GPU of the job is at work."""
+        """Whether a GPU of the job is busy."""
         return any(
             self._at_work(readings, begun, now)
             for member in job.running

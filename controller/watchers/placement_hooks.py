@@ -12,15 +12,16 @@ from controller.core.pipeline.hooks import Hook, Placed
 from controller.core.state.state import State
 
 MOST_WAITING = 10_000
-"""Placements that may wait for the hooks. Further ones are dropped."""
+"""The most placements that wait for the hooks. Further placements are not passed to the hooks."""
 END_S = 2.0
-"""Seconds that a hook may take to finish when the controller stops."""
+"""Seconds that a hook may continue to run when the controller stops."""
 
 log = logging.getLogger("corral.hooks")
 
 
 class PlacementHooks:
-    """Calls each hook at most once per placement. Placements that wait when the controller stops are lost."""
+    """Calls each hook at most once per placement. Placements that still wait when the controller stops get no
+    call."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
@@ -33,7 +34,7 @@ class PlacementHooks:
         self._hooks = hooks
 
     def tell(self, events: Iterable[Event], state: State) -> None:
-        """Queue the placements among these events, which are on disk. Never blocks."""
+        """Queue the placements among these events, which are already on disk. Never blocks."""
         if not self._hooks:
             return
         for event in events:
@@ -41,7 +42,7 @@ class PlacementHooks:
                 self._put(_placed(event, state))
 
     def close(self) -> None:
-        """Stop, after the call that runs."""
+        """Stop after the current call."""
         if self.thread is not None:
             while True:
                 try:

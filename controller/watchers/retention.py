@@ -17,11 +17,12 @@ from controller.store.store import Store
 
 EVERY_S = 600.0
 SHARE = 0.1
-"""At most this part of the writer's time goes to deleting. Commits run in between."""
+"""The largest fraction of the writer's time for deletions. Commits run in between."""
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""Fewer entries are not worth deleting. This many of the newest always stay, because a start reads them."""
+"""The fewest entries that are worth deleting. As many of the newest entries are never deleted, because a
+start reads them."""
 DAY_S = 86_400.0
 
 log = logging.getLogger("corral.retention")
@@ -29,21 +30,21 @@ log = logging.getLogger("corral.retention")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The numbers of jobs and entries that one run has deleted."""
+    """Number of jobs and of journal entries that one run has deleted."""
 
     jobs: int = 0
     entries: int = 0
 
 
 class Retention:
-    """Keeps the store within its limits.
+    """Deletes old jobs and journal entries so that the store stays within its limits.
 
-    1. Delete ended jobs in batches of AT_ONCE until none is too old or too many.
-    2. If at least LEAST entries of the journal are too old or too many, have them sealed by an entry of their
-       own (through the engine, as any change), then delete them in batches.
-    3. After each batch pause for nine times as long as it took.
+    1. Delete ended jobs in batches of AT_ONCE until none is too old and their number is within the limit.
+    2. If at least LEAST journal entries are too old or too many, the engine first announces their deletion
+       with an entry of the journal (JournalSealed). Then delete them in batches.
+    3. After each batch, pause nine times as long as the batch took.
 
-    Cost: a batch keeps a commit waiting for some ten milliseconds.
+    Cost: a batch delays a commit by about ten milliseconds.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Retention:
         self._running = asyncio.Lock()
 
     async def run(self) -> None:
-        """Delete every EVERY_S seconds, for ever. A failure is logged, and the next run tries again."""
+        """Delete every EVERY_S seconds, without end. A failure is logged, and the next run tries again."""
         while True:
             try:
                 deleted = await self.enforce(self._limits(), time.time())

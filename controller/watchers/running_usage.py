@@ -1,8 +1,8 @@
-"""GPU use of running attempts, as their agents report it; in memory only.
+"""GPU use of running attempts as their agents report it. It is kept only in memory.
 
-An agent reports every running attempt of its node each time, so a report replaces the one before it. The end
-of an attempt brings its final figures into the journal, and these are shown from then on. After a restart of
-the controller the figures come back with the next report of each agent.
+Each report of an agent covers all running attempts of its node, so a report replaces the one before it. At
+the end of an attempt its final figures are written to the journal and shown from then on. After a restart of
+the controller, the figures are available again after the next report of each agent.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class RunningUsage:
         self._by_node: dict[str, dict[int, AttemptUse]] = {}
 
     def report(self, node: str, uses: Iterable[AttemptUse]) -> None:
-        """Replace the report of the node. An empty report says nothing about use."""
+        """Replace the report of the node. An empty report is ignored."""
         known = {each.job: each for each in uses}
         if known:
             self._by_node[node] = known
 
     def forget(self, node: str) -> None:
-        """Drop the report of a node that was removed."""
+        """Delete the report of a node that was removed."""
         self._by_node.pop(node, None)
 
     def of(self, job: Job) -> Mapping[str, GpuUse]:
-        """The use so far of the job's present attempt, by node. Members that have ended are not in it."""
+        """The use so far by the job's current attempt, by node. Gang members that have ended are left out."""
         found = {}
         for node, member in job.members.items():
             reported = self._by_node.get(node, {}).get(job.id)

@@ -1,4 +1,5 @@
-"""Takes a sample of start estimates at a fixed interval, so that `corral report starts` can score them."""
+"""Records start estimates at a fixed interval, so that `corral report starts` can compare them with actual
+starts."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ log = logging.getLogger("corral.starts")
 
 
 class StartSampler:
-    """Estimates the starts of a few waiting jobs every so often, and hands the estimates in as inputs.
+    """Estimates the starts of a few waiting jobs at a fixed interval, and sends the estimates to the engine.
 
-    1. Every `every_s` seconds ask for the starts of the oldest waiting jobs that have no estimate yet. They
-       are worked out like the answer to a question (`controller/questions/start_samples.py`), so a submit
-       does not wait for them, however many jobs are queued.
-    2. Record what the answer says (NoteStart). The engine scores each estimate when its job starts.
+    1. Every `every_s` seconds, ask for the starts of the oldest waiting jobs without an estimate. The replica
+       computes them like the answer to a question (`controller/questions/start_samples.py`), so submits are
+       not delayed even by a long queue.
+    2. Record the estimates in the answer (NoteStart). The engine scores each estimate when its job starts.
 
-    A question such as `corral explain` records nothing. With `every_s` = 0 no sample is ever taken.
+    A question such as `corral explain` records no estimate. With `every_s` = 0, no sample is taken.
     """
 
     def __init__(
