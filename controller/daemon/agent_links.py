@@ -1,4 +1,4 @@
-"""The links to all agents, and what agents report that is not journaled."""
+"""The connections to all agents, and the reports of agents that are not written to the journal."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ SILENCE_CHECK_S = 1.0
 
 
 class AgentLinks:
-    """The links to all agents, and what agents report that is not journaled.
+    """The connections to all agents, and the reports of agents that are not written to the journal.
 
-    1. `open` connects a link. All that its agent sends arrives at `on_frame`.
-    2. A hello, a report of an attempt, trouble of a GPU and the loss of a link become inputs for the engine.
+    1. `open` connects a link. Every frame from its agent is passed to `on_frame`.
+    2. A hello, a report of an attempt, a GPU problem and the loss of a link become inputs for the engine.
     3. GPU readings, GPU processes and the use of running attempts are kept here, the latest of each node. The
-       watchers look at them and give the engine an input when a GPU is idle or in trouble.
-    4. From the loss of its link to its next hello a node is silent. While any node is, a timer looks once a
-       second whether the silence is long enough to call the node down or its jobs lost (`NodeSilent`).
+       watchers read them and send the engine an input when a GPU is idle or has a problem.
+    4. A node is silent from the loss of its link to its next hello. While a node is silent, a timer checks
+       every second whether its silence is long enough to mark the node down or its jobs lost (`NodeSilent`).
 
-    Silence is measured by the monotonic clock. After a restart it counts from the restart, because the
-    controller does not know when it last heard from a node.
+    Silence is measured with the monotonic clock. After a restart of the controller it counts from the
+    restart, because the time of the last report is not stored.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class AgentLinks:
         )
 
     def start(self) -> None:
-        """Start the watchers, and count every node as silent until its agent says hello."""
+        """Start the watchers. Every node counts as silent until its agent sends a hello."""
         for node in self._state().nodes:
             self._begin_silence(node.name)
         self.idle_gpus.open(self._now)
@@ -102,7 +102,7 @@ class AgentLinks:
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def open(self, link: NodeLink) -> None:
-        """Connect the node by this link, and again whenever the connection is lost."""
+        """Connect the node with this link. Whenever the connection is lost, the link connects again."""
         self.links[link.name] = link
         link.open(self.on_frame)
 
@@ -118,21 +118,23 @@ class AgentLinks:
             await link.close()
 
     async def remove_node(self, name: str) -> None:
-        """Close the link and forget the node."""
+        """Close the link and remove what was kept about the node."""
         await self.close_link(name)
         self._silent_since.pop(name, None)
         self._gpu_owners.release(name)
 
     def send(self, order: SendToNode) -> None:
-        """Send an order to its node. Dropped if there is no connection: the next hello repeats it."""
+        """Send an order to its node. Without a connection it is dropped, because the next hello leads to the
+        order again."""
         link = self.links.get(order.node)
         if link is not None:
             link.send(order.frame)
 
     async def reconnect_all(self, later: str = "", later_s: float = 0.0, why: str = "") -> None:
-        """Reconnect every agent, so that each says hello and reports everything again.
+        """Reconnect every agent, so that each sends a hello and all its reports again.
 
-        The node `later`, if one is named, is reconnected only after `later_s` seconds; `why` says the reason.
+        `later` names a node that is reconnected only after `later_s` seconds. `why` is the reason, for the
+        log.
         """
         for link in self.links.values():
             await link.close()
@@ -144,12 +146,12 @@ class AgentLinks:
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     def _reopen(self, link: NodeLink) -> None:
-        # Because the node may have been removed or got another link meanwhile.
+        # Check first, because the node may have been removed or got another link meanwhile.
         if self.links.get(link.name) is link and not self._stopping:
             link.open(self.on_frame)
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """Handle what an agent sent. Returns why this agent cannot be used, or "" if it can."""
+        """Handle a frame from an agent. Returns the reason why this agent cannot be used, or "" if it can."""
         match frame:
             case Report(status):
                 self._tell(inputs.AgentReported(node, status))
@@ -168,7 +170,8 @@ class AgentLinks:
             case GpuTrouble(uuid, kind, why, xid):
                 self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
             case GpuChecked(uuid, ok, why, occupied):
-                # A check that NVML passes fails while the condition lasts for which the GPU was taken out.
+                # NVML may report the GPU as good although the condition for which it was taken out still
+                # lasts. Then the check has failed.
                 lasting = self.gpu_health.lasting(node, uuid, self._now()) if ok else ""
                 self._tell(
                     inputs.GpuChecked(
@@ -215,6 +218,6 @@ class AgentLinks:
         return {gpu.uuid for allocation in held for gpu in allocation.gpus}
 
     def _running_jobs(self) -> Iterable[Job]:
-        """The jobs that hold resources."""
+        """All jobs that hold resources."""
         state = self._state()
         return [state.jobs[job] for _, job in state.releases]

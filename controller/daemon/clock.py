@@ -1,4 +1,4 @@
-"""The controller's time: seconds since 1970 that never go back."""
+"""The controller's clock. It shows seconds since 1970 and never goes back."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import time
 from wire.text import duration
 
 WARNING_S = 1.0
-"""The log warns about a system clock that is further behind the journal than this."""
+"""Seconds. The log has a warning if the system clock is further behind the journal than this."""
 
 log = logging.getLogger("corral.daemon")
 
 
 class WallClock:
-    """Seconds since 1970 that never go back, not even over a restart.
+    """A clock that shows seconds since 1970 and never goes back, not even over a restart.
 
     1. While the system clock goes forward, `now()` is the system clock.
-    2. After the system clock was set back, `now()` goes on at half speed until the system clock has caught
-       up. It does not stand still, because nothing would become due: no backoff would end, no reservation
-       would begin.
-    3. After a restart `now()` continues from the newest journal entry, because a host without a battery
-       starts in 1970.
+    2. After the system clock was set back, `now()` runs at half speed until the system clock has caught up.
+       It does not stop, because then no backoff would end and no reservation would begin.
+    3. After a restart, `now()` continues from the time of the newest journal entry. A host without a battery
+       may start with a clock in 1970.
 
     Example: the system clock is set back from 12:00 to 11:00. Two hours later both clocks show 13:00.
     """
@@ -31,14 +30,14 @@ class WallClock:
         self._measured_at = time.monotonic()
 
     def now(self) -> float:
-        """The present time. Advances the clock."""
+        """The present time. Calling it advances the clock."""
         measured_at = time.monotonic()
         self._latest = max(time.time(), self._latest + (measured_at - self._measured_at) / 2)
         self._measured_at = measured_at
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """Never show a time before `at`, the newest journal entry's."""
+        """Never show a time before `at`, which is the time of the newest journal entry."""
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()
         if behind > WARNING_S:

@@ -45,41 +45,44 @@ from wire.cluster.hosts import HostSpec
 
 T = TypeVar("T")
 PendingInput = tuple[Input, "asyncio.Future[Reply] | None"]
-"""An input, and the future of its reply if a caller waits for one."""
+"""An input with the future of its reply; None if no caller waits for a reply."""
 MAX_BATCH = 2_000
-"""Inputs in one commit: enough to share an fsync, few enough that a reply does not wait long for it."""
+"""The most inputs in one commit. They are enough to share an fsync, and few enough that replies are not
+late."""
 PASS_SHARE = 0.5
-"""At most this part of the time goes to scheduling passes, however long one takes."""
+"""The largest fraction of time for scheduling passes, however long one pass takes."""
 STORE_RETRY_S = 1.0
 CLOCK_CHECK_S = 60.0
-"""The loop looks at the system clock at least this often, because it can be set while the loop sleeps."""
+"""Seconds. The event loop reads the system clock at least this often, because it can be set while the loop
+waits."""
 SAMPLER = ""
-"""The user in whose turn start estimates are sampled; no account has this name."""
+"""The user name under which the controller asks for start estimates. No account has this name."""
 MAX_CRASHES_PER_MINUTE = 50
-"""After more crashes of the engine than this within a minute the controller stops."""
+"""The controller stops after more crashes of the engine than this within a minute."""
 QUARANTINE_S = 60.0
-"""An agent whose report crashed the engine stays disconnected this long."""
+"""Seconds for which an agent stays disconnected after its report has crashed the engine."""
 
 log = logging.getLogger("corral.daemon")
 
 
 class Stopping(Exception):
-    """The controller is shutting down and takes no more inputs."""
+    """The controller is shutting down and accepts no more inputs."""
 
 
 class Daemon:
-    """Takes inputs, lets the engine decide, commits, and only then replies and sends.
+    """Accepts inputs, lets the engine decide, commits the events, and only then replies and sends effects.
 
     A batch (`_process_batch`)
-    1. Take up to MAX_BATCH inputs out of the inbox. A new configuration is a batch of its own.
+    1. Take up to MAX_BATCH inputs from the inbox. A new configuration is always a batch of its own.
     2. Give each input to the engine, and collect events, effects and replies.
     3. If a scheduling pass is due, give the engine a Tick, which starts jobs.
     4. Write all events and the rows that they changed in one transaction.
     5. Publish the commit to hooks, streams and the replica.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: nothing leaves the process before the events behind it are on disk.
-    Cost: one fsync per batch. After a pass of n seconds the next one begins n seconds later at the earliest.
+    Invariant: a reply or an effect leaves the process only after its events are on disk.
+    Cost: one fsync per batch. After a scheduling pass of n seconds, the next one begins at least n seconds
+    later.
     Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
     commit, 500 replies.
     """
@@ -89,7 +92,7 @@ class Daemon:
         self.store = store
         self.started_at = time.time()
         self.cluster = f"{store.id}@{socket.gethostname()}"
-        """The name by which agents know their controller."""
+        """The name by which agents recognise their controller."""
         self.engine: Engine
         self.seq = 0
         """The number of the last journal entry on disk."""
@@ -98,7 +101,7 @@ class Daemon:
         self.verify_turns = UserTurns(1)
         self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
         self.crashes: deque[float] = deque(maxlen=MAX_CRASHES_PER_MINUTE)
-        """When an input crashed the engine, by the monotonic clock."""
+        """Times (monotonic clock) at which an input crashed the engine."""
         self._clock = WallClock()
         self.now = self._clock.now
         """Seconds since 1970; never goes back."""
@@ -106,7 +109,7 @@ class Daemon:
         self.read = self._store_threads.read
         self.report = self._store_threads.report
         self._pipeline = pipeline
-        """The pipeline of the last commit. A recovery starts with it."""
+        """The pipeline at the last commit. A recovery starts with it."""
         self._inbox: deque[PendingInput] = deque()
         self._wake = asyncio.Event()
         self._in_batch = False
@@ -114,7 +117,8 @@ class Daemon:
         self._stopping = False
         self._store_failure: StoreUnavailable | None = None
         self._single_inputs = 0
-        """How many of the next inputs are processed one by one, to find the one that crashes the engine."""
+        """The number of inputs that are processed one by one from now on, to find the one that crashes the
+        engine."""
         self._pass_wanted = True
         self._next_pass = 0.0
         self._recover()
@@ -139,18 +143,19 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """The state of the engine. Await settled() first where it must not be ahead of the disk."""
+        """The state of the engine. It may be ahead of the disk; await settled() first if it must not be."""
         return self.engine.state
 
     @property
     def store_problem(self) -> str:
-        """Why the store takes no writes now, such as "database locked"; empty if it does."""
+        """The reason why the store cannot be written, such as "database locked"; empty if it can be
+        written."""
         return self._store_failure.trouble if self._store_failure is not None else ""
 
     # --- for callers ---
 
     async def ask(self, given: Input) -> Reply:
-        """Hand in an input. Returns the engine's reply once its events are on disk."""
+        """Pass an input to the engine. Returns the engine's reply after its events are on disk."""
         if self._stopping:
             raise Stopping("the controller is shutting down")
         if self._store_failure is not None:
@@ -161,12 +166,13 @@ class Daemon:
         return await reply
 
     def tell(self, given: Input) -> None:
-        """Hand in an input without waiting for a reply."""
+        """Pass an input to the engine without waiting for a reply."""
         self._inbox.append((given, None))
         self._wake.set()
 
     async def settled(self) -> None:
-        """Return when all that the state shows is on disk; raises StoreUnavailable if that is not known."""
+        """Wait until all changes in the state are on disk. Raises StoreUnavailable if the store cannot be
+        written."""
         while self._in_batch:
             waiter = asyncio.get_running_loop().create_future()
             self._settled_waiters.append(waiter)
@@ -175,11 +181,11 @@ class Daemon:
             raise self._store_failure
 
     def subscribe(self) -> Subscription:
-        """All commits from now on."""
+        """A subscription to all commits from now on."""
         return self._feed.subscribe()
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
-        """Add a node, or give a node another host. Attempts that run on it go on."""
+        """Add a node, or change the host settings of an existing node. Attempts that run on it continue."""
         reply = await self.ask(inputs.AddNode(name, host.labels, host, by))
         if not isinstance(reply, Refusal):
             await self.agents.close_link(name)
@@ -194,7 +200,7 @@ class Daemon:
         return reply
 
     async def import_host_keys(self) -> None:
-        """Pin the host keys of the file in which older controllers kept them, once."""
+        """Pin the host keys from the file in which older controllers kept them. This happens once."""
         path = self.config.state_dir / "known_hosts"
         nodes = {*self.config.nodes, *self.state.nodes.by_name}
         for node, key in read_legacy_file(path).items():
@@ -204,7 +210,8 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration outside the engine, which has its pipeline already."""
+        """Use another configuration in the parts outside the engine. The engine has its new pipeline
+        already."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -220,13 +227,13 @@ class Daemon:
     # --- the loop ---
 
     async def run(self) -> None:
-        """Process batches until stop(); returns when the inbox is empty.
+        """Process batches until stop() is called and the inbox is empty.
 
         1. Wait for an input, or until a pass or a timer of the engine is due.
         2. Process one batch.
-        3. If the store takes no writes: refuse the batch, go back to the state on disk, wait for the store.
+        3. If the store cannot be written: refuse the batch, load the state on disk again, wait for the store.
         4. If an input crashed the engine: find that input and quarantine it.
-        5. Let callers of settled() look at the state.
+        5. Let callers of settled() read the state.
         """
         self._schedule_rebalance()
         self.agents.start()
@@ -266,7 +273,7 @@ class Daemon:
                     return
 
     def stop(self) -> None:
-        """Take no more inputs; run() ends once the inbox is empty."""
+        """Accept no more inputs. run() ends when the inbox is empty."""
         self._stopping = True
         if self._retention_task is not None:
             self._retention_task.cancel()
@@ -277,7 +284,7 @@ class Daemon:
         self._wake.set()
 
     async def close(self) -> None:
-        """Close links, threads and the store. Attempts on the nodes go on."""
+        """Close links, threads and the store. Attempts on the nodes continue."""
         await asyncio.gather(self.questions.close(), self.agents.close())
         self._data_paths.close()
         self._hooks.close()
@@ -286,7 +293,7 @@ class Daemon:
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
-        """Seconds until a pass or a timer is due; None if only an input can make one due."""
+        """Seconds until a pass or a timer is due; None if none is due before the next input."""
         pause = self._next_pass - time.monotonic()
         if self._pass_wanted:
             return pause
@@ -314,7 +321,7 @@ class Daemon:
         self._schedule_rebalance()
 
     async def _start_samples(self) -> list[inputs.NoteStart]:
-        """Estimated starts of a few waiting jobs; none if the replica has no time for that."""
+        """Estimated starts of a few waiting jobs; empty if the replica has no time to compute them."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -328,10 +335,10 @@ class Daemon:
         """Remove the inputs of the next batch from the inbox."""
         most = MAX_BATCH
         if self._single_inputs:
-            # A pass after each input, because a bad input may crash only the pass that follows it.
+            # Run a pass after each input, because a bad input may crash only the pass that follows it.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
-        # A configuration is a batch of its own, because the engine continues with a copy of the state: what
-        # other inputs changed in the old one must be on disk before.
+        # Keep a configuration in a batch of its own, because the engine continues with a copy of the state.
+        # Changes by other inputs must be on disk before that.
         for index, (given, _) in enumerate(islice(self._inbox, most)):
             if isinstance(given, inputs.ApplyConfig):
                 most = max(1, index)
@@ -339,7 +346,7 @@ class Daemon:
         return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
-        """Steps 2 to 6 of the class."""
+        """Process a batch: steps 2 to 6 of the class docstring."""
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
@@ -377,7 +384,7 @@ class Daemon:
                 self.agents.send(order)
 
     async def _commit(self, events: tuple[Event, ...]) -> None:
-        """Write the events, then tell hooks and streams."""
+        """Write the events to the store, then publish the commit to hooks and streams."""
         for event in events:
             if isinstance(event, PluginFailed):
                 log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
@@ -400,23 +407,24 @@ class Daemon:
         )
 
     def _publish_node(self, node: str) -> None:
-        """Tell streams that GPU readings of the node have changed."""
+        """Publish to the streams that the GPU readings of the node have changed."""
         self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
     # --- failures ---
 
     def _recover(self) -> None:
-        """Replace the engine by one made of the rows on disk."""
+        """Replace the engine by a new one that is built from the rows on disk."""
         self.questions.forget()
         recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
-        if recovered.nodes_lost:  # first, so that the journal says why jobs are not placed on these nodes
+        if recovered.nodes_lost:  # first, so that the journal shows why jobs are not placed on these nodes
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Is an input to blame, is nothing of the batch on disk, and are crashes rare? Counts the crash."""
+        """Whether an input can have caused the crash: no event of the batch is on disk and crashes are rare.
+        Counts the crash."""
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
             return False
@@ -426,17 +434,17 @@ class Daemon:
         return not often
 
     async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
-        """Deal with an input that crashed the engine, so that only its sender notices.
+        """Handle an input that crashed the engine, so that only the sender of this input is affected.
 
         1. If the batch was larger than one input, put it back and process its inputs one by one.
         2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
-        3. Go back to the state on disk, because the engine may have stopped half-way.
-        4. Reconnect all agents: each reports everything again, so nothing is lost with the old state.
+        3. Load the state on disk again, because the engine may have stopped in the middle of a change.
+        4. Reconnect all agents. Each sends all its reports again, so no report is lost with the old state.
         """
         culprit = ""
         if not one_by_one:
             self._inbox.extendleft(reversed(batch))
-            self._single_inputs = len(batch) + 1  # because ControllerStarted comes first
+            self._single_inputs = len(batch) + 1  # one more, because ControllerStarted comes first
         else:
             [(given, future)] = batch
             log.error("an input crashed the engine and is quarantined: %.500s", given, exc_info=failure)
@@ -447,14 +455,14 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Take no inputs until the store takes writes again, and go back to the state on disk."""
+        """Process no inputs until the store can be written again, and load the state on disk again."""
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:
             self._recover()
 
     async def _wait_for_store(self) -> None:
-        """Try to write every STORE_RETRY_S seconds. When that succeeds, reconnect all agents.
+        """Try to write every STORE_RETRY_S seconds. After a success, reconnect all agents.
 
         Returns with `_store_failure` still set if stop() is called meanwhile.
         """
@@ -472,8 +480,8 @@ class Daemon:
 
 
 def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
-    """Raise the failure at every caller that waits for a reply."""
+    """Raise the failure in every caller that waits for a reply."""
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            future.exception()  # marks it as seen, because a caller that is gone needs no warning
+            future.exception()  # marks it as retrieved, so that asyncio logs no warning if the caller is gone

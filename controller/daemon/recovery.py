@@ -1,4 +1,4 @@
-"""Builds the engine from the rows of the store: at the start, and after a batch that was not committed."""
+"""Builds the engine from the rows of the store, at the start and after a batch that was not committed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The engine as it was after the last commit."""
+    """The engine with the state of the last commit."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]
-    """Nodes that were up by their rows. Their agents have not said hello to this engine."""
+    """Nodes that are up in their stored rows. Their agents have not yet sent a hello to this engine."""
     last_seq: int
     last_at: float
     node_rows: Batch
-    """The node rows as loaded. Writing them again changes nothing, and shows whether the store can write."""
+    """The loaded rows of nodes. Writing them again changes no data and shows whether the store can be
+    written."""
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
-    """Load the rows. `keep_ended`: how many ended jobs the state remembers."""
+    """Load the rows and build the engine. `keep_ended` is the number of ended jobs that stay in memory."""
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
@@ -43,7 +44,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    # Because each collection would visit all jobs loaded so far, loading n jobs would cost O(n²).
+    # Switch garbage collection off: each collection would visit all jobs loaded so far, so that loading n
+    # jobs would take O(n²).
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The threads that use the store, so that a slow disk never blocks the event loop."""
+"""The threads that use the store, so that a slow disk does not block the event loop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """One thread writes, another one reads meanwhile. A third one makes reports, which may take minutes.
+    """Three threads: one writes to the store, one reads from it, and one makes reports, which may take
+    minutes.
 
-    Invariant: all writes are made by the writer's thread, one after the other, in the order in which they
-    were asked for. Deletions by retention run there between two commits.
+    Invariant: only the writer's thread writes, and it writes in the order of the calls. Retention also
+    deletes in this thread, between two commits.
     """
 
     def __init__(self, store: Store) -> None:
@@ -31,21 +32,21 @@ class StoreThreads:
         self._reporter = ThreadPoolExecutor(1, "store-reports")
 
     async def read(self, work: Callable[[], T]) -> T:
-        """The result of a read from the store."""
+        """Read from the store in the reader's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def report(self, work: Callable[[], T]) -> T:
-        """The result of a read that may take long."""
+        """Read from the store in the thread for reports, because the read may take minutes."""
         return await asyncio.get_running_loop().run_in_executor(self._reporter, work)
 
     async def write(self, work: Callable[[], object]) -> None:
-        """Do work that changes the store, between two commits."""
+        """Change the store in the writer's thread, between two commits."""
         await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     async def commit(self, state: State, last_seq: int, events: tuple[Event, ...]) -> Batch:
         """Write the events and the rows that they changed, in one transaction.
 
-        The rows are made in the writer's thread too, because those of a large array take long. The caller
+        The rows are also made in the writer's thread, because those of a large array take long. The caller
         must not change the state before this returns.
         """
 
@@ -62,14 +63,14 @@ class StoreThreads:
         return await asyncio.get_running_loop().run_in_executor(self._writer, write)
 
     def close(self) -> None:
-        """Wait for the work that was asked for, and end the threads."""
+        """Wait until all submitted work is done, and end the threads."""
         self._reporter.shutdown()
         self._writer.shutdown()
         self._reader.shutdown()
 
 
 def entry_of(seq: int, event: Event) -> JournalEntry:
-    """The event as the journal entry of this number."""
+    """The journal entry with number `seq` for this event."""
     return JournalEntry(
         seq=seq,
         at=event.at,

@@ -1,1 +1,1 @@
-"""Links to agents."""
+"""Connections between the controller and the agents on the nodes."""

@@ -1,4 +1,5 @@
-"""Refuses a GPU on two nodes: a host that joined under two names would offer each GPU twice."""
+"""Refuses a GPU that is already on another node. A host that joined under two names would offer its GPUs
+twice."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """The node of each GPU, by UUID. Nodes that are away keep their GPUs."""
+    """The node that has each GPU, by UUID. Nodes without a connection keep their GPUs."""
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}
         self._owners = {uuid: node for node, uuids in self._gpus.items() for uuid in uuids}
 
     def claim(self, node: str, uuids: Iterable[str]) -> str:
-        """Record the GPUs of a node. Returns why that is not possible, or ""."""
+        """Record the GPUs of a node. Returns the reason if another node has one of them, or ""."""
         had, wanted = self._gpus.get(node, frozenset()), frozenset(uuids)
         for uuid in sorted(wanted - had):
             owner = self._owners.get(uuid, node)
@@ -30,7 +31,7 @@ class GpuOwners:
         return ""
 
     def release(self, node: str) -> None:
-        """Forget the GPUs of a node."""
+        """Remove the GPUs of a node."""
         for uuid in self._gpus.pop(node, ()):
             if self._owners.get(uuid) == node:
                 del self._owners[uuid]

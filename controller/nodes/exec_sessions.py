@@ -1,4 +1,4 @@
-"""A command that a user runs in a job's allocation (`corral exec`), seen from the controller."""
+"""The controller's side of a command that a user runs in a job's allocation (`corral exec`)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from wire.agent.frames import (
 )
 
 UNREAD_S = 10.0
-"""Seconds after which a command whose output no client reads is closed."""
+"""Seconds. A command is closed if no client reads its output for this long."""
 
 
 class ExecSession:
-    """One command. It ends when its exit has been read, or when it is closed."""
+    """One command. The session ends when a client has read the exit code, or when it is closed."""
 
     def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
         self.order = order
@@ -38,7 +38,8 @@ class ExecSession:
         self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self.close)
 
     async def answers(self) -> AsyncIterator[ShellOutput | ShellEnded]:
-        """Its output, then its end; raises NodeAway. Closing the generator ends the command."""
+        """The output of the command and then its end. Raises NodeAway. Closing the generator ends the
+        command."""
         self.read = True
         self._unread.cancel()
         try:
@@ -60,20 +61,20 @@ class ExecSession:
             self.close()
 
     def hear(self, said: ShellOutput | ShellEnded) -> None:
-        """Add output or the end from the agent."""
+        """Add output from the agent, or the end of the command."""
         self._said.append(said)
         self._news.set()
 
     def write(self, data: bytes, *, end: bool = False) -> None:
-        """Send input."""
+        """Send input to the command, or with `end` the end of its input."""
         self._send(ShellInput(self.order.request, b64encode(data).decode(), end))
 
     def resize(self, rows: int, columns: int) -> None:
-        """Send the new size of the terminal."""
+        """Send the new size of the terminal, in characters."""
         self._send(ResizeShell(self.order.request, rows, columns))
 
     def lose(self) -> None:
-        """End with NodeAway, because the connection is lost."""
+        """End the session with NodeAway, because the connection to the agent is lost."""
         self._lost = True
         self._news.set()
 

@@ -1,4 +1,5 @@
-"""Checks the facts in an agent's hello, because the engine computes with them and identifies GPUs by UUID."""
+"""Checks the hardware that an agent reports in its hello. The engine computes with these values and
+identifies GPUs by UUID."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from wire.agent.frames import NodeFacts
 
 
 def invalid_facts(facts: NodeFacts) -> str:
-    """Why the facts cannot be true; empty if they can."""
+    """The reason why the reported hardware is impossible; empty if it is possible."""
     amounts = {
         "thousandths of a CPU": facts.cpu_milli,
         "MiB of memory": facts.memory_mib,

@@ -1,4 +1,4 @@
-"""The interface of a link to an agent, whatever carries it."""
+"""The interface of a connection to an agent. It is the same for SSH and for a local process."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """The connection to the agent is lost. The link tries again until it is closed."""
+    """The connection to the agent is lost. The link connects again and again until it is closed."""
 
     why: str
 
 
 FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
-"""Called on the event loop with the node's name and a frame. The first frame after a loss is a Hello.
+"""The function that handles a frame; its first argument is the node's name. It runs on the event loop.
 
-Returns why this agent cannot be used, which ends the connection, or "" if it can.
+The first frame after a lost connection is a Hello. The function returns the reason why this agent cannot
+be used, which ends the connection, or "" if it can be used.
 """
 
 
 class NodeAway(Exception):
-    """There is no connection to this node now."""
+    """There is no connection to this node at present."""
 
 
 class LogMissing(Exception):
-    """The agent has no such log. The message says why."""
+    """The agent does not have the requested log. The message gives the reason."""
 
 
 class NodeLink(Protocol):
@@ -40,13 +41,14 @@ class NodeLink(Protocol):
     name: str
 
     def open(self, handler: FrameHandler) -> None:
-        """Connect, and connect again with backoff whenever the connection is lost."""
+        """Connect to the agent. Whenever the connection is lost, connect again after a pause."""
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame; never blocks. Dropped without a connection, because the next Hello reconciles."""
+        """Queue a frame; never blocks. Without a connection the frame is dropped, because the controller
+        compares its state with the agent's at the next Hello."""
 
     def session(self) -> AgentSession:
-        """The session on the present connection, to read logs and run commands; raises NodeAway."""
+        """The session on the current connection, for logs and commands. Raises NodeAway if there is none."""
 
     async def close(self) -> None:
-        """Disconnect the agent. Its attempts go on."""
+        """Disconnect from the agent. The attempts on the node continue."""

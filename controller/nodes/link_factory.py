@@ -16,20 +16,21 @@ from wire.api.nodes import Preflight
 from wire.cluster.hosts import HostSpec
 
 MISSED_PINGS = 3
-"""An agent that is silent for this many intervals of its pings is lost."""
+"""An agent counts as lost after this many ping intervals without a message from it."""
 
 
 class LinkFactory:
-    """One per controller. `cluster` is the name by which agents know their controller."""
+    """Makes links. A controller has one factory. `cluster` is the name by which agents recognise their
+    controller."""
 
     def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
         self.config = config
-        """Links that are made from now on have its settings."""
+        """The configuration for all links that are made from now on."""
         self._cluster = cluster
         self.connector = SshConnector(KnownHosts(pinned))
 
     def link(self, name: str, host: HostSpec) -> SshLink:
-        """A link to an agent on a host that is reached by SSH, not open yet."""
+        """A link to an agent on a host that is reached by SSH. The link is not open yet."""
         ping_s, silence_s = self._intervals()
         jobs = self.config.jobs.policy
         return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
@@ -46,18 +47,18 @@ class LinkFactory:
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check a host before it joins. Pins nothing."""
+        """Check whether a host can join. The host key is not pinned."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
     def _intervals(self) -> tuple[float, float]:
-        """Seconds between two pings, and seconds of silence after which an agent is lost."""
+        """Two numbers: seconds between pings, and seconds without a message after which an agent is lost."""
         ping_s = self.config.scheduler.beat_s
         return ping_s, MISSED_PINGS * ping_s
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """The nodes in both files whose agent must be restarted, because its arguments differ."""
+    """The nodes in both configurations whose agents need a restart, because their arguments differ."""
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
         return both
@@ -65,10 +66,10 @@ def changed_links(old: Config, new: Config) -> list[str]:
 
 
 def shared_arguments(config: Config) -> tuple[object, ...]:
-    """The settings that all agents are started with."""
+    """The settings that are the same in the arguments of all agents."""
     return config.jobs.policy, config.scheduler.beat_s
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Labels and taints are the controller's alone.
+    # Leave out labels and taints, because only the controller uses them.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

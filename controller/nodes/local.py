@@ -1,4 +1,4 @@
-"""A link to an agent on this machine, run as a subprocess."""
+"""A connection to an agent on this machine, which runs as a subprocess."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from wire.agent.job_policy import DEFAULT_JOB_POLICY, JobPolicy
 from wire.cluster.hosts import HostSpec
 
 LAST_WORDS_S = 5.0
-"""Seconds to wait for the last output of an agent that has ended."""
+"""Seconds to wait for the last output of an agent that has closed its output."""
 _HOME = str(Path(__file__).absolute().parent.parent.parent)
 _CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import main; sys.exit(main())"
-"""As `python -m agent`, but without importing from the working directory."""
+"""Python code that does the same as `python -m agent`, but does not import from the working directory."""
 
 
 class LocalLink(ReconnectingLink):
-    """Starts the agent, and starts it again whenever it ends. Its host needs a spool and no SSH address."""
+    """Starts the agent, and starts it again whenever it ends. The host must have a spool and no SSH
+    address."""
 
     def __init__(
         self,
@@ -38,7 +39,8 @@ class LocalLink(ReconnectingLink):
         self._arguments = agent_arguments(name, host, "", jobs, cluster)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent in a session of its own, so that Ctrl-C in the terminal does not reach it."""
+        """Start the agent in a process session of its own, so that Ctrl-C in the terminal does not stop
+        it."""
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,
@@ -61,7 +63,7 @@ class LocalLink(ReconnectingLink):
 
 
 class AgentPipes:
-    """The pipes of an agent's process."""
+    """The pipes to and from the process of an agent."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -73,7 +75,7 @@ class AgentPipes:
         self._words = LastLine(process.stderr)
 
     async def read(self) -> bytes:
-        """Bytes from the agent; empty when it is gone."""
+        """Read bytes from the agent. The result is empty when the agent has ended."""
         return await self._out.read(READ)
 
     def write(self, data: bytes) -> None:
@@ -81,11 +83,12 @@ class AgentPipes:
         self._in.write(data)
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not taken."""
+        """The number of queued bytes that the agent has not read."""
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the pipes and wait for the process, or kill it. Returns its last line of stderr."""
+        """Close the pipes and wait for the process; kill it after `patience_s` seconds. Returns its last line
+        of stderr."""
         if not self._in.transport.is_closing():  # it is when the agent died first, and abort() would fail
             self._in.close()
         try:

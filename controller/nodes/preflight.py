@@ -1,4 +1,4 @@
-"""Checks a host before it joins: one line per check, with what to do if it fails."""
+"""Checks a host before it joins. Each check has a result and, if it fails, a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wire.text import duration, printable
 
 SKEW_S = 5.0
 _RUN_S = 60.0
-"""Seconds for all checks: a driver without persistence mode takes long to list its GPUs."""
+"""Seconds for all checks. A GPU driver without persistence mode takes long to list its GPUs."""
 
 
 async def preflight(
@@ -34,9 +34,9 @@ async def preflight(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> Preflight:
-    """Check a host. `trusted` is a host key to accept instead of the pinned one.
+    """Check a host. `trusted` is a host key that is accepted in place of the pinned one.
 
-    `shared` are directories that should be the same there as here.
+    `shared` are directories that should have the same content on the host and on the controller's machine.
     """
     checks: list[Check] = []
     boot_id = ""
@@ -69,7 +69,7 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # Where the conversation broke off is where it failed: before the key, or at the login.
+        # The checks that passed show which one failed: the connection, the host key or the login.
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
@@ -97,7 +97,8 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
 async def _ask(
     name: str, host: HostSpec, connection: asyncssh.SSHClientConnection, marked: Sequence[str], cluster: str
 ) -> tuple[list[Check], str]:
-    """The checks after the login, up to the first that makes the others impossible, and the boot id."""
+    """The checks after the login, and the boot id. A check without which the others are impossible is the
+    last one."""
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
         boarded = await start_agent(connection, host.python, host.spool, made)
@@ -124,7 +125,7 @@ async def _ask(
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """The check of the host's clock, which was read between the request and now."""
+    """The check of the host's clock. `theirs` was read between `asked_at` and now."""
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0
     if apart <= SKEW_S:

@@ -1,4 +1,4 @@
-"""A link that reconnects: the part of every link that does not depend on how the agent is reached."""
+"""A link that connects again after a loss. This part is the same for SSH and local agents."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from wire.agent.frames import ControllerFrame
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 10.0
-"""After a connection that lasted this long the next pause is FIRST_PAUSE_S again."""
+"""Seconds. After a connection that lasted at least this long, the next pause is FIRST_PAUSE_S again."""
 
 
 class CannotConnect(Exception):
-    """This attempt to connect failed. The message says why."""
+    """An attempt to connect failed. The message gives the reason."""
 
 
 class ReconnectingLink(ABC):
-    """A NodeLink whose subclass opens the channel to the agent.
+    """A NodeLink that connects again after a loss. A subclass opens the channel to the agent.
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
-    2. Give the handler a LinkLost, once per reason: a host that is off is not reported again and again.
+    2. Pass a LinkLost to the handler, but once per reason: a host that is off is not reported repeatedly.
     3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
 
@@ -40,10 +40,10 @@ class ReconnectingLink(ABC):
 
     @abstractmethod
     async def connect(self) -> AgentChannel:
-        """Open a channel to the agent; raises CannotConnect."""
+        """Open a channel to the agent. Raises CannotConnect."""
 
     def open(self, handler: FrameHandler) -> None:
-        """Connect, and connect again with backoff whenever the connection is lost."""
+        """Connect to the agent. Whenever the connection is lost, connect again after a pause."""
         self._handler = handler
         self._closing = False
         self._reported = None
@@ -51,18 +51,18 @@ class ReconnectingLink(ABC):
         self._task.add_done_callback(_report_crash)
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame for the agent. Dropped while there is no connection."""
+        """Queue a frame for the agent. Without a connection the frame is dropped."""
         if self._session is not None and self._session.greeted:
             self._session.send(frame)
 
     def session(self) -> AgentSession:
-        """The session on the present connection; raises NodeAway if there is none."""
+        """The session on the current connection. Raises NodeAway if there is none."""
         if self._session is None or not self._session.greeted:
             raise NodeAway(f"node {self.name} is away")
         return self._session
 
     async def close(self) -> None:
-        """Disconnect the agent. Its attempts go on."""
+        """Disconnect from the agent. The attempts on the node continue."""
         self._closing = True
         if self._session is not None:
             self._session.leave()
@@ -84,7 +84,7 @@ class ReconnectingLink(ABC):
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _connect_once(self) -> str:
-        """One connection from beginning to end. Returns why it ended."""
+        """Connect once and wait until the connection ends. Returns the reason of its end."""
         try:
             channel = await self.connect()
         except CannotConnect as error:
@@ -94,7 +94,7 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            if session.greeted:  # the node was up, so even the same reason is reported again
+            if session.greeted:  # the node was connected, so report the loss even if the reason is the same
                 self._reported = None
             self._session = None
             words = await channel.end(patience_s=2.0 if self._closing else 0.5)
@@ -107,7 +107,8 @@ class ReconnectingLink(ABC):
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Log the bug that ended a link's task, because no caller awaits that task."""
+    """Log the bug that ended the task of a link. Without this it would stay unnoticed, because no caller
+    awaits it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

@@ -1,4 +1,4 @@
-"""One connection to an agent: frames, logs, commands in jobs, and the watch over silence."""
+"""One connection to an agent: frames, logs, commands in jobs, and the check that the agent still answers."""
 
 from __future__ import annotations
 
@@ -39,36 +39,40 @@ from wire.codec import Malformed
 from wire.text import printable
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""An agent that leaves more than this unread is stuck and is disconnected. The next Hello reconciles."""
+"""Bytes. An agent that leaves more than this unread is disconnected. The next Hello brings the state up to
+date."""
 HELLO_S = 60.0
-"""Seconds until the Hello: an agent may first take over thousands of attempts or wait for a slow driver."""
+"""Seconds until the Hello must arrive. A new agent may first load thousands of attempts or wait for a slow
+GPU driver."""
 _REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset)
 MAX_LOG_CHUNKS = 16
-"""Log chunks that wait for a slow reader. With more the agent gets an order to stop."""
+"""The most log chunks that wait for a slow reader. Above this number the agent gets an order to stop
+sending."""
 
 
 class AgentChannel(Protocol):
-    """What carries the bytes of a session: the pipes of a process, or an SSH channel."""
+    """The channel of a session: the pipes of a process, or an SSH channel."""
 
     async def read(self) -> bytes:
-        """Bytes from the agent; empty when it is gone."""
+        """Read bytes from the agent. The result is empty when the agent has ended."""
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the agent; never blocks."""
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not taken."""
+        """The number of queued bytes that the agent has not read."""
 
     async def end(self, patience_s: float) -> str:
-        """Close. An agent that has not left after `patience_s` seconds is killed. Returns its last line."""
+        """Close the channel. An agent that still runs after `patience_s` seconds is killed. Returns its last
+        line of stderr."""
 
 
 class AgentSession:
-    """Everything that is exchanged over one channel.
+    """All messages that controller and agent exchange over one channel.
 
-    1. The first frame must be a Hello of this node, in this protocol, with possible facts. The handler may
-       still refuse it. Until it is accepted, nothing is sent.
-    2. Reports go to the handler. Log chunks and output of commands go to their readers.
+    1. The first frame must be a Hello of this node in this protocol version, with possible hardware. The
+       handler may still refuse it. No frame is sent to the agent before the Hello is accepted.
+    2. Reports go to the handler. Log chunks go to their readers, output of commands to their sessions.
     3. A ping is sent every `ping_s`. An agent that sends nothing for `silence_s` is lost.
     """
 
@@ -87,7 +91,7 @@ class AgentSession:
         self._clock: float | None = None
 
     async def run(self, ping_s: float, silence_s: float) -> str:
-        """Run until the connection is lost. Returns why it was."""
+        """Run until the connection is lost. Returns the reason of the loss."""
         tasks = [
             self._loop.create_task(self._listen()),
             self._loop.create_task(self._watch(ping_s, silence_s)),
@@ -107,7 +111,7 @@ class AgentSession:
                 command.lose()
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame; all frames of one turn of the event loop leave in one write."""
+        """Queue a frame. All frames queued in one iteration of the event loop are sent with one write."""
         if not self._outgoing:
             self._loop.call_soon(self.flush)
         self._outgoing.append(pack(frame))
@@ -122,7 +126,7 @@ class AgentSession:
             self._cut.set_result("the agent does not read its orders")
 
     def leave(self) -> None:
-        """Send a Leave and end the session."""
+        """Send a Leave frame and end the session."""
         self.send(Leave())
         self.flush()
         if not self._cut.done():
@@ -131,9 +135,10 @@ class AgentSession:
     async def read_log(
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        """A log, piece by piece; raises NodeAway or LogMissing. Close the generator to stop reading.
+        """Read a log in pieces. Raises NodeAway or LogMissing. Close the generator to stop reading.
 
-        When the reader has fallen behind and caught up, the rest is requested again from the agent.
+        If the reader was too slow, the agent stops sending; after the reader has caught up, the rest is
+        requested.
         """
         while True:
             self._requests += 1
@@ -152,7 +157,7 @@ class AgentSession:
                     self.send(StopReading(request.request))
 
     def open_shell(self, order: OpenShell) -> ExecSession:
-        """Run a command in the allocation of an attempt."""
+        """Run a command in the allocation of an attempt. Returns the session of the command."""
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1
@@ -177,7 +182,7 @@ class AgentSession:
         return "the agent ended"
 
     def _take(self, line: bytes) -> str:
-        """Handle one frame. Returns why the session must end, or ""."""
+        """Handle one frame. Returns the reason why the session must end, or ""."""
         try:
             frame = unpack(line)
         except Malformed as error:
@@ -208,7 +213,8 @@ class AgentSession:
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:
-            self.send(Ping(0, frame.clock))  # before any order, because an attempt needs a running lease
+            # Send this before any order, because an attempt needs a valid lease.
+            self.send(Ping(0, frame.clock))
         problem = self._handler(self.name, frame)
         self.greeted = not problem
         return problem
@@ -231,7 +237,7 @@ class AgentSession:
 
 
 class _LogChunks:
-    """The chunks of one ReadLog that have arrived."""
+    """The chunks that have arrived for one ReadLog request."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -254,14 +260,14 @@ class _LogChunks:
         return self.stopped
 
     def lose(self) -> None:
-        """End with NodeAway, because the connection is lost."""
+        """End with NodeAway, because the connection to the agent is lost."""
         if not self.ended:
             self.ended = True
             self._error = NodeAway("the connection was lost while the log was read")
             self._news.set()
 
     async def chunks(self) -> AsyncIterator[tuple[int, bytes]]:
-        """The pieces with their offsets, until the end, an error or a stop."""
+        """The pieces with their offsets in the log. They end at the end of the log, an error or a stop."""
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()

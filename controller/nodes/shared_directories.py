@@ -1,4 +1,4 @@
-"""Checks whether a host sees the same directories as the controller."""
+"""Checks whether a host and the controller's machine share the same directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from wire.api.nodes import Check
 
 @contextmanager
 def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check]]]:
-    """A temporary file in each directory, and a failed check for each directory that cannot have one."""
+    """Create a temporary file in each directory. Also gives a failed check for each directory where that is
+    impossible."""
     made: list[str] = []
     lacking: list[Check] = []
     for folder in folders:

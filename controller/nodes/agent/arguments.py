@@ -10,7 +10,8 @@ from wire.codec import dumps, encode
 def agent_arguments(
     name: str, host: HostSpec, home: str, jobs: JobPolicy = DEFAULT_JOB_POLICY, cluster: str = ""
 ) -> list[str]:
-    """The command line of the agent of a node. `home` is its directory, unless the host names a spool."""
+    """The command line that starts the agent of a node. `home` is the agent's directory unless `host` names a
+    spool."""
     options = {
         "--name": name,
         "--spool": host.spool or f"{home}/nodes/{name}",

@@ -1,6 +1,7 @@
-"""Brings the agent to a host over one SSH channel: find a Python, send the agent, start it.
+"""Starts the agent on a host over one SSH channel: finds a Python, sends the agent and starts it.
 
-No SFTP is needed, and the command has nothing that a shell could misread. Output of the login is skipped.
+SFTP is not needed, and the command has the same meaning in every shell. Lines that the login prints are
+skipped.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from controller.nodes.reconnecting import CannotConnect
 from wire.text import printable
 
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in (13, 12, 11, 10, 9)), "/opt/*/bin/python3")
-"""Interpreters that are tried if none is configured: on many hosts python3 itself is too old."""
+"""The Python interpreters that are tried if none is configured. On many hosts, python3 itself is too old."""
 BOOTSTRAP_S = 20.0
 PARTING_S = 5.0
-"""Seconds to wait for the exit code and last output of a program that has ended."""
+"""Seconds to wait for the exit code and the last output of a program that has closed its output."""
 MAX_LOGIN_OUTPUT = 1 << 18
-"""Bytes that a login may print before the command runs."""
+"""The most bytes that a login may print before the command runs."""
 TRY_S = 6
-"""Seconds that a Python may take to print its version."""
+"""The most seconds that a Python may take to print its version."""
 _FIND = (
     "exec /bin/sh -c '"
-    # Killed by a process on the host, because root's sshd passes on no signals.
+    # Kill the program with a process on the host, because root's sshd does not pass on signals.
     'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
@@ -41,12 +42,14 @@ _FIND = (
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
 )
-"""All shells read this the same way: one line in single quotes, without quote, backslash or `!`."""
+"""The command that finds a Python. Every shell reads it the same way, because it is one line in single quotes
+without a quote, a backslash or a `!`."""
 _NO_PYTHON = "corral finds no python"
 
 
 class BootstrapFailed(CannotConnect):
-    """The login works but the agent cannot be started. `check`: the preflight check that fails."""
+    """The login works, but the agent cannot be started. `check` is the name of the preflight check that
+    fails."""
 
     def __init__(self, check: str, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -55,14 +58,14 @@ class BootstrapFailed(CannotConnect):
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
-    """A started agent that waits for its options, and the directory that it uses by default."""
+    """An agent that was started and waits for its options, and the directory that it uses by default."""
 
     process: asyncssh.SSHClientProcess[bytes]
     words: LastLine
     home: str
 
     def tell(self, options: list[str]) -> None:
-        """Send the options."""
+        """Send the options to the agent."""
         self.process.stdin.write(json.dumps(options).encode() + b"\n")
 
 
@@ -72,7 +75,7 @@ async def start_agent(
     home: str,
     made: Bundle,
 ) -> BootstrappedAgent:
-    """Start the agent on a host; raises BootstrapFailed, or what a broken connection raises."""
+    """Start the agent on a host. Raises BootstrapFailed, or the error of a broken connection."""
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:
         process = await connection.create_process(command, encoding=None, window=READ)
@@ -87,9 +90,9 @@ async def start_agent(
         async with asyncio.timeout(BOOTSTRAP_S):
             return await talk.hand_over(home, made)
     except TimeoutError:
-        process.kill()  # because it would wait for ever, and each try would leave one more
+        process.kill()  # the process would wait for ever, and each new attempt would add another one
         raise talk.silent() from None
-    except BaseException:  # also if the host is removed meanwhile
+    except BaseException:  # this includes a cancel, for example because the node is removed
         process.kill()
         raise
 
@@ -121,7 +124,7 @@ class _Bootstrap:
         return BootstrappedAgent(self._process, self._words, detail)
 
     async def _answer(self) -> tuple[str, str]:
-        """The next line with the marker. Other lines are output of the login."""
+        """The next line that has the marker. Lines without it are output of the login and are skipped."""
         word, heard = "".join(self._word).encode(), 0
         while heard < MAX_LOGIN_OUTPUT:
             line = await self._process.stdout.readline()
@@ -138,7 +141,7 @@ class _Bootstrap:
         raise self._unruly(f"it prints without end: {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
-        """The error for a session that ended before the agent ran."""
+        """The error for an SSH session that ended before the agent ran."""
         words = await self._words.end(PARTING_S)
         if words.startswith(_NO_PYTHON):
             seen = words[len(_NO_PYTHON) + 2 :]
@@ -156,7 +159,7 @@ class _Bootstrap:
         return self._unruly(f"it ended{how}, and {self._last()}")
 
     def silent(self) -> BootstrapFailed:
-        """The error for a session that does not answer."""
+        """The error for an SSH session that does not answer."""
         return self._unruly(f"it gave no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:

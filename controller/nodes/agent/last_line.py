@@ -1,4 +1,4 @@
-"""The last line that an agent or a login writes to stderr, for messages about what failed."""
+"""Keeps the last line that an agent or a login writes to stderr, for error messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ READ = 1 << 20
 
 
 class Source(Protocol):
-    """The stderr of a process on this machine, or of an SSH channel."""
+    """A stream with stderr of a process on this machine or of an SSH channel."""
 
     async def read(self, n: int = -1) -> bytes:
-        """The next bytes; empty at the end."""
+        """Read the next bytes. The result is empty at the end of the stream."""
 
 
 class LastLine:
-    """Keeps the last line of stderr. Reads to the end, because a full pipe would block the writer."""
+    """The last line of stderr. It reads to the end of the stream, because a full pipe would block the
+    writer."""
 
     def __init__(self, source: Source) -> None:
         self._last = b""
@@ -34,11 +35,11 @@ class LastLine:
                 self._last = lines[-1] if lines else b""
 
     async def end(self, patience_s: float) -> str:
-        """The last line, after the writer has ended or `patience_s` has passed."""
+        """Wait until the writer has ended, but at most `patience_s` seconds. Returns the last line."""
         await asyncio.wait([self._task], timeout=patience_s)
         self._task.cancel()
         return self.now()
 
     def now(self) -> str:
-        """The last line until now."""
+        """The last line that has arrived so far."""
         return printable(self._last.decode("utf-8", "replace").strip(), 500)

@@ -17,7 +17,7 @@ _MAIN = b"import sys\nfrom agent.__main__ import main\nsys.exit(main())\n"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The file that is sent to hosts. The same sources give the same bytes and the same name."""
+    """The zip file that is sent to hosts. The same sources give the same bytes and the same file name."""
 
     name: str
     data: bytes
@@ -28,7 +28,7 @@ class Bundle:
 
 @functools.cache
 def bundle() -> Bundle:
-    """The bundle of this installation; built once."""
+    """The zip file of this installation. It is built once."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted({**_packages(), **_nvml(), "__main__.py": _MAIN}.items()):
@@ -39,17 +39,19 @@ def bundle() -> Bundle:
 
 
 def _arrival() -> str:
-    """The source text of the receiving program: two modules, one after the other, without imports of ours."""
+    """The source text of the program that receives the agent. It consists of two modules of this project,
+    joined so that the second needs no import of the first."""
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
     checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = arrival.splitlines(keepends=True)
-    # Because the first text has said it for both, and because the names are there already.
+    # Leave out these imports: the first module has the __future__ import, and the names from wire are defined
+    # there.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 
 
 _NOT_NEEDED = ("api", "http")
-"""Packages of wire that only clients of the HTTP API use."""
+"""Packages in wire that agents do not need, because only clients of the HTTP API use them."""
 
 
 def _packages() -> dict[str, bytes]:
@@ -62,7 +64,8 @@ def _packages() -> dict[str, bytes]:
 
 
 def _nvml() -> dict[str, bytes]:
-    """NVIDIA's Python binding: a single file without dependencies, so that hosts need not have it."""
+    """The file of NVIDIA's Python binding for NVML. It is sent along, so that hosts need not have it
+    installed."""
     found = importlib.util.find_spec("pynvml")
     if found is None or not found.origin:
         return {}

@@ -1,4 +1,5 @@
-"""Opens SSH connections: few at a time, with checked host keys, and with a deadline for every step."""
+"""Opens SSH connections. It limits how many open at a time, checks host keys, and sets a deadline for every
+step."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ from controller.nodes.ssh.known_hosts import KnownHosts
 from wire.cluster.hosts import SshAddress
 
 AT_ONCE = 32
-"""Connections that are opened at the same time, because a handshake costs milliseconds of CPU."""
+"""The most connections that are opened at the same time. Each handshake takes milliseconds of CPU time."""
 CONNECT_S = 30.0
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
-logging.getLogger("asyncssh").setLevel(logging.WARNING)  # every connection is news to it
+logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh would log every connection
 
 
 class SshConnector:
-    """The limits and known hosts that all SSH links of a controller share."""
+    """Opens connections with the limits and the known hosts that all SSH links of a controller share."""
 
     def __init__(
         self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S
@@ -38,7 +39,8 @@ class SshConnector:
 
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait for a free slot and hold it for a limited time; raises CannotConnect."""
+        """Wait until fewer than the most connections are being opened, then count as one. Raises
+        CannotConnect."""
         patience_s = patience_s or self._connect_s
         async with self._turn:
             try:
@@ -50,7 +52,7 @@ class SshConnector:
     async def connect(
         self, node: str, address: SshAddress, identity: str = "", trusted: str = ""
     ) -> asyncssh.SSHClientConnection:
-        """Open a connection, while holding a slot; raises CannotConnect."""
+        """Open a connection while counting as one that is being opened. Raises CannotConnect."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
         visit = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
         options: dict[str, object] = {
@@ -61,7 +63,7 @@ class SshConnector:
             "kbdint_auth": False,
             "agent_forwarding": False,
             "request_pty": False,
-            "ignore_encrypted": True,  # ssh-agent may have them
+            "ignore_encrypted": True,  # ssh-agent may hold keys whose files have a passphrase
             "client_factory": lambda: visit.gatekeeper,
             **visit.files(),
         }
@@ -83,7 +85,8 @@ class SshConnector:
 async def _retry_dropped(
     connect: Callable[[], Awaitable[asyncssh.SSHClientConnection]],
 ) -> asyncssh.SSHClientConnection:
-    """Retry a dropped connection, because sshd drops connections at random above MaxStartups."""
+    """Connect again if the server drops the connection, because sshd drops connections at random above
+    MaxStartups."""
     for pause in PAUSES_S:
         try:
             return await connect()

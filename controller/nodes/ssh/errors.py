@@ -1,4 +1,4 @@
-"""Explains why an SSH connection failed, and what to do about it."""
+"""Finds the reason why an SSH connection failed, and the remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PORT = 22
 
 
 class HostKeyUnknown(CannotConnect):
-    """The host key is neither pinned nor in known_hosts. Nothing was sent to the host."""
+    """The host key is neither pinned nor in known_hosts. The controller has sent no data to the host."""
 
     def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
         self.key = key
@@ -31,7 +31,7 @@ class HostKeyUnknown(CannotConnect):
 
 
 class HostKeyChanged(CannotConnect):
-    """The host shows another key than the pinned or known one. Nothing was sent to it."""
+    """The host key differs from the pinned or known one. The controller has sent no data to the host."""
 
     def __init__(
         self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
@@ -67,24 +67,24 @@ class AuthenticationFailed(CannotConnect):
 
 
 class HostKeyRecorder(asyncssh.SSHClient):
-    """Records an unknown host key and the address that showed it. Trusts no key."""
+    """Records an unknown host key and the address of the host. It accepts no key."""
 
     reached = False
     shown: asyncssh.SSHKey | None = None
     place: tuple[str, str, int]
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """The connection reached the host itself, behind all jump hosts."""
+        """Note that the connection has reached the host itself and not a jump host."""
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Called only for keys that are not known."""
+        """Record the key and refuse it. asyncssh calls this only for unknown keys."""
         self.shown, self.place = key, (host, addr, port)
         return False
 
 
 class SshConfig(Protocol):
-    """The options for a host in ~/.ssh/config."""
+    """The options of ~/.ssh/config for a host."""
 
     def get(self, option: str, default: Any = None) -> Any:
         """The value of one option."""
@@ -92,7 +92,7 @@ class SshConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SshAttempt:
-    """One attempt to connect: the address, the keys, and what was seen on the way."""
+    """One attempt to connect: the address, the keys, and what the host sent before the failure."""
 
     node: str
     address: SshAddress
@@ -102,7 +102,7 @@ class SshAttempt:
     gatekeeper: HostKeyRecorder
 
     def files(self) -> dict[str, object]:
-        """The known_hosts and key files to use. Files that do not exist are left out, as ssh does."""
+        """The known_hosts files and key files to use. Missing files are left out, as in ssh."""
         config, options = self._ssh_config(), dict[str, object]()
         ours = [self.identity] if self.identity else _there(config, "IdentityFile")
         if ours is not None:
@@ -115,7 +115,7 @@ class SshAttempt:
         return options
 
     def explain(self, error: Exception) -> CannotConnect:
-        """The error that explains why the attempt failed and what to do."""
+        """The error with the reason why the attempt failed and the remedy."""
         config = self._ssh_config()
         jumps = config.get("ProxyJump") if config is not None else None
         if jumps and not self.gatekeeper.reached:
@@ -152,7 +152,7 @@ class SshAttempt:
         return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
 
     def _unverified(self, error: asyncssh.HostKeyNotVerifiable, config: SshConfig | None) -> CannotConnect:
-        """The error for a key that is unknown, changed or revoked."""
+        """The error for a host key that is unknown, changed or revoked."""
         shown = self.gatekeeper.shown
         if shown is None:
             return CannotConnect(f"its host key is not to be trusted: {printable(error.reason, 200)}")
@@ -177,7 +177,7 @@ class SshAttempt:
 
 
 def _there(config: SshConfig | None, option: str) -> list[str] | None:
-    """The existing files that an option names; None if it names none."""
+    """The existing files that a configuration option names; None if the option is not set."""
     files = config.get(option) if config is not None else None
     if not files:
         return None
@@ -195,7 +195,7 @@ def _is_locked(file: str) -> bool:
 
 
 def _at_the_door(error: Exception) -> str:
-    """As `describe_error`, for a connection that was never established."""
+    """Describe an error of a connection that was never established."""
     if is_dropped(error):
         return (
             "it closes the connection at once, again and again: there are too many at a time "
@@ -205,13 +205,13 @@ def _at_the_door(error: Exception) -> str:
 
 
 def is_dropped(error: Exception) -> bool:
-    """Did the server accept the connection and then close it?"""
+    """Whether the server accepted the connection and then closed it."""
     dropped = isinstance(error, (ConnectionError, asyncssh.ConnectionLost))
     return dropped and not isinstance(error, ConnectionRefusedError)
 
 
 def describe_error(error: Exception) -> str:
-    """The error as a sentence."""
+    """Describe an error in a sentence."""
     if isinstance(error, asyncssh.PermissionDenied):
         return "it accepts none of the controller's keys"
     if isinstance(error, socket.gaierror):

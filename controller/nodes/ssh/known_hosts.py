@@ -1,4 +1,4 @@
-"""The pinned host key of each node. The journal keeps them."""
+"""The pinned host key of each node. The keys are stored in the journal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class KnownHosts:
         self._pinned = pinned
 
     def of(self, node: str) -> tuple[asyncssh.SSHKey, ...]:
-        """The pinned key of a node; empty if there is none."""
+        """The pinned key of a node as a tuple. The tuple is empty if no key is pinned."""
         key = self._pinned().get(node)
         return () if key is None else (asyncssh.import_public_key(key),)
 
 
 def read_legacy_file(path: Path) -> dict[str, str]:
-    """The keys by node in the file that older controllers kept beside the journal."""
+    """The keys by node from the file in which older controllers kept them."""
     found = {}
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():
@@ -33,7 +33,7 @@ def read_legacy_file(path: Path) -> dict[str, str]:
 
 
 def is_public_key(key: str) -> bool:
-    """Is this a public key in the format of OpenSSH?"""
+    """Whether this text is a public key in the format of OpenSSH."""
     try:
         asyncssh.import_public_key(key)
     except asyncssh.KeyImportError:

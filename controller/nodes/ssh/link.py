@@ -1,4 +1,5 @@
-"""A link to an agent on a host that is reached by SSH. Nothing is installed there, and no port is opened."""
+"""A connection to an agent on a host that is reached by SSH. It installs no package there and opens no
+port."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
-    """Sends the agent to the host, starts it, and does so again whenever the connection is lost."""
+    """Sends the agent to the host and starts it, and repeats this whenever the connection is lost."""
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class SshLink(ReconnectingLink):
         return SshChannel(connection, boarded)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
-        """The address at which other nodes reach this one: behind a jump host its name, not its IP."""
+        """The address at which other nodes reach this node. Behind a jump host this is the host name and not
+        the IP address."""
         if self.host.address:
             return self.host.address
         peer = connection.get_extra_info("peername")
@@ -71,7 +73,7 @@ class SshLink(ReconnectingLink):
 
 
 class SshChannel:
-    """The SSH channel of an agent, and its connection."""
+    """The SSH connection to a host, and the channel to its agent."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, boarded: BootstrappedAgent) -> None:
         self._connection = connection
@@ -80,7 +82,7 @@ class SshChannel:
         self._why = ""
 
     async def read(self) -> bytes:
-        """Bytes from the agent; empty when it is gone."""
+        """Read bytes from the agent. The result is empty when the agent has ended."""
         try:
             return await self._process.stdout.read(READ)
         except (asyncssh.Error, OSError) as error:
@@ -89,15 +91,15 @@ class SshChannel:
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the agent."""
-        with suppress(OSError, asyncssh.Error):  # because read() reports the same error
+        with suppress(OSError, asyncssh.Error):  # read() reports the same error
             self._process.stdin.write(data)
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not taken."""
+        """The number of queued bytes that the agent has not read."""
         return self._process.channel.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel and wait for the agent to leave. If it does not, its successor replaces it."""
+        """Close the channel and wait for the agent to end. If it does not end, the next agent replaces it."""
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
         try:

@@ -149,9 +149,7 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        if str(error).startswith(
-            "Could not decode"
-        ):  # an error of Python's sqlite3, followed by the whole text
+        if str(error).startswith("Could not decode"):  # sqlite3 then quotes the whole text
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
             return StoreLocked(
