@@ -16,7 +16,7 @@ from wire.agent.frames import CheckGpu, GpuFacts, ResetGpu
 from wire.names import GpuHealth, TroubleKind
 from wire.text import counted
 
-_TOLD_TO_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
+_RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRECTED)
 """The GPU faults that may be the reason why a job on the GPU fails."""
 
 
@@ -61,7 +61,7 @@ class GpuHealthHandler:
         else:
             action, why = self._care.rule(given.kind), given.why
         own = action is HealthAction.BLAME
-        if own or (action is not HealthAction.IGNORE and given.kind in _TOLD_TO_JOBS):
+        if own or (action is not HealthAction.IGNORE and given.kind in _RECORDED_FOR_JOBS):
             self._note_fault_for_jobs(node, gpu, why, own, now)
         if own or action is HealthAction.IGNORE:
             return DONE

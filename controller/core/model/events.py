@@ -677,7 +677,7 @@ _KIND_OF: dict[type[Any], str] = {
     if isinstance(event, type) and issubclass(event, Event) and event.__bases__ != (object,)
 }
 KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
-"""The event class by the kind in the journal."""
+"""For each kind of journal entry the class of its events."""
 
 
 def kind_of(event: Event) -> str:

@@ -131,7 +131,7 @@ class Job:
     claim_from: tuple[Victim, ...] = ()
     """The victims of the job's nomination."""
     stop_by: float | None = None
-    """The latest end of the victims of a nominated job, or of a job that is being preempted."""
+    """For a nominated job the time by which its victims have ended; for a preempted job its latest end."""
     idle_since: float | None = None
     """The time since which all GPUs of the job are idle; None: they are not."""
     idle_until: float | None = None

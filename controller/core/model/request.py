@@ -119,7 +119,7 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """The spec without the constraints that its `relax` names. Labels that the queue added stay."""
+    """The spec without the constraints that its `relax` names. Labels added by the queue are kept."""
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
         plain["selector"] = {key: value for key, value in spec.selector.items() if key in from_queue}

@@ -47,7 +47,7 @@ class WaitRules:
     """The rules of scheduler.toml for waiting jobs."""
 
     cancel_hopeless: bool = True
-    """True: cancel a job whose dependencies can never be met. Otherwise it waits until a user changes it."""
+    """True: cancel a job whose dependencies can never be met. False: such a job waits."""
     data_roots: tuple[str, ...] = ()
     """Jobs may wait only for paths below these directories."""
     promote_after_s: float | None = None

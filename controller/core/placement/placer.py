@@ -70,7 +70,7 @@ class Placer:
     4. Choose GPUs on each node (`choose_gpus`).
 
     Cost: O(rows that changed since the ranking of the class was used last), see NodeRanking. A class that
-    does not fit costs two comparisons.
+    does not fit takes two comparisons.
 
     Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold
     16, two can: the shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs are chosen.

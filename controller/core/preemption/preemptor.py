@@ -40,7 +40,7 @@ class Preemptor:
     Algorithm (`plan`)
     1. Bring the victim index of each strategy up to date.
     2. Bar nodes that are reserved for other jobs, and nodes that the job could not use even without jobs.
-    3. Search victims with each strategy, in the configured order. The first strategy that finds any decides.
+    3. Search victims with each strategy, in the configured order, until one strategy finds enough victims.
     4. If more jobs would be stopped within `window_s` seconds than the guards allow, plan nothing.
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).

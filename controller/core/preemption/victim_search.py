@@ -254,7 +254,7 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """The victims without those that no chosen node needs, dropped from the greatest loss downwards."""
+        """The victims that are really needed. Others are dropped, the one with the greatest loss first."""
         if len(chosen) == 1:
             return vacated  # `_candidate` has already dropped the needless victims of one node.
 

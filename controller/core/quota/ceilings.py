@@ -46,7 +46,7 @@ NO_CEILING = Ceiling()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The tables of [access.limits], and the members of [projects]. The default has no limits."""
+    """The tables of [access.limits], and the members of [projects]. By default there are no limits."""
 
     everyone: Ceiling = NO_CEILING
     operators: Ceiling = NO_CEILING

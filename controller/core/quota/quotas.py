@@ -240,10 +240,10 @@ class Quotas:
     def quota(self, key: TenantKey) -> Quota:
         """The quota in effect for a tenant."""
         scope, name = key
-        everybody = scope, ANY_NAME
+        default = scope, ANY_NAME
         stated = self.rules.provider.quota
         found = Quota()
-        for each in (self.edits.get(key), stated(*key), self.edits.get(everybody), stated(*everybody)):
+        for each in (self.edits.get(key), stated(*key), self.edits.get(default), stated(*default)):
             if each is not None:
                 found = found.over(each)
         rule = self.rules.queues.get(name) if scope == "queue" else None

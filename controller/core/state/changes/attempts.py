@@ -117,18 +117,18 @@ def _checkpoint_saved(state: State, event: events.CheckpointSaved) -> None:
 
 def _members_exited(state: State, event: events.AttemptExited | events.MembersExited) -> None:
     job, exits, at = state.jobs[event.job], event.exits, event.at
-    members, unborn = job.members, 0
+    members, never_started = job.members, 0
     for node, how in exits.items():
         member = members[node]
         member.ended_at = at
-        unborn += member.started_at is None
+        never_started += member.started_at is None
         member.code, member.signal, member.why = how.code, how.signal, how.why
         member.cpu_s, member.max_rss_mib, member.use = how.cpu_s, how.max_rss_mib, how.use
         if how.checkpoint is not None:
             job.checkpoint = newest_checkpoint(job.checkpoint, how.checkpoint)
     job.unended -= len(exits)
-    if unborn:
-        job.unstarted -= unborn
+    if never_started:
+        job.unstarted -= never_started
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
             _run(state, job, max(begun))  # Members that ended before they started do not delay the others.

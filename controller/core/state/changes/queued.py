@@ -100,7 +100,7 @@ def _priority_inherited(state: State, event: events.PriorityInherited) -> None:
         state.enqueue(job)
 
 
-def _deadline_doubted(state: State, event: events.DeadlineAtRisk) -> None:
+def _deadline_at_risk(state: State, event: events.DeadlineAtRisk) -> None:
     job = state.jobs[event.job]
     job.wait = replace(job.wait, doubted=event.doubted)
 
@@ -145,7 +145,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobEdited: _job_edited,
     events.JobRelaxed: _job_relaxed,
     events.JobPromoted: _job_promoted,
-    events.DeadlineAtRisk: _deadline_doubted,
+    events.DeadlineAtRisk: _deadline_at_risk,
     events.StartEstimated: _start_estimated,
     events.PriorityInherited: _priority_inherited,
     events.GateClosed: _gate_closed,

@@ -11,12 +11,12 @@ from controller.core.reservations.reservations import Reservation
 from controller.core.state.state import AppliedConfig, State
 
 
-def _stranger_came(state: State, event: events.OffQueueProcessStarted) -> None:
+def _offqueue_process_started(state: State, event: events.OffQueueProcessStarted) -> None:
     stint = OffQueueUse(event.node, event.uuid, event.user, event.pid, event.command, event.at, event.rate)
     state.offqueue.begin(stint, state.shares)
 
 
-def _stranger_left(state: State, event: events.OffQueueProcessEnded) -> None:
+def _offqueue_process_ended(state: State, event: events.OffQueueProcessEnded) -> None:
     state.offqueue.end((event.node, event.uuid, event.user), event.at, state.shares)
 
 
@@ -60,8 +60,8 @@ def _config_applied(state: State, event: events.ConfigApplied) -> None:
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
-    events.OffQueueProcessStarted: _stranger_came,
-    events.OffQueueProcessEnded: _stranger_left,
+    events.OffQueueProcessStarted: _offqueue_process_started,
+    events.OffQueueProcessEnded: _offqueue_process_ended,
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
     events.ShareSet: _share_set,
