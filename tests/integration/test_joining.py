@@ -142,7 +142,7 @@ def test_host_of_another_cluster_is_not_taken(cluster: System, ssh_server: SshSe
             assert "belongs to another Corral cluster" in refused.stdout
             aside = corral_there(*add, "--spool", str(cluster.place / "aside"))
             assert aside.returncode == 0
-            assert "note    company     Corral is on this host already" in aside.stdout
+            assert "note    agents      Corral is on this host already" in aside.stdout
             assert client.job(job).job.state is JobState.RUNNING
             client.cancel(job)
             cluster.await_jobs([job])
@@ -171,7 +171,7 @@ def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer
     assert "not ready  reachable: nothing listens at its SSH port" in told["gone"]
     assert "6 of 7 hosts joined" in added.stderr
     assert (
-        "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    company     they are one machine"
+        "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    agents      they are one machine"
         in added.stdout
     )
     cluster.await_nodes(*names)

@@ -130,7 +130,9 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Stop accepting, and close the socket."""
+        """Stop accepting, and close the socket. A second call does nothing."""
+        if self._line.fileno() < 0:
+            return
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._line)

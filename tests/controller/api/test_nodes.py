@@ -28,7 +28,7 @@ async def test_nodes_by_name_with_gpus_and_holders(api: RunningController) -> No
     assert (node["state"], node["labels"], node["jobs"]) == ("up", {"zone": "b"}, [job, share])
     assert [gpu["jobs"] for gpu in node["gpus"]] == [[job], [job], [share], []]
     assert [gpu["free_milli"] for gpu in node["gpus"]] == [0, 0, 750, 1000]
-    assert node["cpu_free_milli"] == node["cpu_milli"] * (1 - 2 / 4 - 0.25 / 4)
+    assert node["cpu_free_milli"] == 64_000 - 28_000 - 3_000
 
 
 async def test_lost_gpu_has_no_free_share_and_a_reason(api: RunningController) -> None:
@@ -145,7 +145,7 @@ async def test_cluster_summary(api: RunningController) -> None:
         8,
         2.5,
         16_000,
-        4_000,
+        3_900,
     )
     assert seen["nodes"] == {"up": 1, "drained": 1, "suspect": 0, "down": 0}
     assert (seen["jobs"]["SCHEDULED"], seen["jobs"]["QUEUED"]) == (2, 1)
