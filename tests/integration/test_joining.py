@@ -171,7 +171,7 @@ def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer
     assert "not ready  reachable: nothing listens at its SSH port" in told["gone"]
     assert "6 of 7 hosts joined" in added.stderr
     assert (
-        "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    agents      they are one machine"
+        "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    agents      these nodes are one machine"
         in added.stdout
     )
     cluster.await_nodes(*names)
