@@ -26,7 +26,7 @@ def test_an_old_entry_loads_and_is_written_as_before(kind: str) -> None:
 
 
 def _holds(written: object, frozen: object) -> bool:
-    """Whether the written entry has all fields of the frozen one with the same values, and maybe new fields."""
+    """Whether the written entry has all fields of the frozen one with the same values; it may have more."""
     if isinstance(written, dict) and isinstance(frozen, dict):
         return all(name in written and _holds(written[name], value) for name, value in frozen.items())
     return written == frozen
