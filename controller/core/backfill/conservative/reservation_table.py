@@ -80,8 +80,8 @@ class ReservationTable:
 
     def refresh(self, now: float) -> None:
         """Update the table from the state, give overdue jobs a new expected end, and drop past segments."""
-        if self._has_overdue(now) and not self._stale():
-            self._build(now, sooner_first=True)
+        if self._has_overdue(now):
+            self._versions = _STALE
         self.sync(now)
         self.nodes.forget_past(now)
         self.licences.forget_past(now)
@@ -135,7 +135,7 @@ class ReservationTable:
             for job, each in self._running.items()
         )
 
-    def _build(self, now: float, *, sooner_first: bool = False) -> None:
+    def _build(self, now: float) -> None:
         """Build the table again from the running jobs, and make all reservations again."""
         self.openings += 1
         state, nodes = self._state, self._state.nodes
@@ -154,14 +154,10 @@ class ReservationTable:
             running = RunningAttempt(job.attempt, ends_at, allocations, job.ask.licences, not job.unended)
             self._running[number] = running
             self._give_running(running, ends_at, NEVER, 1)
-        self._reserve_again(now, sooner_first=sooner_first or self.shared)
+        self._reserve_again(now)
 
-    def _reserve_again(self, now: float, *, sooner_first: bool) -> None:
-        """Drop all reservations. With `sooner_first`, make them again in the order of their old starts.
-
-        Otherwise the queue makes them, in queue order. After an overdue job, queue order would be wrong: a
-        job with a higher priority that was submitted later would take the reservation of another job.
-        """
+    def _reserve_again(self, now: float) -> None:
+        """Drop all reservations. If several queues share the table, make them again, sooner starts first."""
         old = [
             (each.starts_at, job, each.most_nodes, queue)
             for queue in self.queues
@@ -171,8 +167,8 @@ class ReservationTable:
         for queue in self.queues:
             queue.by_job.clear()
             queue.refused.clear()
-        self.edition += self.shared
-        if sooner_first:
+        if self.shared:
+            self.edition += 1
             for _, job, most, queue in sorted(old, key=lambda each: each[:2]):
                 if job in self._state.queue:
                     queue.reserve(self._state.jobs[job], most, now)

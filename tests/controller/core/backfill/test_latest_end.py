@@ -103,22 +103,3 @@ def test_a_reservation_is_refused_on_a_node_whose_job_may_use_its_grace_in_it() 
     harness.tick()
     asked = ReservationSpec("upkeep", harness.now + HOUR, HOUR, nodes=("n1",))
     assert "may run 1m00s into it" in harness.refuse(inputs.Reserve(asked, "root")).message
-
-
-def test_an_overdue_job_gives_no_reservation_to_a_job_that_came_later() -> None:
-    """A reservation moves by as much as the job before it is late, and not behind a more important job."""
-    harness = EngineHarness(replace(PIPELINE, backfill=Conservative()))
-    harness.join("a")
-    late = harness.submit(spec(8, time_limit_s=100.0))
-    harness.tick()
-    harness.start(late)
-    first = harness.submit(spec(8, time_limit_s=100.0))
-    harness.tick()
-    harness.submit(spec(8, time_limit_s=50.0, priority=75))
-    harness.tick()
-    reserved = harness.engine.cycle.reservations.by_job
-    assert reserved[first].starts_at == 1_100.0
-    harness.tick_at(1_100.2)
-    assert reserved[first].starts_at == 1_101.2
-    harness.exit(late)
-    assert [start.job for start in harness.tick()] == [first]
