@@ -263,9 +263,9 @@ async def test_readings_of_a_silent_node_do_not_count() -> None:
         await api.join("gpu01")
         daemon = api.daemon
         daemon.agents.on_frame("gpu01", GpuReport((GpuSample("GPU-gpu01-0", 0),)))
-        assert "GPU-gpu01-0" in daemon.agents.idle_gpus.since["gpu01"]
+        assert "GPU-gpu01-0" in daemon.agents.idle_gpus.since("gpu01", daemon.now())
         daemon.agents.on_frame("gpu01", LinkLost("cable"))
-        assert "gpu01" not in daemon.agents.idle_gpus.since
+        assert daemon.agents.idle_gpus.since("gpu01", daemon.now()) == {}
         await api.until(lambda: not daemon.state.nodes.by_name["gpu01"].up)
 
 

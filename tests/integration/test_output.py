@@ -217,8 +217,8 @@ def test_a_requeued_job_runs_again_and_keeps_the_logs_of_both_attempts(cluster: 
 def test_dry_run_shows_defaults_or_the_refusal(cluster: CliCluster) -> None:
     before = cluster.corral("queue", "--all", "-o", "name").stdout
     told = cluster.corral("submit", "--dry-run", "--gpus", "2", "--", "true").stdout
-    assert "16 per node (default: share per GPU of node gpu01)" in told
-    assert "128G per node (default: share per GPU of node gpu01)" in told
+    assert "14 per node (default: share per GPU of node gpu01)" in told
+    assert "115G per node (default: share per GPU of node gpu01)" in told
     refused = cluster.corral("submit", "--dry-run", "--gpus", "9", "--", "true")
     assert refused.returncode == 5
     assert refused.stderr.startswith("corral: --gpus: can never be placed")
