@@ -1,8 +1,8 @@
-"""Finds the container runtime of this host, and builds the commands that run a job in an image.
+"""Finds the container runtime of this host, and builds the commands that run a job in a container.
 
-The processes of podman and apptainer are descendants of the supervisor, in the host's PID namespace: signals,
-grace and the proof that nothing is left work as for other jobs. Docker's belong to its daemon, which is
-asked (container_supervision.py).
+With podman and apptainer, the processes of the job are descendants of the supervisor in the host's PID
+namespace. They are signalled and ended like the processes of other jobs. With docker they are descendants of
+its daemon, which container_supervision.py queries.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from wire.agent.job_policy import JobPolicy
 
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")
-"""In the order of preference: podman first, because it needs no daemon."""
+"""The supported runtimes, in the order of preference. Podman is first, because it needs no daemon."""
 SPOOL_LABEL, ATTEMPT_LABEL = "corral.spool", "corral.attempt"
-"""Labels of every container: the spool that its attempt is recorded in, and the attempt."""
+"""The labels of every container: the spool that has the record of its attempt, and the name of the
+attempt."""
 _TIMEOUT_S = 5.0
 _IMAGE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR")
-"""Variables that come from the image, unless the job sets them itself."""
+"""Variables that have the values of the image, unless the job sets them."""
 
 
 class CannotUseContainer(Exception):
-    """The job cannot run in a container on this host; the message says why."""
+    """The job cannot run in a container on this host. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that is mounted into the container."""
+    """A path of the host that is mounted in a container."""
 
     source: str
     target: str
@@ -55,7 +56,7 @@ class Mount:
 
 
 def parse_mount(text: str) -> Mount:
-    """Read `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
+    """The mount for a text such as `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
     text, _, last = text.rpartition(":") if text.endswith((":ro", ":rw")) else (text, "", "")
     source, _, target = text.partition(":")
     return Mount(source, target or source, last == "ro")
@@ -63,7 +64,7 @@ def parse_mount(text: str) -> Mount:
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """A program that runs images. `devices`: this host has real GPUs, which containers get."""
+    """A program that runs containers. `devices` is True if the host has real GPUs to pass to containers."""
 
     kind: str
     command: tuple[str, ...]
@@ -71,23 +72,23 @@ class ContainerRuntime:
     policy: JobPolicy
     devices: bool
     gpu_problem: str = ""
-    """Why containers get no GPUs here, with the remedy; empty if they do."""
+    """Why containers cannot use GPUs on this host, with the remedy; empty if they can."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.version}"
 
     def describe(self) -> str:
-        """Name and version, and why containers get no GPUs, for `corral node`."""
+        """The name and version, and why containers cannot use GPUs, as text for `corral node`."""
         return f"{self}; no GPUs for containers: {self.gpu_problem}" if self.gpu_problem else str(self)
 
     def add_container(self, launch: LaunchSpec, order: Start) -> None:
-        """Let each task of a launch run in a container; raises CannotUseContainer."""
+        """Change a launch spec so that each task runs in a container. Raises CannotUseContainer."""
         names = [
             f"corral-{crc32(os.fsencode(launch.directory)):08x}-{launch.key}-{number}"
             for number in range(len(launch.tasks))
         ]
         if self.kind == "docker":
-            # because containers are looked up in the site's daemon, not in one that the job's user names
+            # Use the daemon of the site, and not one that the job's user selects with DOCKER_* variables.
             launch.env = {name: value for name, value in launch.env.items() if not name.startswith("DOCKER_")}
         given = {name for name in order.env if name in launch.env}
         passed_on = given | (set(launch.env) - set(_IMAGE_VARIABLES))
@@ -104,7 +105,9 @@ class ContainerRuntime:
             launch.container_engine, launch.container_names = list(self.command), names
 
     def exec_command(self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool) -> list[str]:
-        """The command line of `corral exec`: in the running container, with apptainer in a new one."""
+        """The command line that runs a `corral exec` command in the running container, or, with apptainer, in
+        a new container.
+        """
         words, inside = list(command) or ["/bin/sh"], launch.container_exec
         if self.kind in ("apptainer", "singularity"):
             return [*inside, *words]
@@ -121,9 +124,9 @@ class ContainerRuntime:
             "run",
             f"--name={name}",
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
-            # The host's network, because the members of a gang connect to each other.
+            # Use the host's network, because the members of a gang connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Limits up to the agent's own, because the runtime refuses to raise them in some containers.
+            # Do not exceed the limits of the agent: in some containers the runtime cannot raise them.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -151,7 +154,9 @@ class ContainerRuntime:
         ]
 
     def _pass_on(self, launch: LaunchSpec, passed_on: set[str]) -> None:
-        """Pass variables under APPTAINERENV_ names, because apptainer reads them only there."""
+        """Add the variables under names with the prefix APPTAINERENV_, because apptainer passes only these to
+        the container.
+        """
         prefix = f"{self.kind.upper()}ENV_"
         launch.env.update(
             {prefix + name: launch.env[name] for name in sorted(passed_on) if name in launch.env}
@@ -159,7 +164,7 @@ class ContainerRuntime:
         launch.tasks = [{**task, **{prefix + name: task[name] for name in task}} for task in launch.tasks]
 
     def _user(self, launch: LaunchSpec, docker: bool) -> list[str]:
-        """Options that keep the user id of the job inside the container."""
+        """The options with which processes in the container have the user id of the job."""
         uid, gid = launch.user[:2] if launch.user is not None else (os.geteuid(), os.getegid())
         if docker:
             groups = launch.user[2] if launch.user is not None else os.getgroups()
@@ -167,12 +172,14 @@ class ContainerRuntime:
         return ["--userns=keep-id"] * bool(uid)
 
     def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
-        """Options for limits, if the runtime creates its own cgroups; others run in the attempt's cgroup."""
+        """The options for limits. Only runtimes that create their own cgroups need them; containers of the
+        other runtimes run in the cgroup of the attempt.
+        """
         uid = launch.user[0] if launch.user is not None else os.geteuid()
         if self.policy.limits == "none" or (uid and not docker):
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
-        if cpu is not None:  # because docker refuses more CPUs than the host has, which a site may hand out
+        if cpu is not None:  # Docker refuses more CPUs than the host has, but a node may offer more.
             cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
         return [
             f"--cpu-shares={cpu_shares(order)}",
@@ -193,7 +200,9 @@ class ContainerRuntime:
         return [f"--device=nvidia.com/gpu={uuid}" for uuid in uuids]
 
     def _mounts(self, launch: LaunchSpec, order: Start, shared: bool = False) -> list[Mount]:
-        """Mounts of every job, of the site and of the job; the last one on a path counts."""
+        """The default mounts, then those of the site, then those of the job. For the same target path, the
+        last mount is used.
+        """
         mounts = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
         own = _workdir(launch), launch.checkpoint_dir, launch.scratch_dir
         mounts += [Mount(each, each) for each in own if each]
@@ -202,7 +211,7 @@ class ContainerRuntime:
 
 
 def _workdir(launch: LaunchSpec) -> str:
-    """The working directory; empty if the image decides."""
+    """The working directory in the container; empty for the default of the image."""
     return launch.cwd if launch.cwd != "/" else ""
 
 
@@ -215,9 +224,9 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRuntime]:
-    """The runtime that the site names, else the first that works; None without one.
+    """The runtime that the site has configured, or else the first that works. None if no runtime works.
 
-    `gpus` are the UUIDs of this host's real GPUs. Simulated ones are not passed to containers.
+    `gpus` are the UUIDs of the host's real GPUs. Simulated GPUs are not passed to containers.
     """
     for command in candidate_commands(policy):
         kind = runtime_kind(command)
@@ -229,7 +238,7 @@ def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRu
 
 
 def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
-    """The commands that may run images, with full path, the preferred one first."""
+    """The commands of the installed runtimes, with full path, in the order of preference."""
     named, found = policy.containers.command, []
     for command in [named] if named else [(each,) for each in RUNTIMES]:
         path = shutil.which(command[0])
@@ -242,20 +251,22 @@ def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
 
 
 def runtime_kind(command: Sequence[str]) -> str:
-    """Which of RUNTIMES a command is, by the name of its program; podman if it is unknown."""
+    """The entry of RUNTIMES that the name of the program contains; podman if it contains none."""
     return next((each for each in RUNTIMES if each in os.path.basename(command[0])), "podman")
 
 
 def version_arguments(kind: str) -> tuple[str, ...]:
-    """The arguments that print the version; for docker that of its daemon, which must run."""
+    """The arguments that print the version of a runtime. For docker it is the version of the daemon, so the
+    command fails if the daemon does not run.
+    """
     return ("version", "--format", "{{.Server.Version}}") if kind == "docker" else ("--version",)
 
 
 def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
     """Why this runtime cannot pass these GPUs to a container, with the remedy; empty if it can.
 
-    Docker needs the NVIDIA runtime or its hook, podman a CDI entry for each GPU and MIG instance by UUID.
-    Apptainer finds the driver's libraries by itself.
+    Docker needs the NVIDIA runtime or its hook. Podman needs a CDI entry for the UUID of each GPU and MIG
+    instance. Apptainer needs no configuration.
     """
     if kind == "docker":
         if '"nvidia"' in _answer(*command, "info", "--format", "{{json .Runtimes}}"):
@@ -274,7 +285,7 @@ def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
 
 
 def _cdi_entries() -> str:
-    """The text of all CDI specifications of this host, in which device names are searched."""
+    """The text of all CDI specifications of this host. It contains the names of the devices."""
     texts = []
     for folder in CDI_DIRS:
         for path in sorted(Path(folder).glob("*.[jy][sa][om]*")):
@@ -284,7 +295,7 @@ def _cdi_entries() -> str:
 
 
 def _answer(*command: str) -> str:
-    """The output of a command; empty if it fails or exceeds the timeout."""
+    """The stdout of a command; empty if the command fails or exceeds the timeout."""
     try:
         done = subprocess.run(list(command), capture_output=True, timeout=_TIMEOUT_S, cwd="/", check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""Asks the container engine about the containers of one attempt, and removes them.
+"""Queries the container engine for the containers of one attempt, and removes them.
 
-Imported by the fork server: only cheap imports.
+The fork server imports this module, so it has only cheap imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent.isolation.attempt_cgroup import out_of_memory_reason
 from agent.supervisor import process_tree, run_as_user
 
 GONE, NO_ANSWER, CREATED, RUNNING, EXITED = "gone", "no answer", "created", "running", "exited"
-"""States of a container. NO_ANSWER: the engine does not answer, so the state is unknown."""
+"""The states of a container. NO_ANSWER means that the engine does not answer, so the state is unknown."""
 
 _ANSWER_S = 5.0
 _LONGEST_PAUSE_S = 5.0
@@ -35,20 +35,21 @@ _ENGINE_PROCESSES = {
     "starter",
     "starter-suid",
 }
-"""Processes of the container engine, by the kernel's name for them. They pass every signal on to the job,
-also to a process without a handler, which would die of it. A job's process with such a name gets no signal
-before SIGKILL."""
+"""The names of the container engine's processes in the kernel. They get no signals, because they forward
+every signal to the job, and it would end processes that have no handler. A process of a job with such a name
+gets no signal before SIGKILL either."""
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""Docker prints this before it has asked for anything."""
+"""Docker prints this if it could not connect to its daemon, so it has not sent any request."""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
-"""Docker prints the first with the request that was not answered. Only the second starts the program."""
+"""Docker prints the first text and the request to which it got no answer. A request with the second text
+starts the program."""
 _LOST_CODES = (_KILLED, 255)
-"""Exit codes that docker invents for a container that it lost: killed by containerd, and unknown."""
+"""The exit codes that docker reports for a container whose real exit code it has lost."""
 
 
 class ContainerState:
-    """The state of one container; `began` says whether its program ever ran."""
+    """The state of one container. `began` is True if its program has ever run."""
 
     def __init__(self, state: str, code: int = 0, out_of_memory: bool = False, began: bool = False) -> None:
         self.state = state
@@ -58,12 +59,12 @@ class ContainerState:
 
 
 def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
-    """Ask the engine for the state of a container.
+    """Query the engine for the state of a container.
 
-    1. `inspect` succeeds: its answer is the state.
-    2. `inspect` fails: docker returns 1 both for an unknown container and without its daemon, so ask for the
-       list of containers with this name. An empty list means that the container is gone.
-    3. The list fails too: the engine does not answer, and the container may still run.
+    1. If `inspect` succeeds, its output is the state.
+    2. If `inspect` fails, list the containers with this name, because docker returns 1 both if the container
+       is unknown and if the daemon does not answer. If the list is empty, the container has been removed.
+    3. If the list fails too, the engine does not answer, and the container may still run.
     """
     failed, output = _ask(launch, "inspect", "--format", _STATE, name)
     words = output.split("|")
@@ -79,10 +80,10 @@ def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
 
 
 def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str]:
-    """One command of the engine: docker's daemon is asked as the agent's user, podman as the job's user.
+    """Run one command of the engine: docker as the agent's user, podman as the job's user.
 
-    Podman's containers are in a store of the job's user. Docker's daemon may refuse the job's user from one
-    moment to the next.
+    Podman stores containers for each user. Docker runs as the agent's user, because the daemon may refuse the
+    job's user at any time.
     """
     return run_as_user.run_and_read(
         launch, [*launch.container_engine, *words], timeout_s, as_agent=launch.is_docker
@@ -90,34 +91,35 @@ def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple
 
 
 def daemon_refused(launch: LaunchSpec) -> bool:
-    """Whether docker's daemon refused the job's user, so that it has no container of this attempt."""
+    """Whether the docker daemon has refused the job's user. Then the attempt has no container."""
     return "permission denied while trying to connect" in _error_line(launch).lower()
 
 
 def attach_command(launch: LaunchSpec, name: str) -> list[str]:
-    """The command that follows a running container to its end and exits with its code."""
+    """The command that attaches to a running container until its end, and exits with its exit code."""
     return [*launch.container_engine, "attach", "--no-stdin", name]
 
 
 def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
-    """The processes of the job itself, without those of the container engine.
+    """The processes of the job, without the processes of the container engine.
 
-    Podman's and apptainer's are among the `descendants` of the supervisor. Docker's belong to its daemon, and
-    are found by the mark in their environment.
+    With podman and apptainer they are among the `descendants` of the supervisor. With docker they are
+    descendants of the daemon, and are found by the mark in their environment.
     """
     return _without_engine(descendants) or _without_engine(marked_processes(launch))
 
 
 def marked_processes(launch: LaunchSpec) -> list[int]:
-    """All processes that carry the attempt's mark, also those of the container engine."""
+    """All processes that have the mark of the attempt, including those of the container engine."""
     uid = launch.user[0] if launch.user is not None else None
     return process_tree.find_strays(launch.directory, launch.key, None, None, uid, launch.mark_key)
 
 
 def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
-    """Whether docker, after it was away, has lost a container that it says has exited.
+    """Whether docker lost a container that it reports as exited, for instance because the daemon was
+    restarted.
 
-    Then either processes of the container are left, or the exit code is one that docker invents.
+    In this case processes of the container are left, or the exit code is one of `_LOST_CODES`.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -132,21 +134,21 @@ def _without_engine(pids: list[int]) -> list[int]:
             with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
                 name = file.read().strip()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # The process has ended.
         if name not in _ENGINE_PROCESSES:
             found.append(pid)
     return found
 
 
 def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
-    """Why the attempt failed if its program is not to blame; empty if the program failed by itself.
+    """The reason for a failure that the job's program did not cause; empty if the program itself failed.
 
-    A daemon that died while it was asked to start the program may have started it: the job is not run again
-    without its restart policy. If it died before that, another node may do.
+    If the daemon died during the request that starts the program, the program may have started: the job runs
+    again only if its restart policy allows it. If the daemon died earlier, the job may run on another node.
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib
-    # Not every engine notices that the kernel killed a process for its memory; its largest size shows it.
+    # Not every engine reports that the kernel killed a process because of its memory. Then compare the peak.
     at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
     if at_its_limit or any(container.out_of_memory for container in found):
         return out_of_memory_reason(own, rss_mib)
@@ -155,7 +157,7 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
         return ""
     engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
     if words.startswith("[FATAL tini") and code == 127:
-        # because docker's init process starts, and only then finds that the program is missing
+        # The init process of docker has started, but the image does not have the program.
         return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
     if all(container.began for container in found):
         return ""
@@ -168,10 +170,11 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
 
 
 def remove_containers(launch: LaunchSpec) -> None:
-    """Remove the attempt's containers; return only when the engine says that each is gone.
+    """Remove the containers of the attempt. Returns only when the engine reports that they do not exist any
+    more.
 
-    A docker daemon that does not answer is waited for without a limit: the container may still use its GPUs.
-    Podman is given up after some tries, because the kernel has said that none of the processes is left.
+    If the docker daemon does not answer, this waits without a limit, because the container may still use its
+    GPUs. For podman it stops after some tries, because the kernel has reported that no process is left.
     """
     force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
     for name in launch.container_names:
@@ -193,12 +196,12 @@ def remove_containers(launch: LaunchSpec) -> None:
                 )
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S + 1)
-    # because rootless podman leaves a process behind that keeps its namespaces
+    # Rootless podman leaves a process that keeps its namespaces: kill it.
     process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
 
 
 def _error_line(launch: LaunchSpec) -> str:
-    """The line of stderr that names the cause: the engine's own first error, else the last line."""
+    """The line of stderr with the cause of a failure: the last error of the engine, or else the last line."""
     try:
         name = "stdout" if launch.merge_output else "stderr"
         descriptor = os.open(f"{launch.directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,13 +1,13 @@
-"""Removes orphan containers, and notices a container engine that starts after the agent.
+"""Removes orphan containers, and detects a container engine that starts later than the agent.
 
-1. At the start of the agent, and until it succeeded once: list docker's containers with the label of this
-   spool, and remove those whose attempt does not run. A daemon that does not answer is asked again later.
-   Podman's containers need no such check: their processes carry the mark of their attempt, and the agent ends
-   them like the processes of any lost attempt.
-2. While no engine works although one is installed: ask it every 30 s. When it answers, the agent exits, and
-   the next one reports the engine to the controller.
+1. When the agent starts, list the docker containers with the label of this spool, and remove those whose
+   attempt does not run. If the daemon does not answer, try again later. Containers of podman need no such
+   check: their processes have the mark of their attempt, and the agent ends them like processes of other lost
+   attempts.
+2. If an engine is installed but does not work, query it every 30 s. When it answers, the agent exits, and the
+   next agent reports the engine to the controller.
 
-Nothing blocks: each program runs in a process of its own, with a timeout.
+No step blocks the agent: each program runs in its own process, with a timeout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ TIMEOUT_S = 30.0
 
 
 class ContainerWatch:
-    """Runs one program at a time. `running` are the attempts (`42.1`) that have a supervisor."""
+    """Runs one program of the engine at a time. `running` are the names (`42.1`) of attempts with a
+    supervisor.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class ContainerWatch:
         self._running = set(running)
 
     def start(self) -> None:
-        """Look for orphan containers, or for an engine."""
+        """Begin to look for orphan containers, or for a working engine."""
         if self._runtime is None:
             if candidate_commands(self._policy):
                 self._loop.call_later(RETRY_S, self._look_for_engine)
@@ -66,7 +68,7 @@ class ContainerWatch:
 
     def _engine_answered(self, answer: Optional[str]) -> None:
         if answer:
-            print("agent: a container engine works now that did not when this agent started", file=sys.stderr)
+            print("agent: a container engine has started to work; restarting to report it", file=sys.stderr)
             raise AgentExit
         self._loop.call_later(RETRY_S, self._look_for_engine)
 
@@ -92,7 +94,9 @@ class ContainerWatch:
             self._loop.call_later(RETRY_S, self._look_for_orphans)
 
     def _run(self, command: list[str], then: Callable[[Optional[str]], None]) -> None:
-        """Run a program; `then` gets its output, or None if it failed or exceeded the timeout."""
+        """Run a program. `then` is called with its output, or with None if it failed or exceeded the
+        timeout.
+        """
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
@@ -106,7 +110,7 @@ class ContainerWatch:
 
 
 class _Program:
-    """A running program whose output is collected."""
+    """A running program. Collects its output until it ends."""
 
     def __init__(
         self, loop: EventLoop, process: subprocess.Popen[bytes], then: Callable[[Optional[str]], None]
@@ -124,9 +128,9 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            failed = self._process.wait()  # short, because a program that closed its output is about to exit
+            failed = self._process.wait()  # A program that has closed its output exits at once.
             self._then(None if failed else self._output.decode("utf-8", "replace"))
 
     def _time_out(self) -> None:
         if not self._source.closed:
-            self._process.kill()  # closes its output, which calls `_read_output`
+            self._process.kill()  # This closes the output, and `_read_output` is called.

@@ -1,9 +1,11 @@
-"""Scratch directories: local disk for one attempt, created before it starts and deleted after its end.
+"""Scratch directories: local disk for one attempt, created before its start and deleted after its end.
 
-They are below a directory where users can write (/var/tmp), so their root is opened as trusted_paths.py says.
+They are below a directory in which users can write (/var/tmp), so trusted_paths.py opens their root
+directory.
 
-Only the job's user can read the directory of an attempt. Its size is measured by repeated scans: the figure
-may be some seconds old, and deleted files that are still open do not count. File system quotas are not used.
+Only the job's user can read the directory of an attempt. Repeated scans measure its size, so the measured
+size may be some seconds old, and deleted files that are still open do not count. File system quotas are not
+used.
 """
 
 from __future__ import annotations
@@ -17,28 +19,28 @@ from typing import Iterable, Iterator, Optional
 from wire import trusted_paths
 from wire.trusted_paths import UntrustedPath
 
-DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk and kept across reboots; only the agent can write to its root
+DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users cannot write to the root
 RESERVED_PART = 20
-"""1/20 of the file system stays free for the host, unless --scratch says how much is offered."""
+"""1/20 of the file system stays free for the host, unless --scratch sets the amount that the node offers."""
 ENTRIES_PER_STEP = 2_000
-"""Directory entries per step of a scan, so that the supervisor stays responsive."""
+"""The number of directory entries in one step of a scan. Short steps keep the supervisor responsive."""
 STEP_PAUSE_S, ROUND_PAUSE_S = 0.05, 2.0
 _MIB = 1 << 20
 _PASSABLE = 0o711
 SIZE_FILE = "scratch"
-"""File beside the record with the size of the last scan, in bytes."""
+"""The file beside the record that has the measured size of the scratch directory, in bytes."""
 
 
 class ScratchRefused(Exception):
-    """The scratch directory cannot be created; the message says why."""
+    """The scratch directory cannot be created. The message is the reason."""
 
 
 class ScratchArea:
-    """The root of this agent's scratch directories, and how much scratch the node offers.
+    """The root of this agent's scratch directories, and the amount of scratch that the node offers.
 
-    The root is `corral-TAG` below the parent. It is never removed, so that no user can take its name.
-    If a user has taken the name before the first job with scratch, another name is chosen and written to
-    `memory`, a file in the spool.
+    The root is the directory `corral-TAG` below the parent. It is never removed, so that no user can create
+    an entry with its name. If a user has created such an entry before the first job with scratch, the agent
+    chooses another name and writes it to `memory`, a file in the spool.
     """
 
     def __init__(
@@ -50,26 +52,26 @@ class ScratchArea:
         self._name = self._read_name()
         self._offered_mib = offered_mib
         self.problem = ""
-        """Why this node offers no scratch; empty if it does."""
+        """Why this node offers no scratch; empty if it offers scratch."""
 
     @property
     def root(self) -> str:
-        """The directory of all attempts."""
+        """The directory that has the scratch directories of all attempts."""
         return os.path.join(self.parent, self._name)
 
     def directory(self, key: str) -> str:
-        """The directory of one attempt."""
+        """The scratch directory of one attempt."""
         return os.path.join(self.root, key)
 
     def prepare(self, make: bool = True) -> str:
-        """Create the root, or with `make` false only check it. Returns what is wrong, or an empty string."""
+        """Create the root, or only check it if `make` is False. Returns the problem, or an empty string."""
         self.problem = ""
         try:
             os.close(trusted_paths.open_parent(self.parent))
             try:
                 os.close(_open_root(self.root, make))
             except UntrustedPath:
-                self._rename()  # because a user has taken the name
+                self._rename()  # A user has created an entry with this name.
                 if make:
                     os.close(_open_root(self.root))
         except FileNotFoundError:
@@ -82,7 +84,9 @@ class ScratchArea:
         return self.problem
 
     def mib(self, directories: Iterable[str]) -> int:
-        """MiB that the node offers, including what running attempts (`directories`) fill."""
+        """The scratch that the node offers, in MiB. It includes the scratch that running attempts use;
+        `directories` are their directories in the spool.
+        """
         if self.problem:
             return 0
         if self._offered_mib is not None:
@@ -96,7 +100,7 @@ class ScratchArea:
         return max(0, free) // (1024 * _MIB) * 1024
 
     def describe(self, mib: int) -> str:
-        """Where scratch is and how it is measured, or why there is none, for `corral node`."""
+        """The path of the scratch root, or why the node offers no scratch, as text for `corral node`."""
         if not os.path.isdir(self.parent):
             return f"none: there is no directory {self.parent}"
         if self.problem:
@@ -104,14 +108,16 @@ class ScratchArea:
         return f"in {self.root}, measured every few seconds" if mib else f"none: {self.parent} is nearly full"
 
     def leftovers(self, keep: Iterable[str]) -> list[str]:
-        """Scratch directories of ended attempts, which their supervisors could not delete."""
+        """The scratch directories that are left of ended attempts. `keep` has the names of running
+        attempts.
+        """
         found, kept = [], set(keep)
         for name in sorted({self._usual, self._name}):
             root = os.path.join(self.parent, name)
             try:
                 descriptor = _open_root(root, make=False)
             except (OSError, UntrustedPath):
-                continue  # because a user may have created it
+                continue  # A user may have created this directory.
             try:
                 names = sorted(set(os.listdir(descriptor)) - kept)
             finally:
@@ -138,7 +144,9 @@ class ScratchArea:
 
 
 def recorded_bytes(directory: str) -> int:
-    """Bytes of scratch at the last scan, of the attempt with this directory in the spool; 0 without one."""
+    """The scratch size of an attempt at its last scan, in bytes; 0 if there was no scan. `directory` is the
+    attempt's directory in the spool.
+    """
     try:
         with open(os.path.join(directory, SIZE_FILE), encoding="ascii") as file:
             return int(file.read())
@@ -147,7 +155,7 @@ def recorded_bytes(directory: str) -> int:
 
 
 def record_bytes(directory: str, size: int) -> None:
-    """Write for the next agent how much scratch an attempt uses."""
+    """Record the scratch size of an attempt. The next agent reads it when it starts."""
     try:
         descriptor = os.open(
             os.path.join(directory, SIZE_FILE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
@@ -155,11 +163,11 @@ def record_bytes(directory: str, size: int) -> None:
         os.write(descriptor, str(size).encode())
         os.close(descriptor)
     except OSError:
-        pass  # because the next agent then only offers less
+        pass  # Without the file the next agent offers less scratch.
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
-    """Create an empty directory that only this user can read; raises ScratchRefused."""
+    """Create an empty scratch directory that only this user can read. Raises ScratchRefused."""
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root)
@@ -178,14 +186,14 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """A descriptor of the root. Others may pass through it but cannot list it."""
+    """A descriptor of the scratch root. Users can open paths below the root but cannot list it."""
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)
     try:
         descriptor = trusted_paths.open_child(parent, name, root, make, _PASSABLE)
     except NotADirectoryError:
         raise UntrustedPath(
-            f"{root} is not a directory but a file or a link. Look at it and delete it: rm {root}"
+            f"{root} is not a directory but a file or a link. Check it and delete it: rm {root}"
         ) from None
     finally:
         os.close(parent)
@@ -195,14 +203,14 @@ def _open_root(root: str, make: bool = True) -> int:
 
 
 def remove_directory(folder: str) -> bool:
-    """Delete a scratch directory with its content; whether it is gone."""
+    """Delete a scratch directory with its content. Returns whether it was deleted."""
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root, make=False)
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # because the agent may not have created it
+        return False  # The agent may not have created this directory.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:
@@ -210,7 +218,7 @@ def remove_directory(folder: str) -> bool:
 
 
 def delete_in_background(folders: list[str]) -> None:
-    """Delete directories in a process of its own, which may take long."""
+    """Delete directories in a separate process, because it may take long."""
     if not folders:
         return
     child = os.fork()
@@ -221,7 +229,7 @@ def delete_in_background(folders: list[str]) -> None:
     if os.fork():
         os._exit(0)
     try:
-        os.closerange(0, 1 << 16)  # because the controller's connection must close with the agent
+        os.closerange(0, 1 << 16)  # This process must not keep the agent's connection to the controller open.
         for folder in folders:
             remove_directory(folder)
     finally:
@@ -229,7 +237,7 @@ def delete_in_background(folders: list[str]) -> None:
 
 
 class ScratchMeter:
-    """Measures a directory in steps, round after round."""
+    """Measures the size of a directory in steps, again and again."""
 
     def __init__(self, folder: str, limit_mib: int) -> None:
         self._folder = folder
@@ -238,27 +246,29 @@ class ScratchMeter:
         self._sum = 0
         self._began = 0.0
         self.size = 0
-        """Bytes found in the last complete round."""
+        """The size in bytes at the last complete scan, or when the scan exceeded the limit."""
 
     def step(self) -> float:
-        """Scan some more entries. Returns the seconds until the next step."""
+        """Scan the next entries. Returns the number of seconds until the next step."""
         if self._walk is None:
             self._walk, self._sum, self._began = _sizes(self._folder), 0, time.monotonic()
         some = list(islice(self._walk, ENTRIES_PER_STEP))
         self._sum += sum(some)
         if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
             return STEP_PAUSE_S
-        self.size, self._walk = self._sum, None  # also before the round is complete, if the limit is exceeded
+        self.size, self._walk = self._sum, None  # The scan is complete or has exceeded the limit.
         return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
 
     @property
     def over(self) -> bool:
-        """Whether the directory exceeds its limit."""
+        """Whether the directory is larger than its limit."""
         return self.size > self._limit
 
 
 def _sizes(folder: str) -> Iterator[int]:
-    """Bytes on disk of each entry. A hard-linked file counts once; unreadable directories do not count."""
+    """The size on disk of each entry, in bytes. A file with several hard links counts once, and directories
+    that cannot be read do not count.
+    """
     waiting, seen = [folder], set()
     while waiting:
         try:

@@ -1,4 +1,6 @@
-"""Forks a child directly into a v2 cgroup with clone3, for which Python has no function."""
+"""Forks a child directly into a v2 cgroup. It uses the system call clone3, for which Python has no
+function.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import signal
 
 _CLONE3 = 435
-"""The same number on every architecture but Alpha, as of all system calls since Linux 5.0."""
+"""The number of the system call clone3. It is the same on every architecture except Alpha."""
 _INTO_CGROUP = 0x2_0000_0000
 _ARGUMENTS = 11
 _syscall = ctypes.PyDLL(None, use_errno=True).syscall
@@ -15,7 +17,9 @@ _syscall.restype = ctypes.c_long
 
 
 def fork_into(directory: str) -> int:
-    """As os.fork(), with the child in this v2 cgroup; raises OSError. Only for processes with one thread."""
+    """Like os.fork(), but the child is in this v2 cgroup. Raises OSError. Only for processes with one
+    thread.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         arguments = (ctypes.c_uint64 * _ARGUMENTS)()

@@ -1,4 +1,6 @@
-"""Binds a process to CPUs and NUMA nodes. Imported by the fork server: only cheap imports."""
+"""Binds a process to CPUs and NUMA nodes. The fork server imports this module, so it has only cheap
+imports.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind_process(cpus: list[int], numa: list[int]) -> None:
-    """Bind this process and its future children to CPUs, and prefer memory of NUMA nodes; raises OSError."""
+    """Bind this process and its future children to CPUs, and let them prefer memory of NUMA nodes. Raises
+    OSError.
+    """
     if cpus:
         os.sched_setaffinity(0, cpus)
     number = _SET_MEMPOLICY.get(os.uname().machine)
@@ -21,6 +25,6 @@ def bind_process(cpus: list[int], numa: list[int]) -> None:
         mask = (ctypes.c_ulong * words)()
         for node in numa:
             mask[node // _BITS] |= 1 << node % _BITS
-        # Preferred and not bound, because a job that needs more memory than its NUMA node has must not fail.
+        # Prefer the NUMA nodes and do not bind to them, because a job may need more memory than they have.
         mode = _PREFERRED if len(numa) == 1 else _PREFERRED_MANY
         _libc.syscall(number, mode, mask, words * _BITS + 1)

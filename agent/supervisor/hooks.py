@@ -1,6 +1,8 @@
-"""Runs prolog and epilog: the site's programs before and after every attempt, as the agent's user.
+"""Runs the prolog and the epilog: programs of the site that run before and after every attempt, as the
+agent's user.
 
-They get nothing of the user's environment. Imported by the fork server: only cheap imports.
+They do not get the environment of the job's user. The fork server imports this module, so it has only cheap
+imports.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ def run_hook(
     timeout_s: float,
     stop: Callable[[], bool],
 ) -> str:
-    """Run a hook to its end. Returns why it failed, or an empty string if its exit code was 0.
+    """Run a hook and wait for its end. Returns why it failed, or an empty string if its exit code was 0.
 
-    Every SIGTERM to this process calls `stop`, which returns whether the hook is to be killed.
+    When this process gets SIGTERM, it calls `stop`. If `stop` returns True, the hook is killed.
     """
     if not argv:
         return ""

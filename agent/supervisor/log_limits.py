@@ -1,7 +1,7 @@
-"""Limits the size of a job's logs: the beginning and the end stay, the middle is freed.
+"""Limits the size of a job's logs: the beginning and the end are kept, and the middle is deleted.
 
-The job writes its log files itself, so output does not depend on another process. Holes are punched into the
-files: every byte keeps its offset, and readers skip the holes.
+The job itself writes its log files, so its output does not depend on another process. The middle becomes a
+hole in the file: all other bytes keep their offsets, and readers skip the hole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ STREAMS = ("stdout", "stderr")
 HEAD_BYTES = 1 << 20
 _BLOCK = 4_096
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK because a job may have replaced its log with a pipe without a reader."""
+"""The flags have O_NONBLOCK, because a job may have replaced its log with a pipe that has no reader."""
 _PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _OFTEN_S, _SELDOM_S = 0.5, 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -21,7 +21,7 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class LogTrimmer:
-    """Trims the two logs of one attempt to `most` bytes each; 0 means no limit."""
+    """Limits each of the two logs of one attempt to `most` bytes. 0 means no limit."""
 
     def __init__(self, directory: str, most: int) -> None:
         self._place = directory
@@ -29,7 +29,9 @@ class LogTrimmer:
         self._seen = [0, 0]
 
     def trim(self) -> float | None:
-        """Trim both logs. Returns the seconds until the next check, None without a limit."""
+        """Trim both logs. Returns the number of seconds until the next check, or None if there is no
+        limit.
+        """
         if not self._most:
             return None
         pause = _SELDOM_S
@@ -42,7 +44,9 @@ class LogTrimmer:
 
 
 def punch_middle(path: str, most: int) -> int:
-    """Free the middle of a log that is longer than `most` bytes. Its length; 0 if it cannot be opened."""
+    """Delete the middle of a log that is longer than `most` bytes. Returns the length of the log; 0 if it
+    cannot be opened.
+    """
     try:
         descriptor = os.open(path, _WRITE)
     except OSError:
@@ -52,17 +56,17 @@ def punch_middle(path: str, most: int) -> int:
         head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
         end = (size - (most - head)) // _BLOCK * _BLOCK
         if size > most and end > head:
-            _libc.fallocate(descriptor, _PUNCH, head, end - head)  # fails where the file system has no holes
+            _libc.fallocate(descriptor, _PUNCH, head, end - head)  # Fails if the file system has no holes.
         return size
     finally:
         os.close(descriptor)
 
 
 def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
-    """The offset of the next byte that was kept, and a notice to show instead of those that were freed."""
+    """The offset of the next byte that was kept, and a notice to show in place of deleted bytes."""
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
-    except OSError:  # because this is the end, or the file system has no holes
+    except OSError:  # The offset is the end of the file, or the file system has no holes.
         return offset, b""
     if kept - offset < _BLOCK:
         return offset, b""

@@ -1,17 +1,18 @@
-"""Marks in the environment of an attempt's processes, which identify them after their supervisor was killed.
+"""Marks in the environment of an attempt's processes. They identify the processes after their supervisor was
+killed.
 
-Every process can write its own environment. So a mark has two parts: `CORRAL_SPOOL=<spool>/attempts/42.1`
-names the attempt, and `CORRAL_MARK=<code>` proves that the agent of this spool gave the name. The code is an
-HMAC over the attempt and the user id that it runs as, under a key in the spool that only the agent's user can
-read.
+Every process can change its own environment, so a mark has two parts. `CORRAL_SPOOL=<spool>/attempts/42.1`
+names the attempt, and `CORRAL_MARK=<code>` proves that the agent of this spool has set the name. The code is
+an HMAC of the attempt and the uid that it runs as. The HMAC key is in the spool, and only the agent's user
+can read it.
 
-A process belongs to an attempt if it runs as the agent's user, or as the user that the code was made for.
-Attempts of earlier versions have no code: their processes count if they run as the user in the record.
+A process with a mark belongs to the attempt if it runs as the agent's user, or if its code is valid for its
+uid. Attempts of earlier versions have no code: their processes count if they run as the user in the record.
 
-Example: bob reads `CORRAL_MARK` of his job 7.1 and starts `env CORRAL_SPOOL=.../attempts/8.1 sleep 600`. The
-code was made for 7.1, so the process is not taken for one of 8.1.
+Example: bob copies `CORRAL_MARK` of his attempt 7.1 and starts `env CORRAL_SPOOL=.../attempts/8.1 sleep 600`.
+The code is valid only for 7.1, so the process does not count as a process of 8.1.
 
-Imported by the fork server: only cheap imports.
+The fork server imports this module, so it has only cheap imports.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _KEY_BYTES = 32
 
 
 def load_key(spool: str) -> str:
-    """The key of this spool, created if there is none. Only the agent's user can write to the spool."""
-    from wire import trusted_paths  # imported here, as `hmac` below, because supervisors do not need it
+    """The HMAC key of this spool. It is created if the spool has none."""
+    from wire import trusted_paths  # Imported only here: supervisors do not need it.
 
     try:
         descriptor = trusted_paths.open_file(f"{spool}/{_KEY}")
@@ -47,19 +48,19 @@ def load_key(spool: str) -> str:
             os.close(descriptor)
         os.rename(new, f"{spool}/{_KEY}")
     except OSError:
-        pass  # because a key without a file serves this agent, and the next one makes another
+        pass  # This agent uses the key without a file, and the next agent creates another key.
     return made
 
 
 def mark_code(key: str, attempt: str, uid: int) -> str:
-    """The proof that a process of this user belongs to an attempt such as 42.1."""
+    """The code that proves that a process of this uid belongs to an attempt such as 42.1."""
     import hmac
 
     return hmac.new(key.encode("ascii"), f"{attempt} {uid}".encode(), "sha256").hexdigest()
 
 
 class MarkedProcess:
-    """The environment and the user of a process; raises OSError if it has ended or cannot be read."""
+    """The environment and the uid of a process. Raises OSError if it has ended or cannot be read."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -67,7 +68,9 @@ class MarkedProcess:
 
     @property
     def uid(self) -> int:
-        """Its user id. Not the owner of /proc/<pid>, which is root for a process that hides its memory."""
+        """The uid of the process. The owner of /proc/<pid> is not used, because it is root if the process has
+        disabled memory dumps.
+        """
         for line in _read(f"/proc/{self._pid}/status").split(b"\n"):
             if line.startswith(b"Uid:"):
                 real, effective, saved, _ = map(int, line[4:].split())
@@ -77,20 +80,22 @@ class MarkedProcess:
         raise ProcessLookupError(self._pid)
 
     def attempt(self, spool: str) -> str:
-        """The attempt of this spool that it names, without proof; empty if it names none."""
+        """The attempt of this spool that the mark names; empty if there is none. The code is not checked."""
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
-        # The first one, because getenv() takes the first one, too.
+        # Use the first variable with this name, like getenv().
         named = next(
             (each for each in self.environ if each.startswith(start[: len(SPOOL_VARIABLE) + 1])), b""
         )
         return os.fsdecode(named[len(start) :]) if named.startswith(start) else ""
 
     def is_early(self, spool: str) -> bool:
-        """Whether it has the fork server's environment: a supervisor, or a child of one before exec."""
+        """Whether the process has the environment of the fork server: it is a supervisor, or a child of a
+        supervisor before exec.
+        """
         return os.fsencode(f"{SPOOL_VARIABLE}={spool}") in self.environ
 
     def proves(self, key: str, attempt: str) -> bool:
-        """Whether the agent gave it the name of this attempt."""
+        """Whether the process runs as the agent's user, or its mark has a valid code for this attempt."""
         uid = self.uid
         if uid == os.geteuid():
             return True

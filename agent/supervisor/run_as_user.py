@@ -1,6 +1,6 @@
 """Runs a short command as the job's user, with a timeout, and reads its output.
 
-Imported by the fork server: only cheap imports.
+The fork server imports this module, so it has only cheap imports.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _AGENT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 def run_and_read(
     launch: LaunchSpec, argv: list[str], timeout_s: float, as_agent: bool = False
 ) -> tuple[int, str]:
-    """Exit code and stdout of a command; the code is -1 if it could not start or exceeded the timeout.
+    """The exit code and the stdout of a command. The code is -1 if a signal or the timeout ended the command.
 
-    The command runs as the job's user with the job's environment. With `as_agent` it runs as the agent's user
-    and with a fixed environment, because the job's could name programs and files of the job's user.
+    The command runs as the job's user with the environment of the job. With `as_agent` it runs as the agent's
+    user with a fixed environment, because the job's environment could select programs and files of the job's
+    user.
     """
     source, sink = os.pipe()
     pid = os.fork()

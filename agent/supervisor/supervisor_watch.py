@@ -1,4 +1,6 @@
-"""Watches one supervisor process: with a pidfd where the kernel has it, else by the agent's audit."""
+"""Watches one supervisor process with a pidfd. On kernels without pidfd the agent's audit checks the
+process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ HAS_PIDFD = _has_pidfd()
 
 
 class SupervisorWatch:
-    """A running process; raises ProcessLookupError if it has ended. `descriptor` is None without pidfd."""
+    """A running supervisor. Raises ProcessLookupError if it has ended. `descriptor` is its pidfd, or None."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -31,14 +33,14 @@ class SupervisorWatch:
         except ProcessLookupError:
             raise
         except OSError:
-            pass  # because descriptors ran out; the audit will notice the end
+            pass  # Too many files are open. The audit will detect the end of the supervisor.
 
     def wake(self) -> None:
-        """Send SIGTERM, upon which the supervisor reads its stop order."""
+        """Send SIGTERM. The supervisor then reads its stop order."""
         try:
             if self.descriptor is not None:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGTERM)
             else:
                 os.kill(self.pid, signal.SIGTERM)
         except ProcessLookupError:
-            pass  # because it has ended, which the loop will notice
+            pass  # The supervisor has ended. The event loop will detect it.

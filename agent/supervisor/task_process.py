@@ -1,4 +1,6 @@
-"""Starts the processes of a job: with posix_spawn as the agent's user, with fork and setuid as another."""
+"""Starts the processes of a job: with posix_spawn as the agent's user, with fork and setuid as another
+user.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,14 @@ from agent.supervisor import process_tree
 
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-"""Signals that a job starts with their default action, because Python or nohup may ignore some of them."""
+"""Signals that get their default action when a job starts, because Python or nohup may ignore some of
+them."""
 
 
 class TaskNotStarted(Exception):
-    """The job's program could not be started; the message says why. `unfit`: another node may do."""
+    """The job's program could not be started. The message is the reason. `unfit` is True if the job may start
+    on another node.
+    """
 
     def __init__(self, why: str, unfit: bool = False) -> None:
         super().__init__(why)
@@ -24,10 +29,10 @@ class TaskNotStarted(Exception):
 
 
 def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
-    """Start a task in a session of its own and in the cgroup. Its pid; raises TaskNotStarted."""
+    """Start a task in the cgroup, as leader of a new session. Returns its pid. Raises TaskNotStarted."""
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
-    if quick and not (launch.umask or 0) & 0o700:  # because posix_spawn opens the logs with this umask
+    if quick and not (launch.umask or 0) & 0o700:  # posix_spawn also applies the umask to the logs.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -37,16 +42,18 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
 
 
 def _set_oom_score(pid: int, oom_score: int) -> None:
-    """Let the kernel kill it and its future children before others when memory runs out."""
+    """Set the score with which the kernel selects processes to kill when the host runs out of memory. Future
+    children of the process inherit it.
+    """
     try:
         with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
             file.write(str(oom_score))
     except OSError:
-        pass  # because it has exited already
+        pass  # The process has already exited.
 
 
 def check_start(launch: LaunchSpec) -> None:
-    """Check directories and program as the job's user, without a start; raises TaskNotStarted."""
+    """Check directories and program as the job's user, without starting it. Raises TaskNotStarted."""
     answer, error_pipe = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -75,7 +82,7 @@ def check_start(launch: LaunchSpec) -> None:
 
 
 def become_user(launch: LaunchSpec) -> None:
-    """Change this process to the job's user for good; raises OSError."""
+    """Change the user of this process to the job's user. This cannot be undone. Raises OSError."""
     if launch.user is not None:
         uid, gid, groups = launch.user
         os.setgroups(groups)
@@ -102,7 +109,9 @@ def write_notice(place: str, sentence: str) -> None:
 
 
 def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str]) -> int:
-    """Start as the same user without a copy of this process, which halves the cost of an attempt."""
+    """Start the task as the user of this process with posix_spawn. It does not copy this process, which
+    halves the cost of an attempt.
+    """
     _enter(launch.cwd)
     _make(launch.checkpoint_dir)
     program = _find(argv[0], launch.env)
@@ -135,7 +144,9 @@ def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict
 def _fork(
     launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str], *, first_task: bool
 ) -> int:
-    """Start as another user. A failure before exec ends the attempt, so that no program runs as root."""
+    """Start the task with fork, as the job's user. If the change of user fails, the program is not
+    started.
+    """
     failure, error_pipe = os.pipe()
     supervisor = os.getpid()
     try:
@@ -161,7 +172,9 @@ def _become(
     supervisor: int,
     first_task: bool,
 ) -> None:
-    """In the child: change user, enter the directory, redirect output, exec; failures go to `error_pipe`."""
+    """Runs in the child: change the user and the directory, redirect output, and exec the program. Errors are
+    written to `error_pipe`.
+    """
     try:
         os.setsid()
         for target, path in _logs(launch):
@@ -193,7 +206,7 @@ def _become(
 
 
 def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
-    """Descriptor and log of stdout and of stderr. With `merge_output` both go to one log, in their order."""
+    """The descriptors 1 and 2, each with the path of its log. With `merge_output` both have the same log."""
     return [
         (1, f"{launch.directory}/stdout"),
         (2, f"{launch.directory}/{'stdout' if launch.merge_output else 'stderr'}"),
@@ -201,12 +214,13 @@ def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
 
 
 def _redirect(launch: LaunchSpec, first_task: bool) -> None:
-    """Redirect stdout and stderr to the user's files. Called as that user, in the working directory.
+    """Redirect stdout and stderr to the user's files. Must be called as that user, in the working directory.
 
-    With --output alone both go there, as in Slurm. The log gets one line with the path of the file.
+    With --output and no --error both go to the file of --output, as in Slurm. One line with the path of the
+    file is written to the log.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
-    flags |= os.O_NONBLOCK  # because a pipe without a reader must be an error and no endless wait
+    flags |= os.O_NONBLOCK  # Without this flag, open() would wait forever for the reader of a pipe.
     if first_task and not launch.append:
         flags |= os.O_TRUNC
     redirects = [("stdout", launch.output, (1,) if launch.error else (1, 2)), ("stderr", launch.error, (2,))]
@@ -229,7 +243,7 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
 
 
 def exec_program(launch: LaunchSpec) -> None:
-    """Replace this process by the program; raises TaskNotStarted."""
+    """Replace this process by the program (exec). Raises TaskNotStarted."""
     _enter(launch.cwd)
     program = _find(launch.argv[0], launch.env)
     try:
@@ -256,7 +270,9 @@ def _make(folder: str) -> None:
 
 
 def _find(program: str, env: dict[str, str]) -> str:
-    """The path of a program in the job's PATH, relative to the working directory; raises TaskNotStarted."""
+    """The path of a program that is found in the job's PATH, relative to the working directory. Raises
+    TaskNotStarted.
+    """
     if "/" in program:
         return program
     for folder in env.get("PATH", "").split(":"):
