@@ -1,6 +1,7 @@
-"""The table of all actions. Key bindings, footer, command palette and help are made from it.
+"""The table of all actions of the terminal UI. Key bindings, footer, command palette and help are made from
+it.
 
-Lower-case keys only show something; capital letters change something (except `G`, which goes to the end).
+Capital letters change the cluster, except `G`, which goes to the end of the list. All other keys only show.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ LOGS: Final = frozenset({JOB})
 
 @dataclass(frozen=True)
 class ScreenAction:
-    """An action of the user and the views that have it.
+    """An action of the user, its key, and the views in which it is available.
 
-    `command` is the same action as a shell command; words in braces stand for its subject.
-    `footer` is its position in the footer (0: not shown).
+    `command` is the same action as a shell command. A word in braces, such as {jobs}, is replaced by the
+    chosen jobs.
+    `footer` is the position of the action in the footer; 0 means that the footer does not show it.
     """
 
     name: str
@@ -42,14 +44,14 @@ class ScreenAction:
     footer: int = 0
 
     def in_view(self, view: str) -> bool:
-        """Whether the view has this action."""
+        """Whether the action is available in the view."""
         return view in self.views
 
 
 def _change(
     name: str, key: str, title: str, help: str, views: frozenset[str], command: str, footer: int = 0
 ) -> ScreenAction:
-    """An action that changes something: its key is a capital letter."""
+    """An action that changes the cluster. Its key is a capital letter."""
     return ScreenAction(name, (key,), title, help, views, True, command, footer)
 
 
@@ -264,7 +266,7 @@ _SHOWN: Final = {
 
 
 def words_of(command: str) -> set[str]:
-    """The words in braces of a command."""
+    """The placeholders of a command, such as {jobs}, without their braces."""
     return {name for _, name, _, _ in Formatter().parse(command) if name}
 
 
@@ -279,11 +281,11 @@ def shown_key(key: str) -> str:
 
 
 def actions_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """The actions of a view, without those that change something if the user may only look."""
+    """The actions of a view; for a read-only user only those that change nothing."""
     return [action for action in ACTIONS if action.in_view(view) and not (read_only and action.changes)]
 
 
 def footer_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """The actions in the footer, in its order."""
+    """The actions that the footer shows, from left to right."""
     shown = [action for action in actions_of(view, read_only) if action.footer]
     return sorted(shown, key=lambda action: action.footer)

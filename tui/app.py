@@ -49,7 +49,7 @@ from wire.http.client import Client
 from wire.text import printable
 
 PACE_S = 0.05
-"""The screen is updated at most twenty times a second."""
+"""The seconds between two updates of the screen."""
 
 SAID_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
@@ -59,9 +59,11 @@ class CorralApp(OrderedKeysApp):
     """The application. It shows the model and sends orders to the controller.
 
     1. A thread of the feed collects changes (cluster_feed) and wakes the screen.
-    2. `take` applies them to the model at most every PACE_S and tells the view.
-    3. A key is looked up in `tui.actions`; `act` checks whether it is allowed and calls its method.
-    4. Requests to the controller run in RequestWorkers; their answers come back on the screen's thread."""
+    2. `take` applies the changes to the model, at most once in PACE_S seconds, and updates the view.
+    3. A key is looked up in `tui.actions`; `act` checks whether its action is allowed and calls its
+       method.
+    4. Requests to the controller run in RequestWorkers; their answers come back on the screen's thread.
+    """
 
     CSS = resources.files("tui").joinpath("theme.tcss").read_text(encoding="utf-8")
     ENABLE_COMMAND_PALETTE = False
@@ -111,7 +113,7 @@ class CorralApp(OrderedKeysApp):
         self._was_stale = True
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Filters of Textual, with ASCII translation last."""
+        """The filters of Textual, and after them the translation to ASCII if the terminal needs it."""
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
 
     def compose(self) -> ComposeResult:
@@ -142,7 +144,7 @@ class CorralApp(OrderedKeysApp):
     # -- the feed -----------------------------------------------------------------------
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread; dropped if the screen is closed."""
+        """Run a function on the screen's thread. If the screen is closed, the function is not run."""
 
         def run() -> None:
             if self.screen_stack:
@@ -192,7 +194,7 @@ class CorralApp(OrderedKeysApp):
 
     def copy(self, text: str) -> None:
         self.copy_to_clipboard(text)
-        clipboard.tell_tmux(text)
+        clipboard.copy_with_tmux(text)
         self.say(f"copied: {text}", "good")
 
     def refresh_lines(self) -> None:
@@ -223,8 +225,9 @@ class CorralApp(OrderedKeysApp):
             duty()
 
     def duty(self, action: ScreenAction) -> Callable[[], None] | None:
-        """The method that does the action: of the view, the application, JobOrders, TenantEdits or Menus,
-        in this order."""
+        """The method that does the action: the first that is found in the view, the application, JobOrders,
+        TenantEdits or Menus.
+        """
         for root in self.roots:
             if action.name == root.NAME:
                 return partial(self._go, root)
@@ -242,7 +245,7 @@ class CorralApp(OrderedKeysApp):
         return None
 
     def action_act(self, name: str) -> None:
-        """The Textual action behind every key binding."""
+        """Do the named action; every key binding calls this method."""
         self.act(name)
 
     # -- navigation -------------------------------------------------------------------
@@ -257,14 +260,14 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Focus at once, because the next key may already be queued."""
+        """Give the view the focus immediately, because the next key may already be queued."""
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
             pane.screen.set_focus(pane)
         return pane.screen.focused is pane if pane.is_attached else False
 
     def ready(self) -> bool:
-        """A dialog is ready once it has the focus, a view once it is mounted."""
+        """Whether the screen accepts the next key: a dialog with the focus, or a mounted view."""
         if isinstance(self.screen, Dialog):
             return self.screen.focused is not None
         return self._filter.display or self._focus_view()
@@ -341,7 +344,7 @@ class CorralApp(OrderedKeysApp):
         bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
         return bare.replace("Fira Code", MONOSPACE)
 
-    # -- when something breaks ----------------------------------------------------------
+    # -- errors ----------------------------------------------------------
 
     def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
         """Show an exception of a thread as an error of the application."""

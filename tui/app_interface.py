@@ -25,20 +25,21 @@ class CliFunctions:
     """Functions of the command line that the terminal UI uses."""
 
     command_of: Callable[[Easing, str], str]
-    """Writes a suggested change of a job as a shell command, from the table of flags."""
+    """Returns the shell command for a suggested change of a job."""
     inherit: Callable[[JobSpec], JobSpec]
-    """Adds to a new job what `corral submit` takes from the shell."""
+    """Adds to a new job the settings that `corral submit` takes from the shell, such as its environment
+    variables.
+    """
 
 
 class AppInterface(App[int]):
-    """The application as views, widgets and dialogs see it."""
+    """The methods of the application that views, widgets and dialogs may call."""
 
     model: ClusterModel
     paint: Paint
     requests: RequestWorkers
     what_ifs: RequestWorkers
-    """Workers of their own for what-if questions, because these take long and must not delay other
-    requests."""
+    """Separate workers for what-if requests, because these take long and must not delay other requests."""
     connect: Callable[[], Client]
     cli: CliFunctions
     read_only: bool
@@ -49,11 +50,11 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def act(self, name: str) -> None:
-        """Do the action of this name, if it may be done now."""
+        """Do the action of this name, if it is allowed now."""
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:
-        """Why the action cannot be done now; empty if it can."""
+        """The reason why the action cannot be done now; empty if it can be done."""
         raise NotImplementedError
 
     def say(self, text: str, part: str = "text") -> None:
@@ -69,11 +70,11 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def refresh_lines(self) -> None:
-        """Repaint the lines around the view."""
+        """Repaint the header, the trail, the status line and the footer."""
         raise NotImplementedError
 
     def refresh_view(self) -> None:
-        """Repaint the view and the lines around it."""
+        """Repaint the view, the header, the trail, the status line and the footer."""
         raise NotImplementedError
 
     def open_job(self, job: int) -> None:
@@ -89,11 +90,12 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. May be called from any thread, and after the screen is
-        closed."""
+        """Run a function on the screen's thread. Any thread may call this method, also after the screen is
+        closed.
+        """
         raise NotImplementedError
 
 
 def app_of(widget: Widget) -> AppInterface:
-    """The application of a widget."""
+    """The application to which a widget belongs."""
     return cast(AppInterface, widget.app)

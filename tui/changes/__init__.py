@@ -1,1 +1,1 @@
-"""Changes that the operator asks for: confirmed, sent, reported."""
+"""Changes to the cluster: the user confirms them, the application sends them and shows the results."""

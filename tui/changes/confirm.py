@@ -1,4 +1,4 @@
-"""The texts of confirmation dialogs: what a change would do."""
+"""The texts of confirmation dialogs, which describe the consequences of a change."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from wire.names import JobState
 from wire.text import counted, duration, printable
 
 TYPED_ABOVE: Final = 20
-"""With at least this many jobs the user must type their number."""
+"""A change to at least this many jobs must be confirmed by typing their number."""
 
 LISTED: Final = 6
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The content of a confirmation dialog: consequences, the label of the button, and what must be typed.
+    """The content of a confirmation dialog: the consequences, the label of the button, and the text that must
+    be typed.
 
-    With `reason`, the user may type a reason, which the command passes with that flag. With `trial`, the
-    dialog shows which jobs would start sooner or later.
+    If `reason` is set, the user may type a reason; `reason` is the flag of the command that passes it. If
+    `trial` is set, the dialog shows which jobs would start sooner or later.
     """
 
     title: str
@@ -176,7 +177,9 @@ def job_command(verb: str, jobs: Sequence[JobView]) -> str:
 
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
-    """The first jobs, and how many more. Below the consequences, because a low screen cuts the end off."""
+    """The first jobs and the number of the others. They are below the consequences, because a low screen cuts
+    off the end.
+    """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []
     return [*(_row(job, now) for job in jobs[:LISTED]), *rest]
@@ -211,15 +214,15 @@ def _lost(held: float, spent: float, *, brief: bool = False) -> str:
 
 
 def cancellable(job: JobView) -> bool:
-    """Whether the job has not ended."""
+    """Whether the job can be cancelled: it has not ended."""
     return not job.state.terminal
 
 
 def preemptible(job: JobView) -> bool:
-    """Whether the job holds resources."""
+    """Whether the job can be preempted: it holds resources."""
     return job.state in (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def holdable(job: JobView) -> bool:
-    """Whether the job waits."""
+    """Whether the job can be held: it waits in the queue."""
     return job.state in (JobState.QUEUED, JobState.PREEMPTED)

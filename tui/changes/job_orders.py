@@ -1,4 +1,6 @@
-"""Orders about jobs and nodes: confirmed by the user, sent by RequestWorkers, their results reported."""
+"""Changes to jobs and nodes: the user confirms them, RequestWorkers send them, and the status line shows the
+results.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """Results of one order about several jobs or nodes."""
+    """The results of one change to several jobs or nodes."""
 
     done: tuple[Thing, ...]
     failed: tuple[tuple[Thing, Failure], ...]
@@ -40,11 +42,11 @@ class JobOrders:
         self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
-        """Cancel the chosen jobs, after asking."""
+        """Cancel the chosen jobs after the user has confirmed it."""
         self._ask("cancel", "cancelled", confirm.cancellable, confirm.cancel, "the job has ended")
 
     def preempt(self) -> None:
-        """Preempt the chosen jobs, after asking."""
+        """Preempt the chosen jobs after the user has confirmed it."""
         self._ask(
             "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
         )
@@ -58,7 +60,7 @@ class JobOrders:
         self._waiting("released", "release")
 
     def drain(self) -> None:
-        """Drain the chosen nodes, after asking why."""
+        """Drain the chosen nodes after the user has confirmed it and may have typed a reason."""
         nodes = self._app.view.nodes()
         if not nodes:
             return
@@ -78,7 +80,7 @@ class JobOrders:
         """Resume the chosen nodes."""
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------
 
     def _ask(
         self,
@@ -88,7 +90,7 @@ class JobOrders:
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
-        """Ask about the chosen jobs, and send the order for those for which it is still possible then."""
+        """Ask for confirmation; then send the change for those chosen jobs for which it is still possible."""
         ids = [job.id for job in self._chosen(possible)]
 
         def still() -> list[JobView]:
@@ -122,11 +124,14 @@ class JobOrders:
             self._app.say(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
-        """Send one request for all of them; `left_out` says which of the chosen jobs are not among them."""
+        """Send one request for all these jobs or nodes. `left_out` is the message about chosen jobs that are
+        not among them.
+        """
         meant = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
-            # By label, because the id of the first element of an array means the whole array.
+            # The request names jobs by label, because the id of the first element of an array means the whole
+            # array.
             answer = client.order(JobsOrder(action, tuple(meant)))
             failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))
@@ -148,7 +153,9 @@ class JobOrders:
         self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
-        """Report the results. Jobs that are held or released stay marked, so that the other key undoes it."""
+        """Show the results. Jobs that were held or released stay marked, so that one more key can undo the
+        change.
+        """
         if not isinstance(outcome, OrderResults):
             self._app.say(failure_text(outcome), "bad")
             return

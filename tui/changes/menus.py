@@ -1,4 +1,4 @@
-"""The menus over a view: command palette, commands to copy, themes, help."""
+"""The menus that open above a view: command palette, commands to copy, themes, help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Menus:
         self._app = app
 
     def palette(self) -> None:
-        """The command palette: all actions of the view; a number opens that job."""
+        """Open the command palette: all actions of the view. A typed number opens the job with that id."""
         app = self._app
         entries = [
             MenuEntry(action.name, action.title, action.help, shown_key(action.keys[0]), app.allowed(action))
@@ -41,13 +41,13 @@ class Menus:
         app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
     def help(self) -> None:
-        """Help: all keys of the view."""
+        """Open the help: all keys of the view."""
         view = self._app.view
         fields = list(view.listing.fields) if isinstance(view, ListView) else []
         self._app.push_screen(HelpDialog(view.NAME, help_lines(view.NAME, self._app.read_only, fields)))
 
     def theme(self) -> None:
-        """Choose a theme; the screen shows the one under the cursor."""
+        """Open the menu of themes; the screen uses the theme under the cursor at once."""
         app = self._app
         before = app.theme
         if before == SIXTEEN.colours.name:
@@ -58,14 +58,14 @@ class Menus:
         app.push_screen(menu, lambda name: app.wear(name or before))
 
     def copy(self) -> None:
-        """Choose a command to copy."""
+        """Open the menu of shell commands that can be copied."""
         app = self._app
         entries = [MenuEntry(command, command) for command in self.commands()]
         menu = Menu("Copy as a command", entries)
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Actions of the view as shell commands, after those that it advises."""
+        """The shell commands of the menu: first those that the view advises, then the actions of the view."""
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())
         subjects = view.subjects()

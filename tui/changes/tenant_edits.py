@@ -22,7 +22,9 @@ Thing = TypeVar("Thing")
 
 
 class TenantEdits:
-    """One method for each action. Its subject is the row under the cursor."""
+    """One method for each action. Each method changes the tenant, reservation or move in the row under the
+    cursor.
+    """
 
     def __init__(self, app: AppInterface) -> None:
         self._app = app
@@ -45,7 +47,7 @@ class TenantEdits:
             self._app.push_screen(FormDialog(quota.edit(row), self._quota_set))
 
     def unset_quota(self) -> None:
-        """Unset the quota under the cursor, after asking."""
+        """Unset the quota under the cursor after the user has confirmed it."""
         row = self._here(self._app.model.quotas, "quota")
         if row is not None and not row.edited:
             self._app.say("nothing to unset: these limits are those of scheduler.toml", "warn")
@@ -68,7 +70,7 @@ class TenantEdits:
         self._app.push_screen(FormDialog(reservation.new(self._app.model.now), made))
 
     def cancel_reservation(self) -> None:
-        """Cancel the reservation under the cursor, after asking."""
+        """Cancel the reservation under the cursor after the user has confirmed it."""
         model = self._app.model
         row = self._here(model.reservations, "reservation")
         if row is None:
@@ -83,7 +85,7 @@ class TenantEdits:
         self._ask(question, lambda client: client.cancel_reservation(name), lambda _: said)
 
     def move(self) -> None:
-        """Carry out the proposal under the cursor, after asking."""
+        """Carry out the proposal under the cursor after the user has confirmed it."""
         steps = self._app.model.steps
         row = self._here(steps, "proposal")
         if row is not None and row.state != "proposed":
@@ -92,7 +94,7 @@ class TenantEdits:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
     def move_all(self) -> None:
-        """Carry out all proposals, after asking."""
+        """Carry out all proposals after the user has confirmed it."""
         steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 
@@ -100,14 +102,14 @@ class TenantEdits:
         def question() -> confirm.Confirmation | None:
             return confirm.move(meant()) if meant() else None
 
-        def told(answer: Rebalanced) -> str:
+        def success(answer: Rebalanced) -> str:
             return f"{counted(len(answer.moves), 'job')} being moved"
 
         if question() is None:
             self._app.say("nothing is proposed", "warn")
-        self._ask(question, lambda client: client.run_rebalance(proposal), told)
+        self._ask(question, lambda client: client.run_rebalance(proposal), success)
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------
 
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
         """The row under the cursor."""
@@ -124,7 +126,7 @@ class TenantEdits:
     ) -> None:
         """Ask for confirmation, then send the change."""
 
-        def told(answer: Thing | Failure) -> None:
+        def show_result(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
                 self._app.say(failure_text(answer), "bad")
             else:
@@ -132,14 +134,14 @@ class TenantEdits:
 
         def answered(yes: str | None) -> None:
             if yes is not None:
-                self._app.requests.ask(order, told)
+                self._app.requests.ask(order, show_result)
 
         first = question()
         if first is not None:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _done(self, said: str) -> None:
-        """Report success and ask for the list again."""
+        """Show that the change succeeded, and request the list again."""
         self._app.say(said, "good")
         self._app.refresh_view()
 

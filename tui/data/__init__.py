@@ -1,1 +1,1 @@
-"""Data behind the screens: the model, the feed from the controller, lists and filters."""
+"""The data that the screens show: the model, the feed from the controller, lists and filters."""

@@ -1,7 +1,7 @@
 """Receives the state of the cluster: a thread loads a snapshot, then follows the event stream.
 
-Network and JSON are handled in that thread. The screen takes the collected changes at its own pace; of a row
-that changed ten times it gets the last version.
+That thread does all network input and JSON parsing. The screen takes the collected changes at its own pace.
+If a row has changed several times, the screen gets only the newest version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""Only ended jobs among this many of the newest jobs are shown."""
+"""An ended job is shown only if it is among this many newest jobs."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -32,7 +32,7 @@ _ENDED: Final = tuple(state for state in JobState if state.terminal)
 
 @dataclass(frozen=True)
 class ConnectionStatus:
-    """The state of the connection to the controller; `heard` is the time of its last message."""
+    """The state of the connection to the controller; `heard` is the time of the controller's last message."""
 
     state: Literal["loading", "live", "lost"] = "loading"
     heard: float = 0.0
@@ -42,7 +42,7 @@ class ConnectionStatus:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes since the last `take`. With `fresh` they replace everything known before."""
+    """Changes since the last `take`. If `fresh` is true, they replace the whole earlier state."""
 
     connection: ConnectionStatus = ConnectionStatus()
     fresh: bool = False
@@ -56,13 +56,13 @@ class ClusterFeed(Protocol):
     """A source of changes: the controller, or a recording in tests."""
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Start; `wake` is called, from any thread, when there are changes to take."""
+        """Start collecting changes. `wake` is called on any thread, when there are changes to take."""
 
     def take(self) -> Changes:
         """All changes since the last call."""
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop collecting changes."""
 
 
 class ClusterSource(Protocol):
@@ -77,7 +77,7 @@ class ClusterSource(Protocol):
 
 
 class PendingChanges:
-    """Collects changes until the screen takes them; of each row the newest version."""
+    """Collects changes until the screen takes them, and keeps only the newest version of each row."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class PendingChanges:
         self._wake = wake
 
     def put(self, changes: Changes) -> None:
-        """Add changes; they replace older ones of the same rows."""
+        """Add changes; a change replaces an older change of the same row."""
         with self._lock:
             if changes.fresh:
                 self._empty()
@@ -111,7 +111,7 @@ class PendingChanges:
             self._wake()
 
     def take(self) -> Changes:
-        """Return and clear all changes; the next change wakes again."""
+        """Return and clear all changes. The next change calls the wake function again."""
         with self._lock:
             taken = Changes(
                 self._connection,
@@ -136,8 +136,9 @@ class PendingChanges:
 
 
 class LiveFeed:
-    """A feed from a controller. A lost connection is retried without end and continues after the last
-    event."""
+    """A feed from a controller. After a lost connection it reconnects, without a limit, and continues after
+    the last event.
+    """
 
     def __init__(self, connect: Callable[[], ClusterSource], clock: Callable[[], float] = time.time) -> None:
         self._connect = connect
@@ -159,7 +160,7 @@ class LiveFeed:
         return self._basket.take()
 
     def stop(self) -> None:
-        """Stop, also while waiting for the controller."""
+        """Stop the thread, also while it waits for the controller."""
         self._over.set()
         if self._source is not None:
             self._source.close()
@@ -181,8 +182,9 @@ class LiveFeed:
                 self._over.wait(self._lost(note))
 
     def _lost(self, note: str) -> float:
-        """Tell the screen; returns the seconds to wait, longer each time and random, so that clients do not
-        retry together."""
+        """Report the lost connection to the screen. Returns the seconds to wait before the next attempt:
+        longer each time, and random, so that clients do not reconnect at the same moment.
+        """
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
         pause = random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding secrets
@@ -196,7 +198,7 @@ class LiveFeed:
         self._basket.put(replace(changes, connection=self._connection))
 
     def _catch_up(self, source: ClusterSource) -> None:
-        """Load a snapshot, unless the stream can continue."""
+        """Load a snapshot, unless the event stream can continue after the last event."""
         cluster = source.cluster()
         if self._seq is not None and cluster.seq >= self._seq:
             return
@@ -208,9 +210,10 @@ class LiveFeed:
         self._seq = cluster.seq
 
     def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
-        """The cluster in parts, nodes and active jobs first.
+        """Yield the state of the cluster in parts, with nodes and active jobs first.
 
-        Changes during the snapshot are sent again by the stream, which continues from `cluster.seq`.
+        The event stream then continues from `cluster.seq`, so it sends the changes that happened during the
+        snapshot.
         """
         yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
         yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))
@@ -241,7 +244,7 @@ def _pages(source: ClusterSource, states: tuple[JobState, ...], after: int) -> I
 
 
 def _joined(parts: Iterable[Changes]) -> Changes:
-    """One change with the whole snapshot, so that the screen never mixes two snapshots."""
+    """The parts of a snapshot joined into one change, so that the screen never mixes two snapshots."""
     basket = PendingChanges()
     for part in parts:
         basket.put(part)

@@ -28,12 +28,14 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """The filter cannot be parsed (yet); the message is shown beside the filter line."""
+    """The text is not a valid filter, or not yet while the user types. The message is shown next to the
+    filter line.
+    """
 
 
 @dataclass(frozen=True)
 class RowFilter(Generic[Row]):
-    """Rows pass when every term of the text agrees; the empty filter passes all."""
+    """A row passes the filter if it matches every term of the text. The empty filter passes all rows."""
 
     text: str = ""
     tests: tuple[Test[Row], ...] = ()
@@ -46,12 +48,14 @@ class RowFilter(Generic[Row]):
 
 
 def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> RowFilter[Row]:
-    """Parse a filter; a plain word is a regex that is searched in all fields."""
+    """Parse a filter. A word without a field name is a regex that is searched in all fields."""
     return RowFilter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 
 
 def exact_filter(*names: str) -> str:
-    """A filter for exactly these names, written without a space, because spaces separate terms."""
+    """The text of a filter that passes exactly these names. The text has no space, because spaces separate
+    terms.
+    """
     escaped = (re.escape(name).replace(r"\ ", r"\s") for name in names)
     return f"^({'|'.join(escaped)})$"
 
@@ -90,7 +94,7 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
 
 
 def _nearest(name: str, fields: Mapping[str, object]) -> str:
-    """The only field with this prefix (`prio` for `priority`)."""
+    """The field that a prefix means, such as `priority` for `prio`, if only one field has the prefix."""
     begun = [field for field in fields if field.startswith(name)]
     return begun[0] if len(begun) == 1 else ""
 

@@ -24,7 +24,9 @@ def job_facts(
     model: ClusterModel,
     width: int,
 ) -> list[list[Piece]]:
-    """The lines, the most important first. `advice`: changes that start the job now, with commands."""
+    """The details of a job as lines, the most important first. `advice` has the changes that would start the
+    job now, with their commands.
+    """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     lines += [_held(held, model) for held in job.held]
     if job.state.terminal or job.state is JobState.RUNNING:
@@ -49,7 +51,7 @@ def job_facts(
 
 
 def _command(words: Sequence[str]) -> str:
-    """The command on one line; line ends of a script are marked."""
+    """The command of the job on one line, with a symbol in place of each line end."""
     return printable(shlex.join(words).replace("\n", " ⏎ "), 1000)
 
 
@@ -129,8 +131,8 @@ def _why(why: Why) -> list[list[Piece]]:
         more = (why.position or 1) - 2
         others = f" and {more} more" if more > 0 else ""
         user, wants = printable(first.user, 30), printable(first.wants, 80)
-        told = f"job {printable(first.label, 20)} ({user}): {wants}{others}"
-        lines.append(cells.fact("ahead", (told, "muted")))
+        text = f"job {printable(first.label, 20)} ({user}): {wants}{others}"
+        lines.append(cells.fact("ahead", (text, "muted")))
     lines += [cells.fact("", *_loss(loss)) for loss in why.losses]
     if why.losses:
         lines.append(
@@ -140,7 +142,7 @@ def _why(why: Why) -> list[list[Piece]]:
 
 
 def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """The latest start, or why it is unknown."""
+    """The latest start of a waiting job, or the reason why it is unknown."""
     lines = []
     if explanation.starts_at is not None:
         left = explanation.starts_at - now
@@ -160,7 +162,7 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
 
 
 def _advice(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
-    """Each change that would start the job now, and below it the command that makes the change."""
+    """The changes that would start the job now, each followed by the command that makes the change."""
     lines = []
     for sentence, command in advice:
         lines.append(cells.fact("or now", (printable(sentence, 160), "good")))

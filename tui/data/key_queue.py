@@ -1,8 +1,8 @@
 """Handles keys strictly one after the other.
 
-Textual sends a burst of keys (a slow line, a paste) to the widget that has the focus on arrival, although the
-first key may open a dialog: `/` and then `H100` in one burst would hold a job. Here a key waits until the
-key before it has had its effect.
+A slow connection or a paste delivers several keys at once. Textual sends all of them to the widget that has
+the focus at that moment, although the first key may open a dialog: `/` followed by `H100` would hold a job
+instead of typing a filter. Here each key waits until the previous key has had its effect.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from textual.widget import Widget
 from tui.app_interface import AppInterface
 
 PATIENCE_S: Final = 0.25
-"""The most seconds that a key waits for the dialog that the key before it opened."""
+"""The longest time in seconds that a key waits until the dialog opened by the previous key is ready."""
 
 PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """Follows a key through the message queues of the widgets, then the messages that the key caused (a
-    submitted line, a pressed button). When it returns the second time, the key has had its effect.
+    """A message that passes through the message queues of the widgets twice: first behind the key, then
+    behind the messages that the key caused, such as a submitted line. After the second time, the key has had
+    its effect.
     """
 
     def __init__(self, key: events.Key, target: Widget, again: bool) -> None:
@@ -45,7 +46,7 @@ class OrderedKeysApp(AppInterface):
 
     @property
     def busy(self) -> bool:
-        """Whether keys wait for their turn."""
+        """Whether keys are still queued."""
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
@@ -62,7 +63,7 @@ class OrderedKeysApp(AppInterface):
             await self._next_key()
 
     async def on_key_handled(self, message: KeyHandled) -> None:
-        """The key has had its effect: send the next one."""
+        """Send the next key, because the previous key has had its effect."""
         message.stop()
         key, target = message.key, message.target
         if not (message.again and target.post_message(KeyHandled(key, target, again=False))):
@@ -87,5 +88,6 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # A widget that was removed meanwhile forwards no message.
+        # After PATIENCE_S the key counts as handled in any case, because a removed widget forwards no
+        # message.
         self.set_timer(PATIENCE_S, partial(self._done, key))

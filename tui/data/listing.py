@@ -1,6 +1,6 @@
 """A filtered, sorted list kept up to date row by row, with a cursor and marks that follow their rows.
 
-Plain data without widget and clock. Invariant: the order equals that of sorting all rows.
+The list uses no widget and no clock. Invariant: the rows are in the same order as after sorting all of them.
 Cost: O(log n) per changed row.
 """
 
@@ -35,10 +35,12 @@ class Listing(Generic[Key, Row]):
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
-        # Key of the row under the cursor; None until the user moves it: the cursor stays at the top
+        # Key of the row under the cursor. None until the user moves the cursor, which then stays at the top.
         self._home: Key | None = None
         self._home_value: Any = None
-        """The sort key that this row had when it was last shown; None if the order was changed since."""
+        """The sort key of the row under the cursor when it was last shown; None if the sort order has changed
+        since.
+        """
         self._order: list[tuple[Any, Key]] = []
         self._placed: dict[Key, Any] = {}
         self._say = haystack
@@ -106,7 +108,7 @@ class Listing(Generic[Key, Row]):
         self.arrange(sort, not self.reverse if sort == self.sort else False)
 
     def arrange(self, sort: str, reverse: bool) -> None:
-        """Set column and direction of the order."""
+        """Sort by a column, ascending or descending."""
         self.sort, self.reverse = sort, reverse
         self._home_value = None
         self._rebuild()
@@ -156,11 +158,13 @@ class Listing(Generic[Key, Row]):
         self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
 
     def chosen(self) -> list[Row]:
-        """The rows that an action is about: the marked rows, else the row under the cursor."""
+        """The rows to which an action applies: the marked rows, or the row under the cursor if no row is
+        marked.
+        """
         keys = self.marks or ({self.cursor} if self.cursor is not None else set())
         return [self.rows[key] for key in sorted(keys) if key in self.rows]
 
-    # -- inside -------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------
 
     def _haystack(self, row: Row) -> str:
         key = self._key(row)
@@ -195,8 +199,9 @@ class Listing(Generic[Key, Row]):
         self._order = sorted((value, key) for key, value in self._placed.items())
 
     def _settle(self) -> None:
-        """Keep the cursor on its row, or at its index while the row is hidden; if the row was removed, on
-        its neighbour."""
+        """Keep the cursor on its row. If the filter hides that row, the cursor goes to the position in the
+        sort order that the row had; if the row was removed, the cursor keeps its index.
+        """
         home = self._home
         if home is None:
             self._point(0)
@@ -206,7 +211,8 @@ class Listing(Generic[Key, Row]):
             self._point(index)
             self._home_value = self._placed[home]
         else:
-            # Where the row was last shown, because a job that ends leaves the filter and has another key.
+            # Search with the sort key that the row had when it was last shown, because a job that ends gets
+            # another sort key and may no longer pass the filter.
             if self._home_value is None:
                 self._home_value = self.sorts[self.sort](self.rows[home])
             at = bisect_left(self._order, (self._home_value, home))

@@ -13,7 +13,7 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 TAIL_BYTES: Final = 4 << 20
-"""Bytes at the end of a long log that are fetched first."""
+"""The number of bytes at the end of a long log that are fetched first."""
 
 KEPT_LINES: Final = 50_000
 LONGEST_LINE: Final = 4_000
@@ -23,15 +23,18 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def clean(line: str) -> str:
-    """A line without colours and cursor movements; of text overwritten with carriage returns, the last."""
+    """A line without colours and cursor movements. If carriage returns overwrite text, only the last text is
+    returned.
+    """
     bare = _ESCAPES.sub("", line.rstrip("\r"))
     return printable(bare.rsplit("\r", 1)[-1].expandtabs(8), LONGEST_LINE)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Lines since the last `take`. `fresh` replaces all lines before; `open_end` is the unfinished last
-    line."""
+    """The lines since the last `take`. If `fresh` is true, they replace all earlier lines. `open_end` is the
+    unfinished last line.
+    """
 
     fresh: bool
     lines: tuple[str, ...]
@@ -41,7 +44,7 @@ class Piece:
 
 
 class LogTail:
-    """Follows one stream of one job until stopped or at its end."""
+    """Follows stdout or stderr of one job until `stop` is called or the output ends."""
 
     def __init__(
         self, connect: Callable[[], Client], job: int, stream: str, wake: Callable[[], None]
@@ -60,7 +63,7 @@ class LogTail:
         threading.Thread(target=self._run, name=f"log-{self._job}", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop; the thread ends by itself."""
+        """Ask the thread to end, without waiting for it."""
         self._over.set()
         if self._client is not None:
             self._client.close()
@@ -79,10 +82,10 @@ class LogTail:
                 self._follow(self._client)
                 return
             except Refused as error:
-                self._tell(error.problem.message, ended=True)
+                self._add_note(error.problem.message, ended=True)
                 return
             except Unreachable as error:
-                self._tell(error.why)
+                self._add_note(error.why)
             self._over.wait(RETRY_S)
 
     def _follow(self, client: Client) -> None:
@@ -93,7 +96,7 @@ class LogTail:
             if self._over.is_set():
                 return
             self._add(decode(data))
-        self._tell("", ended=True)
+        self._add_note("", ended=True)
 
     def _add(self, text: str) -> None:
         with self._lock:
@@ -103,7 +106,7 @@ class LogTail:
             del self._lines[:-KEPT_LINES]
         self._nudge()
 
-    def _tell(self, note: str, ended: bool = False) -> None:
+    def _add_note(self, note: str, ended: bool = False) -> None:
         with self._lock:
             self._note, self._ended = note, ended
         self._nudge()

@@ -1,4 +1,4 @@
-"""The cluster as the screens show it, as plain data without widgets, network and clock."""
+"""The state of the cluster that the screens show. It uses no widget, no network and no clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from wire.api.nodes import NodeView
 from wire.names import WHOLE_GPU, JobState, priority_name
 
 SILENCE_S: Final = 12.0
-"""Seconds without a message after which the screen counts as stale; heartbeats come every five seconds."""
+"""The screen is stale after this many seconds without a message. The controller sends a heartbeat every 5
+seconds.
+"""
 
 _LIFE: Final = {
     JobState.RUNNING: 0,
@@ -29,7 +31,7 @@ _LIFE: Final = {
 
 
 class ClusterModel:
-    """The last known state of the cluster, and its lists."""
+    """The last known state of the cluster, and the lists that are made from it."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -121,13 +123,15 @@ class ClusterModel:
 
 
 def _removed(events: Iterable[EventView]) -> set[str]:
-    """Nodes that were removed and have not joined again."""
+    """The nodes whose newest NodeAdded or NodeRemoved event is a removal."""
     last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 
 
 def job_listing() -> Listing[int, JobView]:
-    """Jobs; the default order is running, waiting by priority and submit time, then ended, newest first."""
+    """The list of jobs. Default order: running jobs, waiting jobs by priority and submit time, then ended
+    jobs, newest first.
+    """
     return Listing(
         key=lambda job: job.id,
         sorts={
@@ -174,7 +178,9 @@ def _job_order(job: JobView) -> tuple[float, ...]:
 
 
 def _job_time(job: JobView) -> tuple[float, float]:
-    """Sort key: running, waiting, ended; each with the longest time first."""
+    """The sort key of the column of times: running, waiting, then ended jobs; in each group the longest time
+    first.
+    """
     if job.state.terminal:
         return (2, (job.started_at or job.submitted_at) - (job.ended_at or 0))
     return (0, job.started_at) if job.started_at is not None else (1, job.submitted_at)
@@ -193,7 +199,7 @@ def job_location(job: JobView) -> str:
 
 
 def node_listing() -> Listing[str, NodeView]:
-    """Nodes by name in natural order."""
+    """The list of nodes, sorted by name in natural order."""
     return Listing(
         key=lambda node: node.name,
         sorts={
@@ -221,13 +227,13 @@ def node_listing() -> Listing[str, NodeView]:
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key that puts node-2 before node-10: digits compare as numbers."""
+    """A sort key that compares digits as numbers, so that node-2 comes before node-10."""
     parts = re.findall(r"\d+|\D", name.casefold())
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def event_listing() -> Listing[int, EventView]:
-    """Events in their order."""
+    """The list of events, in the order of the journal."""
     return Listing(
         key=lambda event: event.seq,
         sorts={"seq": lambda event: event.seq},

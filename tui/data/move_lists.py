@@ -1,4 +1,4 @@
-"""Proposed and recent moves of running jobs, as rows."""
+"""The rows of the list of proposed and recent moves of running jobs."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from wire.api.rebalance import (
 
 @dataclass(frozen=True)
 class MoveRow:
-    """A proposal or a move, and its position in the answer: best proposals and latest moves first."""
+    """A proposal or a move, with its position in the controller's answer: the best proposals and the latest
+    moves come first.
+    """
 
     at: int
     what: ProposalView | Moved
 
     @property
     def key(self) -> str:
-        """Its key in the list."""
+        """The key of the row in the list."""
         what = self.what
         return what.id if isinstance(what, ProposalView) else f"{what.job}@{what.at}"
 
     @property
     def state(self) -> str:
-        """proposed, under way, moved or undone."""
+        """The state of the move: proposed, under way, moved or undone."""
         return "proposed" if isinstance(self.what, ProposalView) else move_status(self.what)
 
     @property
     def aim(self) -> str:
-        """Its purpose."""
+        """The purpose of the move."""
         return proposal_benefit(self.what) if isinstance(self.what, ProposalView) else move_purpose(self.what)
 
     @property
     def moves(self) -> str:
-        """Jobs and their nodes before and after."""
+        """The jobs of the move, with their nodes before and after it."""
         what = self.what
         if isinstance(what, Moved):
             return f"{what.label} {','.join(what.origin)} → {','.join(what.to)}"
@@ -53,13 +55,13 @@ class MoveRow:
 
 
 def move_rows(answer: RebalanceView) -> Iterator[MoveRow]:
-    """All rows of an answer, in its order."""
+    """All proposals and moves of the controller's answer, in the same order."""
     whats: tuple[ProposalView | Moved, ...] = (*answer.proposals, *answer.moves)
     return (MoveRow(at, what) for at, what in enumerate(whats))
 
 
 def move_listing() -> Listing[str, MoveRow]:
-    """The list, proposals first."""
+    """The list of moves, with proposals first."""
     return Listing(
         key=lambda step: step.key,
         sorts={

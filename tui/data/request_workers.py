@@ -16,7 +16,7 @@ Deliver = Callable[[Callable[[], None]], None]
 
 
 class RequestWorkers:
-    """Worker threads; answers are delivered on the thread of the screen."""
+    """Threads that send requests to the controller. Answers are delivered on the thread of the screen."""
 
     def __init__(self, connect: Callable[[], Client], deliver: Deliver, threads: int = 2) -> None:
         self._connect = connect
@@ -30,12 +30,12 @@ class RequestWorkers:
             threading.Thread(target=self._carry, name=f"requests-{number}", daemon=True).start()
 
     def close(self) -> None:
-        """Stop the threads; requests that wait are dropped."""
+        """Stop the threads. Requests that have not been sent are dropped."""
         for _ in range(self._threads):
             self._waiting.put(None)
 
     def ask(self, question: Callable[[Client], T], then: Callable[[T | Failure], None]) -> None:
-        """Send a request when a thread is free; `then` gets the answer or the failure."""
+        """Send a request when a thread is free; `then` is called with the answer or the failure."""
 
         def carry(client: Client) -> None:
             answer: T | Failure
@@ -55,7 +55,7 @@ class RequestWorkers:
 
 
 def failure_text(failure: Failure) -> str:
-    """A failure in one line: what is wrong and what to do."""
+    """The text of a failed request in one line: the error and its remedy."""
     if isinstance(failure, Refused):
         problem = failure.problem
         place = f"{problem.where}: " if problem.where else ""

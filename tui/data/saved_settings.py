@@ -1,4 +1,6 @@
-"""Settings saved between starts: filter and order of each list, and the theme."""
+"""The settings that the terminal UI keeps between two starts: the filter and order of each list, and the
+theme.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def _path() -> Path:
 
 
 def load() -> Mapping[str, Any]:
-    """The saved settings; a file that cannot be read counts as empty."""
+    """The saved settings; empty if the file cannot be read."""
     try:
         kept = json.loads(_path().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -29,7 +31,7 @@ def load() -> Mapping[str, Any]:
 
 
 def apply_settings(views: Iterable[View], kept: Mapping[str, Any]) -> None:
-    """Restore filter and order of the lists."""
+    """Restore the saved filter and sort order of each list."""
     for view in views:
         part = kept.get(view.NAME)
         if isinstance(view, ListView) and isinstance(part, dict):

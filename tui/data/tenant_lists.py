@@ -10,7 +10,9 @@ from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
-    """Its path in the tree, because an organisation and a project may have the same name."""
+    """The share's path in the share tree. The name alone is not enough: an organisation and a project may
+    have the same name.
+    """
     return "\0".join(share.path)
 
 
@@ -20,7 +22,7 @@ def share_state(share: ShareView) -> str:
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Shares as a tree; sorted by another column, a plain list."""
+    """The list of shares: a tree when sorted by name, a flat list when sorted by another column."""
     return Listing(
         key=share_key,
         sorts={
@@ -44,29 +46,30 @@ def share_listing() -> Listing[str, ShareView]:
 
 
 def quota_key(quota: QuotaView) -> str:
-    """Scope and name, because a user and a project may have the same name."""
+    """The key of a quota: its scope and name, because a user and a project may have the same name."""
     return f"{quota.scope}\0{quota.name}"
 
 
 def quota_state(quota: QuotaView) -> str:
-    """One word if the tenant has reached its limit or is over it (borrowed, or from before the limit), else
-    empty."""
+    """The state of a quota: borrows, over, full (the use equals the limit) or over soft; empty if the use is
+    below all limits. The use may be over a limit that was set after the jobs had started.
+    """
     if quota.name == ANY_NAME:
         return ""
-    told = {"borrows": False, "over": False, "full": False, "over soft": False}
+    found = {"borrows": False, "over": False, "full": False, "over soft": False}
     for each in fields(quota.used):
         used = getattr(quota.used, each.name) or 0
         hard, soft = (getattr(limits, each.name) for limits in (quota.quota.hard, quota.quota.soft))
         limited = hard not in (None, UNLIMITED)
-        told["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.name) is not None
-        told["over"] |= limited and used > hard
-        told["full"] |= limited and used >= hard
-        told["over soft"] |= soft not in (None, UNLIMITED) and used > soft
-    return next((word for word, true in told.items() if true), "")
+        found["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.name) is not None
+        found["over"] |= limited and used > hard
+        found["full"] |= limited and used >= hard
+        found["over soft"] |= soft not in (None, UNLIMITED) and used > soft
+    return next((word for word, true in found.items() if true), "")
 
 
 def quota_listing() -> Listing[str, QuotaView]:
-    """Users, then projects, then queues."""
+    """The list of quotas: users, then projects, then queues."""
     return Listing(
         key=quota_key,
         sorts={
@@ -99,7 +102,7 @@ def reservation_for(row: ReservationView) -> str:
 
 
 def reservation_listing() -> Listing[str, ReservationView]:
-    """Reservations, the earliest first."""
+    """The list of reservations, the earliest start first."""
     return Listing(
         key=lambda row: row.spec.name,
         sorts={

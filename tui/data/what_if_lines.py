@@ -1,4 +1,4 @@
-"""The answer to a what-if question as a given number of lines."""
+"""The answer to a what-if request as lines of text."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from wire.text import counted, printable
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
-    """The jobs that would start later or sooner: largest delays first, then largest gains."""
-    told: list[list[Piece]] = [
+    """The jobs that would start later or sooner, the largest delays first, then the largest gains."""
+    found: list[list[Piece]] = [
         [("would be refused: ", "bad"), (printable(refused, 300), "bad")] for refused in answer.refused[:1]
     ]
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]
-    told += [_start(answer, shift) for shift in new[:1]]
+    found += [_start(answer, shift) for shift in new[:1]]
     if answer.shifts or not answer.refused:
-        told.append(_summary(answer, moved))
+        found.append(_summary(answer, moved))
     if answer.preempted:
-        told.append([(f"{counted(len(answer.preempted), 'job')} would be preempted", "warn")])
-    shown = _worst_and_best(answer, moved, max(0, lines - len(told)))
-    told += [_row(answer, shift) for shift in shown]
-    return told[:lines]
+        found.append([(f"{counted(len(answer.preempted), 'job')} would be preempted", "warn")])
+    shown = _worst_and_best(answer, moved, max(0, lines - len(found)))
+    found += [_row(answer, shift) for shift in shown]
+    return found[:lines]
 
 
 def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
@@ -47,7 +47,7 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
-    """The largest delays and the largest gains, half of the lines each."""
+    """The jobs with the largest delays and the largest gains; each group gets half of the lines."""
     later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
     sooner = sorted(
         (each for each in moved if delay(answer, each) <= 0), key=lambda each: delay(answer, each)

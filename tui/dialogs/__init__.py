@@ -1,1 +1,1 @@
-"""What opens over a view and asks something."""
+"""Dialogs that open above a view: confirmations, forms, menus, help."""

@@ -20,14 +20,14 @@ from tui.dialogs.live_what_if import LiveWhatIf
 from wire.text import printable
 
 TRIED, LOW = 3, 24
-"""Lines for the what-if answer; one line on a low screen."""
+"""The number of lines for the what-if answer. A screen with fewer than LOW lines has one line for it."""
 
 
 class ConfirmDialog(Dialog[str]):
-    """Returns None for no, and the typed text (often empty) for yes.
+    """Asks for confirmation. The result is None for no, and the typed text, which may be empty, for yes.
 
-    `question` makes the content again whenever the cluster changes. When it returns None, because there is
-    nothing left to do, the dialog closes.
+    `question` returns the content of the dialog and is called again after each change of the cluster. If it
+    returns None, nothing is left to do and the dialog closes.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,10 +42,10 @@ class ConfirmDialog(Dialog[str]):
         self._question, self._asked = question, first
 
     def compose(self) -> ComposeResult:
-        """Consequences, command, buttons."""
+        """Show the consequences, the command and the buttons."""
         asked, self._trial = self._asked, LiveWhatIf(TRIED if self.app.size.height >= LOW else 1)
         with Vertical(classes="box ask") as box:
-            # Text, because a plain string would be parsed as markup
+            # Use a Text object, because Textual would parse a plain string as markup.
             box.border_title = Text(printable(asked.title, 60))
             with VerticalScroll(classes="facts", can_focus=False):
                 for line in asked.lines:
@@ -63,7 +63,9 @@ class ConfirmDialog(Dialog[str]):
                 yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
 
     def on_mount(self) -> None:
-        """Focus the line for the number or the reason, otherwise the button that does nothing."""
+        """Focus the input for the number or the reason. Without an input, focus the button that closes the
+        dialog.
+        """
         self._trial.try_out(self._asked.trial)
         target = Input if self._asked.reason or self._asked.must_type else Button
         self.query(target).first().focus()
@@ -78,19 +80,19 @@ class ConfirmDialog(Dialog[str]):
 
     @property
     def typed(self) -> str:
-        """The typed text; empty without an input."""
+        """The typed text; empty if the dialog has no input."""
         return next((field.value.strip() for field in self.query(Input)), "")
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the button when the number is right; put a reason into the command."""
+        """Enable the confirm button if the typed number is right, and show a typed reason in the command."""
         self.query_one(CommandLine).say(self.command)
         if self._asked.must_type:
             self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """Enter after a reason means yes; after a number it moves to the button."""
+        """Enter confirms after a reason; after a number it moves the focus to the confirm button."""
         if self._asked.reason:
             self.dismiss(self.typed)
         elif self.typed == self._asked.must_type:
@@ -108,7 +110,7 @@ class ConfirmDialog(Dialog[str]):
         app_of(self).copy(self.command)
 
     def changed(self) -> None:
-        """Update the content to the present state."""
+        """Update the content to the present state of the cluster."""
         question = self._question()
         if question is None:
             app_of(self).say("nothing left to do: the cluster has changed", "warn")

@@ -1,4 +1,4 @@
-"""Base of all dialogs: a box over the view, which goes on updating."""
+"""Base class of all dialogs: a box above the view. The view below is still updated."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Dialog(ModalScreen[Result]):
         self.dismiss(None)
 
     def changed(self) -> None:
-        """The model has changed."""
+        """Called when the model has changed."""
 
 
 class CommandLine(Static):
-    """The shell command of a dialog, on as many lines as it needs."""
+    """The widget that shows the shell command of a dialog, on as many lines as the command needs."""
 
     def __init__(self, command: str) -> None:
         super().__init__(classes="command", markup=False)
@@ -47,7 +47,7 @@ class CommandLine(Static):
 
 
 class DialogLine(FrameLine):
-    """A line of a dialog."""
+    """The widget for one line of text in a dialog."""
 
     def __init__(self, pieces: Sequence[Piece] = (), *, classes: str = "") -> None:
         super().__init__(classes=classes)

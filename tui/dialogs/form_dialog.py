@@ -1,4 +1,6 @@
-"""The dialog of a form: checked while typing, with a what-if answer and the shell command."""
+"""The dialog that shows a form. It checks the input while the user types, and shows a what-if answer and the
+shell command.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,13 @@ from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
-"""A form with more lines takes the whole height and scrolls, as does one that does not fit."""
+"""A form with more than LONG lines takes the whole height and scrolls. So does a form that needs more lines
+than the screen has after BESIDES lines for the other parts of the dialog.
+"""
 
 
 class FormRow(Horizontal):
-    """One line of a form: label, inputs and the error."""
+    """One line of a form: the label, the inputs and the error."""
 
     def __init__(self, label: str, fields: Sequence[Field]) -> None:
         super().__init__(classes="row several" if len(fields) > 1 else "row")
@@ -40,8 +44,8 @@ class FormRow(Horizontal):
             )
         yield self._wrong
 
-    def tell(self, wrong: Mapping[str, str]) -> None:
-        """The first error of a non-empty field of this line."""
+    def show_error(self, wrong: Mapping[str, str]) -> None:
+        """Show the first error among the non-empty fields of this line."""
         found = [
             wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
         ]
@@ -50,7 +54,7 @@ class FormRow(Horizontal):
 
 
 class FormDialog(Dialog[None], Generic[Wish, Answer]):
-    """Stays open until the controller has accepted the form; then `done` gets the answer."""
+    """Shows a form until the controller has accepted it; then `done` is called with the answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "send", show=False),
@@ -67,8 +71,8 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         self._sending = False
 
     def compose(self) -> ComposeResult:
-        """A line per row of fields, the what-if answer, the command."""
-        form, told = self._form, False
+        """Show one line for each row of fields, the what-if answer and the command."""
+        form, has_heads = self._form, False
         lines = len(form.rows) + bool(form.heads)
         long = lines > LONG or lines + BESIDES > self.app.size.height
         self._trial = LiveWhatIf(2 if long else 5)
@@ -78,8 +82,8 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
             box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
             with VerticalScroll(can_focus=False, classes="rows"):
                 for label, fields in form.rows.items():
-                    if form.heads and len(fields) > 1 and not told:
-                        told = True
+                    if form.heads and len(fields) > 1 and not has_heads:
+                        has_heads = True
                         with Horizontal(classes="row"):
                             yield Label("", markup=False)
                             for head in form.heads:
@@ -100,21 +104,21 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @property
     def typed(self) -> dict[str, str]:
-        """The typed text by field."""
+        """The typed texts by field name."""
         return {field.name or "": field.value for field in self.query(Input)}
 
     @on(Input.Changed)
     def changed_line(self, event: Input.Changed) -> None:
-        """Drop the error of the controller about this field, because its text has changed."""
+        """Remove the controller's error about this field, because the text of the field has changed."""
         self._refused.pop(event.input.name or "", None)
         self._say("")
         self.check()
 
     def check(self) -> None:
-        """Show the error of each line, the what-if answer and the command."""
+        """Update the error of each line, the what-if answer and the command."""
         read = self._form.read(self.typed)
         for row in self.query(FormRow):
-            row.tell({**read.wrong, **self._refused})
+            row.show_error({**read.wrong, **self._refused})
         self.query_one("#do", Button).disabled = self._sending or not read.ready
         self.query_one(CommandLine).say(self._form.command(self.typed))
         if self._form.trial is not None:
@@ -122,7 +126,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @on(Input.Submitted)
     def next_field(self) -> None:
-        """Enter moves to the next field."""
+        """Move to the next field, because the user has pressed Enter."""
         self.app.action_focus_next()
 
     @on(Button.Pressed, "#back")
@@ -149,7 +153,9 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
             )
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
-        """Close if the controller accepted the form; else show its error at the field."""
+        """Close the dialog if the controller accepted the form; otherwise show the controller's error next to
+        the field.
+        """
         there, self._sending = self.is_attached, False
         if not isinstance(answer, (Refused, Unreachable)):
             if there:

@@ -1,4 +1,4 @@
-"""The help of a view: all its keys, from tui.actions."""
+"""The help of a view: all keys of the view, from tui.actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILTERS = (
 
 
 def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[list[Piece]]:
-    """The lines of the help."""
+    """The lines of the help text."""
     actions = actions_of(view, read_only)
     here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
     lines = _section(f"In {view}", here)
@@ -58,7 +58,7 @@ def _section(title: str, actions: Sequence[ScreenAction]) -> list[list[Piece]]:
 
 
 class HelpText(Pane):
-    """The scrolling lines."""
+    """The pane in which the help text scrolls."""
 
     def __init__(self, lines: list[list[Piece]]) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class HelpDialog(Dialog[None]):
             yield self._text
 
     def on_mount(self) -> None:
-        """Focus the lines, so that keys scroll."""
+        """Focus the text, so that the movement keys scroll it."""
         self._text.focus()
 
     def action_step(self, by: int) -> None:

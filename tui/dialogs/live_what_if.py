@@ -1,4 +1,4 @@
-"""The what-if answer of a form or dialog, asked while the user types."""
+"""The what-if answer of a form or dialog, which is updated while the user types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from wire.api.forecasts import WhatIf, WhatIfAnswer
 from wire.text import printable
 
 REST_S: Final = 0.3
-"""Seconds without a key before a question is sent, because each runs on a copy of the whole cluster."""
+"""A what-if request is sent after this many seconds without a key, because each request copies the state of
+the whole cluster.
+"""
 
 
 class LiveWhatIf(Facts):
-    """Asks one question at a time; a form changed meanwhile is asked about after the answer."""
+    """Sends one what-if request at a time. If the form changes before the answer arrives, the next request
+    follows the answer.
+    """
 
     def __init__(self, lines: int) -> None:
         super().__init__()
@@ -29,11 +33,11 @@ class LiveWhatIf(Facts):
         self._rest: Timer | None = None
 
     def on_mount(self) -> None:
-        """Reserve the lines, so that nothing moves when the answer arrives."""
+        """Show empty lines first, so that the dialog does not move when the answer arrives."""
         self.styles.height = self._height
 
     def try_out(self, wish: WhatIf | None) -> None:
-        """Ask this question soon; None asks nothing."""
+        """Send this what-if request after REST_S seconds; None sends no request."""
         if wish == self._wish or not self.is_attached:
             return
         self._wish, self._told = wish, None
@@ -57,8 +61,9 @@ class LiveWhatIf(Facts):
         )
 
     def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
-        """Show an answer. After a quick answer about the next hours and first jobs, ask for the complete
-        one."""
+        """Show an answer. The first answer covers only the next hours and the first jobs; then request the
+        complete answer.
+        """
         if answer is None or not self.is_attached:
             return
         self._told = wish

@@ -1,4 +1,4 @@
-"""A menu with optional search: command palette, sort orders, commands to copy, themes."""
+"""A menu with an optional search, for the command palette, sort orders, commands to copy, and themes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tui.widgets.pane import Pane
 
 @dataclass(frozen=True)
 class MenuEntry:
-    """One entry; `wrong` says why it cannot be chosen now."""
+    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can be
+    chosen.
+    """
 
     name: str
     title: str
@@ -33,7 +35,7 @@ class MenuEntry:
 
 
 class MenuList(Pane):
-    """The matching entries with a cursor."""
+    """The widget that lists the matching entries, with a cursor."""
 
     def __init__(self, entries: Sequence[MenuEntry], at: str, on_pick: Callable[[], None]) -> None:
         super().__init__()
@@ -61,7 +63,7 @@ class MenuList(Pane):
         self.jump(self.index + by)
 
     def jump(self, index: int) -> None:
-        """Move the cursor and scroll it into view."""
+        """Move the cursor to an entry, and scroll until the entry is visible."""
         self.index = max(0, min(index, self.total - 1))
         self.top = max(min(self.top, self.index), self.index - self.page + 1)
         self.refresh()
@@ -76,7 +78,7 @@ class MenuList(Pane):
         self.jump(self.index)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """An entry: title, help, key."""
+        """Paint an entry: its title, its help text and its key."""
         entry, here = self.entries[index], index == self.index
         title = "faint" if entry.wrong else "strong" if here else "text"
         left: list[Piece] = [
@@ -89,7 +91,9 @@ class MenuList(Pane):
 
 
 class Menu(Dialog[str]):
-    """Returns the name of the chosen entry. With `search`, typing filters; without, j and k move as well."""
+    """A menu; its result is the name of the chosen entry. With `search`, typed text filters the entries.
+    Without it, the keys j and k also move the cursor.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "step(1)", show=False),
@@ -128,12 +132,12 @@ class Menu(Dialog[str]):
             yield self._choices
 
     def on_mount(self) -> None:
-        """Focus the search line, or the entries."""
+        """Focus the search line if there is one, otherwise the entries."""
         (self.query_one(Input) if self._search else self._choices).focus()
 
     @on(Input.Changed)
     def search(self, event: Input.Changed) -> None:
-        """Show the entries that match, best first."""
+        """Show the entries that match the typed text, the best match first."""
         extra = self._extra(event.value.strip())
         found = self._matching(event.value.strip())
         self._choices.show([*([extra] if extra else []), *found])
@@ -160,7 +164,7 @@ class Menu(Dialog[str]):
             self._on_step(self._choices.entry.name)
 
     def action_pick(self) -> None:
-        """Choose the entry, unless it cannot be chosen now."""
+        """Close the menu with the entry under the cursor, unless the entry cannot be chosen now."""
         entry = self._choices.entry
         if entry is not None and not entry.wrong:
             self.dismiss(entry.name)

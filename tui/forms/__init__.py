@@ -1,1 +1,1 @@
-"""Forms as plain data, one module per kind of form."""
+"""The forms without their widgets, one module for each kind of form."""

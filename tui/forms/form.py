@@ -1,4 +1,4 @@
-"""The parts of a form as plain data: fields, parsing of the typed text, request and shell command."""
+"""The parts of a form without its widgets: fields, parsing of the typed text, request and shell command."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ Typed = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Field:
-    """One field. `target` is its name in the API, `flag` the option of the command.
+    """One field of a form. `target` is the name of the field in the API, `flag` the option of the shell
+    command.
 
-    Fields of one `row` are side by side, under the heads of the form.
+    Fields with the same `row` are on one line, below the column headings of the form.
     """
 
     name: str
@@ -33,7 +34,9 @@ class Field:
     row: str = ""
 
     def flags(self, text: str) -> list[str]:
-        """The options of the command for a typed text: one for each word if the field takes several."""
+        """The options of the command for a typed text. A field that takes several values gives one option for
+        each word.
+        """
         if self.read is yes_or_no:
             return [self.flag] if text.lower() == "yes" else []
         try:
@@ -45,20 +48,20 @@ class Field:
 
 @dataclass(frozen=True)
 class FormContents(Generic[Wish]):
-    """The parsed form: its request (None: incomplete), and errors by field."""
+    """The parsed form: the request, which is None if the form is incomplete, and the errors by field name."""
 
     wish: Wish | None
     wrong: Mapping[str, str]
 
     @property
     def ready(self) -> bool:
-        """Whether the form can be sent."""
+        """Whether the form is complete and has no error."""
         return self.wish is not None and not self.wrong
 
 
 @dataclass(frozen=True)
 class Form(Generic[Wish, Answer]):
-    """A form; `trial` gives the what-if question about it."""
+    """A form. `trial` returns the what-if request for its contents."""
 
     title: str
     button: str
@@ -71,14 +74,14 @@ class Form(Generic[Wish, Answer]):
 
     @property
     def rows(self) -> dict[str, list[Field]]:
-        """The fields by line."""
+        """The fields grouped by line."""
         found: dict[str, list[Field]] = {}
         for field in self.fields:
             found.setdefault(field.row or field.name, []).append(field)
         return found
 
     def name_of(self, where: str) -> str:
-        """The field of this API name; empty if there is none."""
+        """The name of the field for this API name; empty if there is none."""
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part.partition("[")[0]:
@@ -87,37 +90,40 @@ class Form(Generic[Wish, Answer]):
 
 
 def filled(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """The fields that are not empty, with their texts."""
+    """The texts of the fields that are not empty."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text for field, text in found.items() if text}
 
 
 def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """The fields whose text differs from the initial text; an emptied field means none."""
+    """The texts of the fields that the user has changed. The text of an emptied field is "none"."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text or "none" for field, text in found.items() if text != field.default}
 
 
 def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values of fields by API name, and the errors by field name, each as short as its line needs."""
+    """The parsed values by API name, and the errors by field name. An error is short, so that it fits on the
+    line of its field.
+    """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field, text in texts.items():
         try:
             values[field.target] = field.read(text)
         except ValueError as error:
-            # The remedy alone: the text that it is about is in the same line.
+            # Keep only the part of the error that names the remedy, because the wrong text is on the same
+            # line.
             wrong[field.name] = str(error).rpartition("; ")[2]
     return values, wrong
 
 
 def pairs(text: str) -> dict[str, str]:
-    """A mapping from NAME=value OTHER=value. Raises ValueError."""
+    """Parse NAME=value OTHER=value into a mapping. Raises ValueError."""
     return dict(map(amounts.pair, amounts.words(text)))
 
 
 def yes_or_no(text: str) -> bool:
-    """Whether the text is yes. Raises ValueError."""
+    """True for yes, False for no. Raises ValueError for any other text."""
     if text.lower() not in ("yes", "no"):
         raise ValueError("write yes or no")
     return text.lower() == "yes"

@@ -1,4 +1,4 @@
-"""The submit form: typed text to JobSpec and to a shell command."""
+"""The submit form, which converts the typed texts to a JobSpec and to a shell command."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ FIELDS: Final = (
 )
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 DEFAULTS: Final = {"priority": "normal", "project": "default", "queue": "default"}
-"""Texts that are the defaults of JobSpec and need no option."""
+"""Texts that equal the defaults of JobSpec, so the shell command needs no option for them."""
 
 
 def read(typed: Typed) -> FormContents[JobSpec]:
-    """The job of the typed texts; an empty field means the default of JobSpec."""
+    """The job that the typed texts describe. An empty field means the default of JobSpec."""
     values, wrong = read_fields(filled(FIELDS, typed))
     spec = JobSpec(**{"command": (), **values})
     if spec.command and not spec.name:
@@ -56,7 +56,7 @@ def read(typed: Typed) -> FormContents[JobSpec]:
 
 
 def command(typed: Typed) -> str:
-    """The shell command of the submit, with the typed words."""
+    """The `corral submit` command for the typed texts."""
     flags = [
         flag
         for field, text in filled(FIELDS[1:], typed).items()
@@ -67,9 +67,10 @@ def command(typed: Typed) -> str:
 
 
 def new_job(directory: str, inherit: Callable[[JobSpec], JobSpec]) -> Form[JobSpec, Submitted]:
-    """The form of a job that runs in this directory, unless another is typed.
+    """The submit form. The job runs in `directory` if the user types no other directory.
 
-    `inherit` adds what `corral submit` takes from the shell, because the form shows that command.
+    `inherit` adds the settings that `corral submit` takes from the shell, because the form shows that
+    command.
     """
     fields = tuple(
         replace(field, default=directory) if field.target == "workdir" else field for field in FIELDS

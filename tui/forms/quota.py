@@ -16,13 +16,13 @@ KINDS: Final = ("hard", "soft", "borrow")
 
 
 def edit(view: QuotaView) -> Form[QuotaEdit, QuotaView]:
-    """The form for a quota that exists; only differences are sent."""
+    """The form for an existing quota. Only changed limits are sent."""
     tenant = FormContents(QuotaEdit(view.scope, view.name), {})
     return _form(f"Quota of {view.scope} {view.name}", (), lambda _: tenant, view.scope, view.quota)
 
 
 def new() -> Form[QuotaEdit, QuotaView]:
-    """The form for a tenant without a quota."""
+    """The form that sets a quota for a tenant without one."""
     fields = (
         Field("of", "scope", "", ", ".join(SCOPES), str, "user"),
         Field("name", "name", "", "*: each one without a quota of its own", str),

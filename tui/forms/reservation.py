@@ -17,7 +17,7 @@ from wire.text import printable
 
 @dataclass(frozen=True)
 class ReservationRequest:
-    """A reservation, and whether to make it although running jobs may overlap it."""
+    """A reservation, and whether to make it even if running jobs may overlap it."""
 
     spec: ReservationSpec
     anyway: bool = False
@@ -40,7 +40,7 @@ FIELDS: Final = (
 
 
 def new(clock: Callable[[], float]) -> Form[ReservationRequest, ReservationView]:
-    """The form; `clock` is the time of the controller."""
+    """The reservation form. `clock` returns the time of the controller."""
     fields = tuple(
         replace(field, read=lambda text: amounts.moment(text, clock()))
         if field.target == "starts_at"
@@ -70,7 +70,7 @@ def _read(fields: tuple[Field, ...], typed: Typed) -> FormContents[ReservationRe
 
 
 def command(typed: Typed) -> str:
-    """The shell command, with the typed words."""
+    """The `corral reserve create` command for the typed texts."""
     flags = [flag for field, text in changed(FIELDS[1:], typed).items() for flag in field.flags(text)]
     name = typed.get("name", "").strip()
     return " ".join(["corral reserve create", shlex.quote(printable(name)) if name else "…", *flags])

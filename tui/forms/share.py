@@ -12,7 +12,7 @@ from wire.text import printable
 
 
 def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
-    """The form for a share; only differences are sent."""
+    """The form for an existing share. Only changed values are sent."""
     fields = (
         Field(
             "weight",

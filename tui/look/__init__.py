@@ -1,1 +1,1 @@
-"""How things look: colours, glyphs, cells, columns."""
+"""The appearance of the terminal UI: colours, symbols, cells, columns."""

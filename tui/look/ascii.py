@@ -1,4 +1,6 @@
-"""Translates the screen to ASCII for terminals that show nothing else; the last filter of all."""
+"""Translates the screen to ASCII for terminals that show no other characters. This filter runs after all
+others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tui.look.paint import span
 
 
 class AsciiOnly(LineFilter):
-    """Translates every line; characters without an ASCII form become question marks of the same width."""
+    """Translates every line. A character without an ASCII form becomes as many question marks as it is cells
+    wide.
+    """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
         return [
@@ -33,7 +37,7 @@ def _ascii(text: str) -> str:
 
 
 def ascii_only(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal is set to, or known to, show only ASCII."""
+    """Whether the terminal shows only ASCII, according to its settings or its type."""
     if environment.get("CORRAL_ASCII", "") not in ("", "0"):
         return True
     return "utf" not in locale.getpreferredencoding(False).lower() or environment.get("TERM") == "linux"

@@ -1,4 +1,4 @@
-"""The cells of columns: a text and its style."""
+"""The cells of the tables: each is a text and its style."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def job_part(job: JobView) -> str:
 
 
 def job_state(job: JobView) -> Piece:
-    """● running; a held job says so."""
+    """The symbol and the state of a job, such as ● running; "held" for a held job."""
     held = job.reason is Reason.HELD
     sign = glyphs.HELD if held else glyphs.JOB[job.state]
     return (f"{sign} {'held' if held else job.state.value.lower()}", job_part(job))
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """The nodes of the job, or why it waits."""
+    """The nodes of the job, or the reason why it waits."""
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
         return ("", "muted")
     part = "failed" if job.state is JobState.FAILED else text_part(job) if job.held else "muted"
@@ -39,7 +39,7 @@ def job_location_cell(job: JobView) -> Piece:
 
 
 def job_time(job: JobView, now: float) -> Piece:
-    """How long the job has run or waited."""
+    """The time that the job has run or waited."""
     if job.state.terminal:
         ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
         return (duration(ran), "muted")
@@ -49,23 +49,23 @@ def job_time(job: JobView, now: float) -> Piece:
 
 
 def text_part(job: JobView) -> str:
-    """The style of a job's text; ended jobs are muted."""
+    """The style of the text of a job: muted if the job has ended."""
     return "muted" if job.state.terminal else "text"
 
 
 def gpus(job: JobView) -> Piece:
-    """8, 0.25, or a dot for none."""
+    """The number of GPUs of a job, such as 8 or 0.25; a dot for none."""
     return (gpus_text(job.gpus), text_part(job)) if job.gpus else ("·", "faint")
 
 
 def priority(job: JobView) -> Piece:
-    """The priority class; only unusual ones are emphasised."""
+    """The priority class of a job. Priorities from 75 are emphasised until the job has ended."""
     name = priority_name(job.priority).lower()
     return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
 
 
 def clock(at: float | None, now: float) -> str:
-    """The time of day, or the date of another day."""
+    """The time of day, with the date if it is not today; "-" for None."""
     if at is None:
         return "-"
     then, today = time.localtime(at), time.localtime(now)
@@ -73,12 +73,12 @@ def clock(at: float | None, now: float) -> str:
 
 
 def node_state(node: NodeView) -> Piece:
-    """▲ up."""
+    """The symbol and the state of a node, such as ▲ up."""
     return (f"{glyphs.NODE[node.state]} {node.state_word}", node.state.value)
 
 
 def gpu_kind(gpu: GpuView) -> str:
-    """The style of a GPU: busy, share, free, or sick for one that takes no jobs."""
+    """The style of a GPU: busy, share (partly allocated), free, or sick (not healthy)."""
     if gpu.health is not GpuHealth.OK:
         return "sick"
     if gpu.free_milli >= WHOLE_GPU:
@@ -87,7 +87,9 @@ def gpu_kind(gpu: GpuView) -> str:
 
 
 def gpu_map(node: NodeView) -> Sequence[Piece]:
-    """The GPUs of a node by NUMA node: first the state of each, then its load."""
+    """The GPUs of a node, grouped by NUMA node: first a symbol for the state of each GPU, then a symbol for
+    its load.
+    """
     away = node.state.away
     kinds: list[Piece] = []
     loads: list[Piece] = []
@@ -104,20 +106,20 @@ def gpu_map(node: NodeView) -> Sequence[Piece]:
 
 
 def by_numa(node: NodeView) -> list[GpuView]:
-    """The GPUs in the order of display."""
+    """The GPUs of a node in display order: by NUMA node, then by index."""
     return sorted(node.gpus, key=lambda gpu: (gpu.numa, gpu.index))
 
 
 def gpus_used(node: NodeView) -> float:
-    """Allocated GPUs, with fractions. A GPU out of service does not count, unless a job still holds it."""
+    """The number of allocated GPUs, with fractions. An unhealthy GPU counts only if a job still holds it."""
     taken = (gpu for gpu in node.gpus if gpu.jobs or gpu.health is GpuHealth.OK)
     return sum(WHOLE_GPU - gpu.free_milli for gpu in taken) / WHOLE_GPU
 
 
 LABEL = 10
-"""Width of the label of a fact."""
+"""The width of a label in cells."""
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:
-    """A line with a label and a value."""
+    """A line of text with a label and a value."""
     return [(f" {label:<{LABEL}}", "muted"), *pieces]

@@ -1,4 +1,4 @@
-"""Copies through tmux, which drops the OSC 52 escape sequence by default."""
+"""Copies text to the clipboard through tmux, because tmux drops the OSC 52 escape sequence by default."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import subprocess
 import threading
 
 
-def tell_tmux(text: str) -> None:
-    """Inside tmux, let tmux set the clipboard of its terminal; elsewhere do nothing."""
+def copy_with_tmux(text: str) -> None:
+    """Let tmux copy the text to the clipboard of its terminal. Outside tmux, do nothing."""
     if os.environ.get("TMUX"):
         threading.Thread(target=_load, args=(text,), daemon=True).start()
 
@@ -24,4 +24,4 @@ def _load(text: str) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return  # because OSC 52 has been written as well
+        return  # tmux is optional, because the OSC 52 sequence was written as well

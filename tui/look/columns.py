@@ -1,4 +1,4 @@
-"""Which columns a list shows at a width: important ones first, then wider ones, then more."""
+"""Chooses the columns of a list that fit into a width, and their widths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from tui.look.paint import Piece
 Row = TypeVar("Row")
 
 GUTTER = 2
-"""Cells at the left for the cursor and the mark."""
+"""The number of cells at the left for the cursor and the mark."""
 
 
 @dataclass(frozen=True)
 class ListColumn(Generic[Row]):
-    """One column. Columns with a lower rank stay longer on a narrow screen.
+    """One column. A narrow screen drops the columns with the highest rank first.
 
-    A column with a `narrow` width is essential. A column with `grow` gets that share of the remaining width.
+    A column with a `narrow` width is essential. A column with `grow` gets that proportion of the remaining
+    width.
     """
 
     name: str
@@ -35,7 +36,7 @@ class ListColumn(Generic[Row]):
 def fit_columns(
     columns: Sequence[ListColumn[Row]], width: int, gap: int
 ) -> list[tuple[ListColumn[Row], int]]:
-    """The columns that fit, with their widths, in the order of display.
+    """The columns that fit, with their widths, from left to right. The width is given out in this order:
 
     1. Essential columns at their narrow width, by rank.
     2. Essential columns at their full width.

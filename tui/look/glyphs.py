@@ -1,4 +1,6 @@
-"""The symbols of the screen. Each differs by shape, also without colour and in ASCII."""
+"""The symbols of the screen. Symbols with different meanings have different shapes, so they need no
+colour.
+"""
 
 from __future__ import annotations
 
@@ -71,4 +73,4 @@ ASCII: Final = {
     )
     for sign in signs
 }
-"""The ASCII form of each symbol; other characters become question marks."""
+"""The ASCII form of each symbol, by code point. Other characters become question marks."""

@@ -1,4 +1,4 @@
-"""Makes lines of the screen from pieces of text and their styles."""
+"""Builds the lines of the screen from pieces of text and their styles."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from textual.strip import Strip
 from tui.look import glyphs
 
 Piece = tuple[str, str]
-"""A text and the name of its style in the theme."""
+"""A text, and the name of its style in the theme."""
 
 
 class Paint:
-    """Makes Textual strips from pieces, with the styles of one theme."""
+    """Builds Textual strips from pieces, with the styles of one theme."""
 
     def __init__(self, styles: Mapping[str, Style]) -> None:
         self._styles = styles
         self._on: dict[tuple[str, str], Style] = {}
 
     def style(self, part: str, ground: str = "") -> Style:
-        """The style of this name, on the background of another style (a cursor line)."""
+        """The style with this name, on the background of another style, such as that of the cursor line."""
         made = self._on.get((part, ground))
         if made is None:
             over, under = self._styles[part], self._styles[ground] if ground else Style.null()
-            # A reversed line has one colour, because reversing each style would mix many.
+            # Use one colour for a reversed line, because reversing each style would give backgrounds of many
+            # colours.
             made = Style(bold=over.bold) + under if under.reverse else over + under
             self._on[part, ground] = made
         return made
@@ -56,7 +57,7 @@ def fit(text: str, width: int, right: bool = False) -> str:
     """The text in exactly this many cells, with an ellipsis if it was cut."""
     size = span(text)
     if size > width:
-        # No ellipsis after a rule or spaces, because nothing is lost.
+        # Cut a horizontal line or spaces without an ellipsis, because no text is lost.
         if not text.strip(" ─"):
             return text[:width]
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
@@ -64,24 +65,26 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def bar(share: float, width: int, part: str = "bar") -> list[Piece]:
-    """A thin bar, filled to this fraction."""
+    """A horizontal bar that is filled to this fraction."""
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     whole, half = divmod(halves, 2)
     return [("━" * whole + "╸" * half, part), ("─" * (width - whole - half), "track")]
 
 
 def level(percent: float) -> str:
-    """A percentage as a column one cell wide."""
+    """A symbol one cell wide whose height shows a percentage."""
     return glyphs.LEVELS[max(0, min(7, int(percent / 100 * 7.99)))]
 
 
 def length(pieces: Sequence[Piece]) -> int:
-    """Width of all pieces in cells."""
+    """The width of all pieces in cells."""
     return sum(span(text) for text, _ in pieces)
 
 
 def both_ends(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list[Piece]:
-    """Left and right pieces on one line; the left ones are cut if needed."""
+    """One line with pieces at the left end and at the right end. The left pieces are cut if the line is too
+    narrow.
+    """
     room = width - length(right)
     shown: list[Piece] = []
     for text, part in left:

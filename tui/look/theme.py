@@ -21,9 +21,9 @@ class CorralTheme:
 
 
 def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:
-    """All named styles, from the colours of the ground and of the states of a job.
+    """All named styles, made from the background colours and the colours of the states of a job.
 
-    Nodes, GPUs and messages have the colours of the states that mean the same: good, a warning, bad.
+    Nodes, GPUs and messages use the colours of the job states with the same meaning: good, warning, bad.
     """
     accent, good, bad = ground["accent"], states["running"], states["failed"]
     return {
@@ -101,7 +101,8 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# Backgrounds of low saturation, because on 256 colours they map to neighbouring greys, not to black.
+# The backgrounds have a low saturation, because a terminal with 256 colours then shows different greys, not
+# black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",
@@ -163,7 +164,8 @@ DAWN = _look(
     dark=False,
 )
 
-# Blue and orange are distinct with red-green blindness; other colours also differ in lightness.
+# Blue and orange look different to people with red-green blindness; the other colours also differ in
+# lightness.
 HORIZON = _look(
     "Horizon (red-green safe)",
     "horizon",
@@ -240,7 +242,8 @@ SIXTEEN = CorralTheme(
                 "held": "magenta",
             },
         ),
-        # Attributes instead of colours, because the background of the terminal is unknown.
+        # Use attributes such as bold instead of colours, because the background colour of the terminal is
+        # unknown.
         "strong": "bold",
         "tab": "bold",
         "cursor": "reverse",
@@ -253,13 +256,16 @@ THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTE
 
 
 def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
-    """The first theme: the requested or last chosen one, if the terminal can show it."""
+    """The theme at the start: the requested theme or the last chosen one, if the terminal can show its
+    colours.
+    """
     wanted = environment.get("CORRAL_THEME") or kept
     if "NO_COLOR" in environment or colours in (None, "standard"):
         return SIXTEEN.colours.name
     if wanted in THEMES:
         return wanted
-    # COLORFGBG of rxvt and others: the last number is the background; 7 and 15 are white.
+    # rxvt and some other terminals set COLORFGBG. Its last number is the background colour; 7 and 15 are
+    # white.
     light = environment.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     return DAWN.colours.name if light else DUSK.colours.name
 

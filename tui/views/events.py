@@ -22,13 +22,13 @@ _BAD = ("Failed", "Lost", "Refused")
 
 
 class EventsView(ListView[int, EventView]):
-    """The latest events; follows new ones while the cursor is at the end."""
+    """The list of the latest events. It follows new events while the cursor is at the end."""
 
     NAME = actions.EVENTS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.EVENTS)
 
     def columns(self) -> Sequence[ListColumn[EventView]]:
-        """Time, kind and sentence."""
+        """The columns: time, kind and sentence of an event."""
         return (
             ListColumn("seq", "SEQ", 5, 8, lambda event: [(str(event.seq), "faint")], right=True),
             ListColumn("at", "AT", 1, 12, self._at, 8),
@@ -64,7 +64,7 @@ class EventsView(ListView[int, EventView]):
         return [(cells.clock(event.at, app_of(self).model.now()), "muted")]
 
     def status(self) -> Sequence[Piece]:
-        """The whole event under the cursor."""
+        """The full sentence of the event under the cursor."""
         event = self.listing.rows.get(self.listing.cursor or -1)
         return [(printable(event.text, 400), "muted")] if event else [("no events yet", "muted")]
 
@@ -91,7 +91,7 @@ class EventsView(ListView[int, EventView]):
 
 
 def _nodes(event: EventView) -> str:
-    """The node of the event, or the nodes of the job that it placed."""
+    """The node of the event, or the nodes of the job that the event placed."""
     return event.node or ",".join(str(each["node"]) for each in event.data.get("allocations", ()))
 
 

@@ -1,4 +1,4 @@
-"""The view of one job: details, reason, output."""
+"""The view of one job: its details, the reason why it waits, and its output."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from wire.text import counted, printable
 
 REASK_S: Final = 5
 EXPLAIN_S: Final = 30
-"""Seconds between forecasts of a waiting job; less often, because each runs on a copy of the whole
-cluster."""
+"""The seconds between two forecasts of a waiting job. The interval is long, because each forecast copies the
+state of the whole cluster.
+"""
 
 
 class LogTitle(FrameLine):
-    """The title of the log: stream, lines, and whether it is followed."""
+    """The title line of the log: the stream, the number of lines, and whether the end is followed."""
 
     def __init__(self, job: JobDetailsView) -> None:
         super().__init__()
@@ -44,16 +45,19 @@ class LogTitle(FrameLine):
         pieces: list[Piece] = [("── ", "line")]
         for name in ("stdout", "stderr"):
             pieces += [(name, "sorted" if name == job.stream else "faint"), ("  ", "text")]
-        told = counted(log.count, "line") + ("  following" if log.following and not job.output_over else "")
-        told += "  wrapped" if log.wrapping else ""
-        told += f"  /{printable(log.filter_text, 30)}" if log.filter_text else ""
-        pieces += [(told, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
+        details = counted(log.count, "line") + (
+            "  following" if log.following and not job.output_over else ""
+        )
+        details += "  wrapped" if log.wrapping else ""
+        details += f"  /{printable(log.filter_text, 30)}" if log.filter_text else ""
+        pieces += [(details, "muted"), (f"  {job.output_note}" if job.output_note else "", "warn")]
         return [*pieces, (" ", "text"), ("─" * width, "line")]
 
 
 class JobDetailsView(View):
-    """A job by its id. Its row comes from the feed; its request and why it waits, from requests to the
-    controller."""
+    """The details of one job. Its state comes from the feed. Its requested resources and the reason why it
+    waits come from requests to the controller.
+    """
 
     NAME = actions.JOB
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.JOB)
@@ -79,7 +83,7 @@ class JobDetailsView(View):
         yield self.output
 
     def on_mount(self) -> None:
-        """Request what the feed does not have."""
+        """Request the details that the feed does not send."""
         self._ask()
         self._follow_log()
 
@@ -87,7 +91,7 @@ class JobDetailsView(View):
         if self._tail is not None:
             self._tail.stop()
 
-    # -- content ------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------
 
     @property
     def pane(self) -> LogPane:
@@ -95,7 +99,7 @@ class JobDetailsView(View):
 
     @property
     def row(self) -> JobView | None:
-        """The last known row of the job."""
+        """The last known state of the job."""
         row = app_of(self).model.jobs.rows.get(self.job)
         return row or (self._detail.job if self._detail else None)
 
@@ -103,7 +107,7 @@ class JobDetailsView(View):
         return [self.row] if self.row else []
 
     def title(self) -> str:
-        """Label and name of the job."""
+        """The label and the name of the job."""
         row = self.row
         return printable(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
 
@@ -112,7 +116,7 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """Ask again after a change, because the reason and the log may have changed."""
+        """Request the details again, because the reason and the log may have changed with the job."""
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:
@@ -125,7 +129,7 @@ class JobDetailsView(View):
         self._redraw()
 
     def tick(self) -> None:
-        """Update times; ask again why the job waits."""
+        """Update the shown times, and request again the reason why the job waits."""
         self._ticks += 1
         row = self.row
         if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
@@ -147,15 +151,15 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def _advice(self) -> list[tuple[str, str]]:
-        """The changes that would start the job now: a sentence and a shell command for each."""
-        row, told = self.row, self._explanation
-        if row is None or told is None:
+        """The changes that would start the job now, each as a sentence and a shell command."""
+        row, explanation = self.row, self._explanation
+        if row is None or explanation is None:
             return []
         write = app_of(self).cli.command_of
-        return [(each.sentence, printable(write(each, row.label), 1_000)) for each in told.easings]
+        return [(each.sentence, printable(write(each, row.label), 1_000)) for each in explanation.easings]
 
     def advised(self) -> list[str]:
-        """The commands of this advice."""
+        """The shell commands of the changes that would start the job now."""
         return [command for _, command in self._advice()]
 
     # -- requests ----------------------------------------------------------------------
@@ -174,7 +178,7 @@ class JobDetailsView(View):
         app_of(self).refresh_lines()
 
     def _ask_when(self) -> None:
-        """Ask for the latest start and for changes that would start the job now."""
+        """Request the latest start of the job, and the changes that would start it now."""
         if self.row is not None and self.row.state is JobState.QUEUED:
             app_of(self).requests.ask(lambda client: client.explain(self.job), self._explained)
 
@@ -217,7 +221,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_follow(self) -> None:
-        """Follow the end of the log."""
+        """Follow the end of the log, or stop following it."""
         self.output.jump(self.output.total)
         self._title.refresh()
 

@@ -1,4 +1,4 @@
-"""Base of views with a list: filter, order and cursor."""
+"""Base class of views with a list: filter, sort order and cursor."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ListView(View, Generic[Key, Row]):
         )
 
     def columns(self) -> Sequence[ListColumn[Row]]:
-        """The columns, in their order."""
+        """The columns from left to right."""
         raise NotImplementedError
 
     def empty(self) -> Sequence[Piece]:
-        """The text of an empty list."""
+        """The text that an empty list shows."""
         return ()
 
     def compose(self) -> ComposeResult:
@@ -53,7 +53,7 @@ class ListView(View, Generic[Key, Row]):
         return self.table
 
     def moved(self) -> None:
-        """The cursor or the order changed: repaint the lines around the table."""
+        """Repaint the lines around the table, because the cursor or the sort order has changed."""
         app_of(self).refresh_lines()
 
     @property
@@ -62,7 +62,7 @@ class ListView(View, Generic[Key, Row]):
         return self.listing.filter.text
 
     def narrow(self, text: str) -> str:
-        """Set the filter; returns its error, or an empty text."""
+        """Set the filter. Returns the error of the filter text, or an empty text."""
         try:
             self.listing.narrow(text)
         except FilterError as error:
@@ -72,7 +72,9 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """Marks, filter, number of rows and order. With `brief` the filter is cut and the order left out."""
+        """The right end of the trail: marks, filter, number of rows and sort order. If `brief` is true, the
+        filter is cut and the sort order is left out.
+        """
         listing = self.listing
         arrow = glyphs.DESCENDING if listing.reverse else glyphs.ASCENDING
         pieces: list[Piece] = []
@@ -89,7 +91,7 @@ class ListView(View, Generic[Key, Row]):
         return [*pieces, (" ", "text")]
 
     def act_sort(self) -> None:
-        """Choose the sort column."""
+        """Open the menu of sort columns."""
         listing = self.listing
         entries = [MenuEntry(name, name, "reverse" if name == listing.sort else "") for name in listing.sorts]
 

@@ -27,12 +27,12 @@ WORTHLESS = "nothing to propose: no move would be worth its cost"
 
 
 class MovesView(PolledListView[MoveRow, RebalanceView]):
-    """Proposals, then recent moves."""
+    """The list of proposed moves, then of recent moves."""
 
     NAME = actions.REBALANCE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
     CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})
-    REASK_S = 15  # because every answer examines all running jobs
+    REASK_S = 15  # long, because for every answer the controller examines all running jobs
 
     def columns(self) -> Sequence[ListColumn[MoveRow]]:
         return (
@@ -59,14 +59,14 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return client.rebalance()
 
     def rows_of(self, answer: RebalanceView) -> Sequence[MoveRow]:
-        """Proposals, then moves."""
+        """The rows of an answer: proposals, then moves."""
         self._mode = answer.mode
         return tuple(move_rows(answer))
 
     _mode = ""
 
     def nothing(self) -> Sequence[Piece]:
-        """Rebalancing is off, or nothing is worth a move."""
+        """The text of an empty list: rebalancing is off, or no move is worth its cost."""
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
     def legend(self) -> Sequence[Piece]:
@@ -76,7 +76,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return self.nothing() if self.listing.rows else ()
 
     def details(self, step: MoveRow) -> list[list[Piece]]:
-        """The proposal, one job per line."""
+        """The details of a proposal or a move, one job per line."""
         lines = [cells.fact("so that", (printable(step.aim, 300), "strong"))]
         if isinstance(step.what, Moved):
             return [*lines, *_moved(step.what, app_of(self).model.now())]
@@ -87,7 +87,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
 
     def act_open(self) -> None:
-        """Show the job that would start or was moved, or the node."""
+        """Show the job that would start or was moved, or the node that would become free."""
         step = self.here
         if step is None:
             return

@@ -25,7 +25,7 @@ from wire.text import memory, printable
 
 
 class NodesView(ListView[str, NodeView]):
-    """All nodes with their GPUs."""
+    """The list of all nodes and their GPUs."""
 
     NAME = actions.NODES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODES)
@@ -73,8 +73,9 @@ class NodesView(ListView[str, NodeView]):
         self.card.update()
 
     def on_resize(self) -> None:
-        """Divide the height: the list gets what it needs, the card the rest; a low screen shows the list
-        only."""
+        """Divide the height: the list gets the lines that it needs, the card gets the rest. A low screen
+        shows only the list.
+        """
         self._share_height()
 
     def changed(self, changes: Changes) -> None:

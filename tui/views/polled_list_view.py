@@ -1,5 +1,6 @@
-"""Base of lists that are not in the event stream: polled while shown, with details of the row under the
-cursor."""
+"""Base class of lists that the event stream does not carry. The list is requested at intervals while it is
+shown; the details of the row under the cursor are below it.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ Answer = TypeVar("Answer")
 
 
 class PolledListView(ListView[str, Row], Generic[Row, Answer]):
-    """Polled every few seconds, and at once after an event of the kinds in `EVENTS`."""
+    """A list that is requested every few seconds, and at once after an event of a kind in `CHANGED_BY`."""
 
     CHANGED_BY: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of events after which the answer changes."""
+    """The kinds of events that can change the answer."""
     REASK_S: ClassVar[int] = 5
 
     def __init__(self, listing: Listing[str, Row]) -> None:
@@ -40,7 +41,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     # -- to be defined by each view --------------------------------------------------------
 
     def question(self, client: Client) -> Answer:
-        """Ask the controller; runs in a worker thread."""
+        """Send the request to the controller and return the answer. Runs in a worker thread."""
         raise NotImplementedError
 
     def rows_of(self, answer: Answer) -> Sequence[Row]:
@@ -48,17 +49,17 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:
-        """The text of an empty list: what it means and what to do."""
+        """The text of an empty list: the reason why it is empty, and what the user can do."""
         raise NotImplementedError
 
     def details(self, row: Row) -> list[list[Piece]]:
-        """Details of a row."""
+        """The lines with the details of a row."""
         raise NotImplementedError
 
     # -- requests -------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Ask now, or after the answer that is under way."""
+        """Request the list now, or after the answer to the previous request."""
         app = app_of(self)
         if self._asking or app.model.connection.state == "lost":
             self._again = self._asking
@@ -82,19 +83,19 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
             self.ask()
 
     def changed(self, changes: Changes) -> None:
-        """Ask again if an event changed the answer."""
+        """Request the list again if an event may have changed it."""
         if changes.fresh or any(event.kind in self.CHANGED_BY for event in changes.events):
             self.ask()
 
     def tick(self) -> None:
-        """Ask again after an interval."""
+        """Request the list again when the interval is over."""
         self._ticks += 1
         if self._ticks % self.REASK_S == 0:
             self.ask()
         self.table.refresh_changed()
-        self._tell()
+        self._show_details()
 
-    # -- content ------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         yield self.table
@@ -106,7 +107,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:
-        """The text of an empty list: no answer yet, all rows filtered, or no rows."""
+        """The text of an empty list: no answer yet, no row passes the filter, or there are no rows."""
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]
         if self._wrong:
@@ -118,7 +119,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """; N sets one: the hint of an empty list for users who may change it."""
+        """The hint of an empty list for users with permission to change it, such as "; N sets one"."""
         if app_of(self).read_only:
             return ()
         return [("; ", "muted"), (shown_key(BY_NAME[name].keys[0]), "key"), (f" {does}", "muted")]
@@ -129,13 +130,15 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
     def moved(self) -> None:
         """Show the details of the row under the cursor."""
         super().moved()
-        self._tell()
+        self._show_details()
 
     def on_resize(self) -> None:
-        self._tell()
+        self._show_details()
 
-    def _tell(self) -> None:
-        """The details take what they need, up to half of the height."""
+    def _show_details(self) -> None:
+        """Show the details of the row under the cursor. They take as many lines as they need, up to half of
+        the height.
+        """
         row = self.here
         lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.details(row)]
         self.facts.update(lines[: max(0, self.size.height // 2)])

@@ -21,7 +21,7 @@ from wire.text import duration, memory, printable
 
 
 class QueueView(ListView[int, JobView]):
-    """Jobs: running, waiting, ended."""
+    """The list of jobs: running, waiting, ended."""
 
     NAME = actions.QUEUE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
@@ -77,7 +77,7 @@ class QueueView(ListView[int, JobView]):
         return "Queue"
 
     def status(self) -> Sequence[Piece]:
-        """The job under the cursor, in a sentence."""
+        """A sentence about the job under the cursor."""
         job = self._here()
         if job is None:
             return [
@@ -102,11 +102,11 @@ class QueueView(ListView[int, JobView]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def jobs(self) -> list[JobView]:
-        """The marked jobs, else the one under the cursor."""
+        """The marked jobs, or the job under the cursor if no job is marked."""
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
-        """Update rows, or only the times."""
+        """Update the changed rows, or only the times if no row has changed."""
         if changes.jobs or changes.fresh:
             self.table.sync()
 
@@ -114,7 +114,7 @@ class QueueView(ListView[int, JobView]):
         self.table.refresh_changed()
 
     def undo(self) -> bool:
-        """Undo the filter, then the marks."""
+        """Remove the filter, or the marks if there is no filter."""
         if super().undo():
             return True
         if self.listing.marks:
@@ -136,7 +136,7 @@ class QueueView(ListView[int, JobView]):
             self.table.step(1)
 
     def act_range(self) -> None:
-        """Mark from the last mark to the cursor."""
+        """Mark all jobs from the last marked job to the cursor."""
         if self.listing.cursor is not None:
             self.listing.mark_between(self._marked_last or self.listing.cursor, self.listing.cursor)
             self._marked_last = self.listing.cursor

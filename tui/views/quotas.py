@@ -25,14 +25,14 @@ from wire.text import duration, printable
 
 
 class QuotasView(PolledListView[QuotaView, QuotaList]):
-    """Users, projects and queues with a quota or with jobs."""
+    """The list of users, projects and queues that have a quota or jobs."""
 
     NAME = actions.QUOTAS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUOTAS)
     CHANGED_BY = frozenset({"QuotaSet", "QuotaUnset"})
 
     def columns(self) -> Sequence[ListColumn[QuotaView]]:
-        """Use, with the hard limit where there is one."""
+        """The columns: the use of each resource, with the hard limit if there is one."""
         gpus, cpus, memory, running, queued, hours = (_used(amount) for amount in AMOUNTS)
         return (
             ListColumn("tenant", "OF", 1, 7, lambda quota: [(quota.scope, "muted")], 7),
@@ -65,7 +65,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
     def details(self, quota: QuotaView) -> list[list[Piece]]:
-        """All limits as a table."""
+        """All limits of the quota as a table."""
         kinds = KINDS if quota.scope == "project" else KINDS[:2]
         tenants = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
         origin = "  set at run time" if quota.edited else ""
@@ -92,7 +92,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
-    """12/16, emphasised at the limit."""
+    """The use and the limit, such as 12/16; emphasised if the use has reached the limit."""
 
     def cell(quota: QuotaView) -> Sequence[Piece]:
         used, hard = getattr(quota.used, amount.field) or 0, getattr(quota.quota.hard, amount.field)

@@ -22,7 +22,7 @@ from wire.text import duration, printable
 
 
 class ReservationsView(PolledListView[ReservationView, ReservationList]):
-    """Present and future reservations."""
+    """The list of present and future reservations."""
 
     NAME = actions.RESERVATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.RESERVATIONS)
@@ -58,7 +58,7 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return app_of(self).model.now()
 
     def _calendar(self, row: ReservationView) -> Sequence[Piece]:
-        """A cell per hour from now on, filled while the reservation lasts."""
+        """One symbol for each hour from now on; it is filled if the reservation lasts during that hour."""
         pieces: list[Piece] = []
         for hour in range(24):
             begin = self._now() + hour * 3_600
@@ -76,7 +76,9 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return [("no reservations", "muted"), *self.hint("new_reservation", "makes one")]
 
     def details(self, row: ReservationView) -> list[list[Piece]]:
-        """Times, users, nodes, and the jobs on them now."""
+        """The details of a reservation: its times, users and nodes, and the jobs that are on these
+        nodes now.
+        """
         now, spec = self._now(), row.spec
         when = f"for {duration(row.ends_at - now)} more" if row.on else f"in {duration(row.starts_at - now)}"
         again = f", again every {duration(spec.every_s)}" if spec.every_s else ""
@@ -128,7 +130,7 @@ def _every(row: ReservationView) -> str:
 
 
 def _kept(row: ReservationView, begin: float, end: float) -> bool:
-    """Whether any of its repetitions overlaps this time span."""
+    """Whether the reservation, or one of its repetitions, overlaps the time from `begin` to `end`."""
     begins, ends, every = row.starts_at, row.ends_at, row.spec.every_s
     if every and begin >= ends:
         turns = (begin - ends) // every + 1

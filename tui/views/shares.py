@@ -61,7 +61,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return [("USED is decayed usage · NOW/H is usage per hour now · FACTOR 1 starts first", "muted")]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
-        """The use of the share, and the effect on its jobs."""
+        """The details of a share: its use, and the effect on the start of its jobs."""
         path = " › ".join(printable(name, 40) for name in share.path)
         soft, hard = (
             "none" if limit is None else f"{limit:,.12g} units" for limit in (share.soft, share.hard)

@@ -1,4 +1,4 @@
-"""Base of all views: a pane to scroll, a filter, and the subjects of actions."""
+"""Base class of all views: a scrolling pane, a filter, and the rows to which actions apply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bindings(view: str) -> list[BindingType]:
 
 
 class View(Vertical):
-    """A view of the cluster."""
+    """A view between the header and the footer."""
 
     NAME: ClassVar[str]
 
@@ -35,41 +35,43 @@ class View(Vertical):
         raise NotImplementedError
 
     def title(self) -> str:
-        """Its name in the trail."""
+        """The name of the view in the trail."""
         return self.NAME.title()
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:  # noqa: ARG002 - views without a list have none
-        """The right end of the trail: filter and order; with `brief` without the order."""
+        """The text at the right end of the trail: filter and sort order. If `brief` is true, the sort order
+        is left out.
+        """
         return ()
 
     def status(self) -> Sequence[Piece]:
-        """The status line when there is no message."""
+        """The text of the status line while no message is shown."""
         return ()
 
     def jobs(self) -> list[JobView]:
-        """The jobs that an action is about."""
+        """The jobs to which an action applies."""
         return []
 
     def nodes(self) -> list[NodeView]:
-        """The nodes that an action is about."""
+        """The nodes to which an action applies."""
         return []
 
     def advised(self) -> list[str]:
-        """Shell commands that the view advises."""
+        """The shell commands that the view advises."""
         return []
 
     def subjects(self) -> Mapping[str, str]:
-        """Other subjects of actions, by their placeholders in commands."""
+        """Texts for the other placeholders of the commands, by placeholder."""
         return {}
 
     def changed(self, changes: Changes) -> None:
-        """The model has changed."""
+        """Called when the model has changed."""
 
     def tick(self) -> None:
-        """A second has passed."""
+        """Called once a second."""
 
     def close(self) -> None:
-        """The view is closed."""
+        """Called when the view is closed."""
 
     @property
     def filter_text(self) -> str:
@@ -77,7 +79,7 @@ class View(Vertical):
         return ""
 
     def narrow(self, text: str) -> str:
-        """Set the filter; returns its error, or an empty text."""
+        """Set the filter. Returns the error of the filter text, or an empty text."""
         raise NotImplementedError
 
     def undo(self) -> bool:
@@ -94,11 +96,11 @@ class View(Vertical):
         self.pane.step(-1)
 
     def act_page_down(self) -> None:
-        """A page down, with one line of overlap."""
+        """Scroll down by a page, less one line."""
         self.pane.step(max(1, self.pane.page - 1))
 
     def act_page_up(self) -> None:
-        """A page up, with one line of overlap."""
+        """Scroll up by a page, less one line."""
         self.pane.step(-max(1, self.pane.page - 1))
 
     def act_top(self) -> None:

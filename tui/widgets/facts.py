@@ -1,4 +1,4 @@
-"""Fixed lines of text: above a log, below a list, in a form."""
+"""A widget for fixed lines of text, for example above a log or below a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.look.paint import Piece
 
 
 class Facts(Widget):
-    """As many lines as it has facts."""
+    """A widget as high as the number of its lines."""
 
     ALLOW_SELECT = False
 

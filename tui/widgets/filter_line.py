@@ -1,4 +1,4 @@
-"""The line where a filter is typed; it applies with every key."""
+"""The line in which the user types a filter. The filter takes effect with every key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tui.dialogs.dialog import DialogLine
 
 
 class FilterLine(Horizontal):
-    """Hidden until opened. Enter keeps the filter, Escape restores the previous one."""
+    """The input for a filter, hidden until it is opened. Enter keeps the filter, Escape restores the previous
+    filter.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", show=False),
@@ -34,7 +36,9 @@ class FilterLine(Horizontal):
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
-        """Open with a text. `narrow` gets every change and returns its error, or an empty text."""
+        """Open the line with a text. `narrow` is called with the text after every change, and returns the
+        error of the text, or an empty text.
+        """
         self._narrow, self._done, self._before = narrow, done, text
         self.display = True
         field = self.query_one(Input)

@@ -20,7 +20,7 @@ class HeaderLine(FrameLine):
     """The cluster in one line."""
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Cluster name, GPUs in use, jobs, and connection."""
+        """The cluster's name, its GPUs in use, its jobs, and the connection."""
         model = app_of(self).model
         left: list[Piece] = [
             (" corral ", "brand"),
@@ -55,7 +55,7 @@ class HeaderLine(FrameLine):
         return pieces
 
     def connection(self) -> list[Piece]:
-        """`live`, or the age of what is shown."""
+        """The state of the connection: `live`, or the age of the shown data."""
         model = app_of(self).model
         if model.connection.state == "loading":
             return [(f"{glyphs.STALE} loading", "warn")]
@@ -65,14 +65,14 @@ class HeaderLine(FrameLine):
 
 
 class TrailLine(FrameLine):
-    """The names of the views, the current one, and the order of its list."""
+    """The line with the names of all views, the current view, and the sort order of its list."""
 
     def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
         super().__init__()
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """1 Queue › job 17   2 Nodes   3 Events   4; as many names as fit."""
+        """The names of the views, as many as fit, such as: 1 Queue › job 17   2 Nodes   3 Events   4."""
         view = self._trail()[-1]
         note = view.note()
         if length(note) > width // 2:
@@ -84,7 +84,7 @@ class TrailLine(FrameLine):
         return both_ends(left, note, width)
 
     def _left(self, named: int) -> list[Piece]:
-        """The first views by name, the others by number; the current one always by name."""
+        """The views: the first ones by name, the others by number; the current view always by name."""
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
         for number, root in enumerate(self._roots, 1):
@@ -101,7 +101,9 @@ class TrailLine(FrameLine):
 
 
 class StatusLine(FrameLine):
-    """The last message, else an error of the connection, else the status of the view."""
+    """The line for the last message. Without a message it shows a connection error, otherwise the status of
+    the view.
+    """
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
@@ -115,7 +117,7 @@ class StatusLine(FrameLine):
         self.refresh()
 
     def tick(self) -> None:
-        """Remove the message when its time is over."""
+        """Remove the message when it has been shown long enough."""
         if self._said is not None and time.monotonic() > self._until:
             self._said = None
             self.refresh()
@@ -137,7 +139,7 @@ class FooterLine(FrameLine):
         self._view = view
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """As many keys as fit; help and menu always."""
+        """As many keys as fit; the keys for the menu, the help and quit are always shown."""
         app = app_of(self)
         actions = footer_of(self._view().NAME, app.read_only)
         right: list[Piece] = [("read-only ", "warn")] if app.read_only else []
@@ -152,7 +154,7 @@ class FooterLine(FrameLine):
 
 
 def _fitting(items: list[list[Piece]], width: int) -> list[Piece]:
-    """The first keys that fit, and always menu, help and quit (the last three)."""
+    """The first keys that fit, and always the last three: menu, help and quit."""
     gap: Piece = ("  ", "text")
     last = items[-3:]
     room = width - sum(length(item) + 2 for item in last)

@@ -1,4 +1,4 @@
-"""Base of the lines of the frame."""
+"""Base class of the lines above and below a view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FrameLine(Widget):
     ALLOW_SELECT = False
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """The pieces of the line at this width."""
+        """The texts and styles of the line at this width."""
         raise NotImplementedError
 
     def refresh_changed(self) -> None:

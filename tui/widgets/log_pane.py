@@ -1,4 +1,4 @@
-"""The lines of a log: follows the end, wraps or cuts lines, filters by regex."""
+"""A pane with the lines of a log. It follows the end, wraps or cuts lines, and filters by regex."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TROUBLE = re.compile(
 
 
 class LogPane(Pane):
-    """A pane with the lines of a tui.data.log_tail.LogTail."""
+    """A pane that shows the lines of a tui.data.log_tail.LogTail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class LogPane(Pane):
         self._arrange()
 
     def filter(self, pattern: str) -> str:
-        """Show only lines that match this regex; returns its error, or an empty text."""
+        """Show only lines that match this regex. Returns the error of the regex, or an empty text."""
         try:
             self._found = re.compile(pattern, re.IGNORECASE) if pattern else None
         except re.error as error:
@@ -62,7 +62,7 @@ class LogPane(Pane):
         return len(self._lines)
 
     def next_trouble(self) -> bool:
-        """Go to the next line that contains an error; False if there is none below."""
+        """Go to the next line that contains an error. Returns False if there is none below."""
         for place in range(self._line_at(self.top) + 1, self._count):
             if _TROUBLE.search(self._text(place)):
                 self.following = False
@@ -90,7 +90,7 @@ class LogPane(Pane):
 
     @property
     def total(self) -> int:
-        """Number of screen lines after wrapping."""
+        """The number of screen lines after wrapping."""
         return self._starts[-1] if self._starts else self._count
 
     def _arrange(self) -> None:
@@ -113,7 +113,7 @@ class LogPane(Pane):
         return bisect_right(self._starts, index) - 1 if self._starts else index
 
     def scroll_lines(self, top: int) -> None:
-        """Scroll; scrolling up stops following, reaching the end starts it again."""
+        """Make `top` the first visible line. The pane follows new lines only while its end is visible."""
         super().scroll_lines(top)
         self.following = self.at_end
 

@@ -1,4 +1,4 @@
-"""A card of one node: its GPUs by NUMA node, the jobs on them, their load."""
+"""A pane with the details of one node: its GPUs by NUMA node, their load, and the jobs on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from wire.names import GpuHealth
 from wire.text import duration, memory, printable
 
 IDLE_S = 1_800
-"""Seconds after which an allocated GPU without load is marked idle."""
+"""An allocated GPU is marked idle after this many seconds without load."""
 TIGHT, ROOMY = 118, 150
-"""Shows two NUMA nodes side by side if the width allows it or the height requires it."""
+"""Two NUMA nodes are shown side by side if the width is at least ROOMY cells, or at least TIGHT cells if the
+card is otherwise too high.
+"""
 
 
 class NodeCard(Pane):
-    """The card of the node that `name` returns, read from the model when painting."""
+    """The card of the node whose name the function `name` returns."""
 
     def __init__(self, name: Callable[[], str | None], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -34,7 +36,7 @@ class NodeCard(Pane):
         return len(self._lines)
 
     def update(self) -> None:
-        """Read the model again and repaint."""
+        """Read the node from the model again and repaint the card."""
         node = app_of(self).model.nodes.rows.get(self._name_of() or "")
         self._lines = self._drawn(node, self.size.width - 1) if node else []
         self.scroll_lines(self.top)
@@ -121,7 +123,7 @@ class NodeCard(Pane):
         return [*state, *self._jobs(gpu.jobs)]
 
     def _jobs(self, jobs: Sequence[int]) -> list[Piece]:
-        """The labels and names of jobs."""
+        """The labels and names of jobs, on one line."""
         rows = app_of(self).model.jobs.rows
         pieces: list[Piece] = []
         for job in jobs:
@@ -132,7 +134,9 @@ class NodeCard(Pane):
 
 
 def _marks(gpu: GpuView) -> list[Piece]:
-    """Anomalies: processes that Corral did not start, links down, memory errors, throttled clocks."""
+    """The anomalies of a GPU: processes that Corral did not start, links that are down, memory errors,
+    throttled clocks.
+    """
     off_queue = [each for each in gpu.processes if each.job is None]
     pieces: list[Piece] = [
         (f"off-queue: {printable(each.user, 16)} {printable(each.command, 24)}  ", "warn")

@@ -1,4 +1,4 @@
-"""A scrolling window on any number of lines; only visible lines are painted."""
+"""A scrolling widget for any number of lines. Only the visible lines are painted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WHEEL = 3
 
 
 class Pane(Widget, can_focus=True):
-    """Scrolls without layout: a million lines cost as much as forty."""
+    """A scrolling widget without a Textual layout, so the work does not grow with the number of lines."""
 
     ALLOW_SELECT = False
     HEAD = 0
-    """Fixed lines at the top."""
+    """The number of fixed lines at the top."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -31,22 +31,22 @@ class Pane(Widget, can_focus=True):
 
     @property
     def total(self) -> int:
-        """Number of lines."""
+        """The number of lines."""
         raise NotImplementedError
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """The line at this index."""
+        """Paint the line at this index."""
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:
-        """A fixed line at the top."""
+        """Paint one of the fixed lines at the top."""
         raise NotImplementedError
 
     # -- scrolling ----------------------------------------------------------------------
 
     @property
     def page(self) -> int:
-        """Number of visible lines."""
+        """The number of visible lines."""
         return max(1, self.size.height - self.HEAD)
 
     @property
@@ -55,7 +55,7 @@ class Pane(Widget, can_focus=True):
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
-        """Make this the first visible line, within bounds."""
+        """Make this the first visible line, as far as there are lines."""
         top = max(0, min(top, self.total - self.page))
         if top != self.top:
             self.top = top
@@ -84,7 +84,7 @@ class Pane(Widget, can_focus=True):
         self.step(-WHEEL)
 
     def on_resize(self) -> None:
-        """Keep the window within the lines."""
+        """Scroll back if the pane now shows space after the last line."""
         self.scroll_lines(self.top)
 
     # -- painting -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A list of rows with a cursor; the cost depends on the visible rows only."""
+"""A list of rows with a cursor. The work to paint it depends only on the visible rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = TypeVar("Row")
 
 
 class ListTable(Pane, Generic[Key, Row]):
-    """Shows a listing. When rows change, the row under the cursor stays at the same place on the screen."""
+    """Shows a listing. When rows change, the row under the cursor stays on the same line of the screen."""
 
     HEAD = 1
 
@@ -63,7 +63,9 @@ class ListTable(Pane, Generic[Key, Row]):
         self._on_move()
 
     def sync(self) -> None:
-        """The listing has changed: keep the row under the cursor at its place and repaint what differs."""
+        """Repaint the lines that differ after a change of the listing. The row under the cursor stays on its
+        line of the screen.
+        """
         if self._anchor is not None and self._anchor == self.listing.cursor:
             self.top = self.listing.index - self._offset
         self.top = max(0, min(self.top, self.total - self.page))
@@ -83,7 +85,9 @@ class ListTable(Pane, Generic[Key, Row]):
         self.sync()
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a double click opens the row, a click on the head sorts."""
+        """Move the cursor to the clicked row; a double click opens the row, and a click on a column title
+        sorts by that column.
+        """
         if event.y < self.HEAD:
             self._sort_at(event.x)
         elif (index := self.top + event.y - self.HEAD) < self.total:
@@ -108,7 +112,7 @@ class ListTable(Pane, Generic[Key, Row]):
 
     def _fit(self, width: int) -> list[tuple[ListColumn[Row], int]]:
         if self._fitted_for != width:
-            # One cell stays free for the scroll bar, so that columns do not move when it appears.
+            # Keep one cell free for the scroll bar, so that the columns do not move when it appears.
             self._fitted, self._fitted_for = fit_columns(self._columns, width - 1, self._gap), width
         return self._fitted
 
@@ -118,7 +122,7 @@ class ListTable(Pane, Generic[Key, Row]):
         return app_of(self).paint.strip([(" " * GUTTER, "text"), *self._on_empty()], self.size.width)
 
     def paint_head(self, _y: int, width: int) -> Strip:
-        """The titles, with an arrow at the sort column."""
+        """Paint the column titles, with an arrow at the sort column."""
         pieces: list[Piece] = [(" " * GUTTER, "head")]
         for column, cells in self._fit(width):
             title, part = column.title, "head"
