@@ -1,4 +1,4 @@
-"""scheduler.toml: its tables, how it is read, and the messages about mistakes."""
+"""Reads scheduler.toml: its tables, their defaults, and messages about mistakes."""
 
 from controller.config.config import Config
 from controller.config.differences import differences, digest, in_effect, policy_config, policy_text

@@ -1,4 +1,5 @@
-"""The configuration as a whole: all tables of scheduler.toml, and the environment that overrides them."""
+"""The complete configuration: all tables of scheduler.toml, and the environment variables that override
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ from wire.http import addresses
 
 
 class _Environment(EnvSettingsSource):
-    """Reads lists and tables as JSON. Other text stays text and is refused with the variable's name."""
+    """Reads lists and tables in environment variables as JSON. Text that is not JSON stays text and is
+    refused later with the name of the variable."""
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
         try:
@@ -49,7 +51,7 @@ class _Environment(EnvSettingsSource):
 
 
 class Config(BaseSettings):
-    """The whole file, overridden by environment variables `CORRAL_<TABLE>__<KEY>`."""
+    """All tables of scheduler.toml. Environment variables `CORRAL_<TABLE>__<KEY>` override the file."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -87,12 +89,12 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """The lines of the keys, for messages about mistakes that are found later."""
+        """The line of each key in the file, for messages about mistakes that are found later."""
         return self._source
 
     @property
     def state_dir(self) -> Path:
-        """The directory of journal, token and local spools; its mode is 0700."""
+        """The directory with the journal, the token and the local spools. Its mode is 0700."""
         return _path(self.controller.state_dir) or addresses.state_dir()
 
     @property
@@ -107,13 +109,13 @@ class Config(BaseSettings):
 
     @property
     def plugin_files(self) -> tuple[Path, ...]:
-        """The plugin files. A relative path begins at the directory of the configuration file."""
+        """The plugin files. Relative paths start at the directory of the configuration file."""
         beside = Path(self._source.name).parent if self._source.name else Path()
         return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
 
     @property
     def named_projects(self) -> set[str]:
-        """The projects that the tables name, apart from weights and limits of shares."""
+        """The projects that the tables name, not counting the weights and limits of shares."""
         return {
             *self.projects,
             *self.access.limits.projects,
@@ -124,7 +126,7 @@ class Config(BaseSettings):
         }
 
     def of_profile(self, name: str) -> Config:
-        """This configuration with the policy of one profile for all jobs."""
+        """This configuration, with the policy of one profile applied to all jobs."""
         if name not in self.profiles:
             return self.model_copy(update={"profiles": {}})
         said = self.profiles[name]

@@ -1,4 +1,4 @@
-"""Compares two configurations key by key, and says which changes need a restart."""
+"""Compares two configurations key by key, and finds the changes that need a restart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECIDING = (
     "profiles",
     "plugins",
 )
-"""The tables of scheduler.toml that decide which jobs are accepted, and which starts when."""
+"""The tables of scheduler.toml that affect which jobs are accepted and in which order they start."""
 
 NEEDS_RESTART: tuple[Key, ...] = (
     ("controller", "state_dir"),
@@ -39,20 +39,21 @@ NEEDS_RESTART: tuple[Key, ...] = (
     ("api",),
     ("plugins", "files"),
 )
-"""Keys that are read once, when the controller starts: files, sockets, buffers, and code."""
+"""Keys that the controller reads only at its start: files, sockets, buffers and plugin code."""
 
 SECRET: tuple[Key, ...] = (("store", "url"), ("plugins", "hooks"), ("plugins", "metrics"))
-"""Keys whose values may hold a password: a database URL, or the options of a plugin that calls out."""
+"""Keys whose values may contain a password: a database URL, or the options of a plugin that connects to a
+service."""
 
 NAMED = ("nodes", "queues", "profiles", "projects")
-"""Tables of tables: one that is added or removed is one change, not one for each of its keys."""
+"""Tables that contain tables. Adding or removing an inner table is one change and not one per key."""
 
 HIDDEN = "(not shown)"
 _LONGEST = 500
 
 
 def differences(old: Config, new: Config) -> tuple[ConfigChange, ...]:
-    """Every key whose value differs, in the order of the tables."""
+    """All keys whose values differ, in the order of the tables."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     return tuple(_change(*each) for each in _differing(before, after))
 
@@ -82,7 +83,7 @@ def _shown(value: Any) -> str:
 
 
 def in_effect(running: Config, new: Config) -> Config:
-    """The new configuration with the running one's values where only a restart changes them."""
+    """The new configuration, but with the running values of keys that only a restart can change."""
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:
         name = str(table)
@@ -104,7 +105,7 @@ def digest(config: Config) -> str:
 
 
 def policy_text(config: Config) -> str:
-    """The tables that affect decisions, as TOML for the journal."""
+    """The tables that affect scheduling decisions, as TOML for the journal."""
     tables = config.model_dump(mode="json", include=set(DECIDING), exclude_none=True)
     for name in ("hooks", "metrics"):
         tables["plugins"].pop(name, None)
@@ -112,5 +113,5 @@ def policy_text(config: Config) -> str:
 
 
 def policy_config(text: str) -> Config:
-    """The configuration of such a text, with defaults for the other tables."""
+    """The configuration from such a TOML text, with defaults for all other tables."""
     return Config(**json.loads(text))

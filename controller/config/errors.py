@@ -1,4 +1,4 @@
-"""The problems of a configuration, each with its place and a hint."""
+"""The mistakes in a configuration. Each has a position and a hint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake. `origin` is `file:line`, the file, or an environment variable."""
+    """One mistake. `origin` is the position: `file:line`, the file, or an environment variable."""
 
     message: str
     key: str = ""
@@ -23,7 +23,7 @@ class ConfigProblem:
     hint: str = ""
     line: int | None = None
     path: Key = ()
-    """The key in parts."""
+    """The parts of the key, such as ("api", "listen")."""
 
     def __str__(self) -> str:
         sentence = ": ".join(part for part in (self.origin, self.key, self.message) if part)
@@ -39,7 +39,7 @@ class ConfigRefused(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The hint `Did you mean 'fit'?`, or the list of valid names."""
+    """A hint with the most similar valid name, such as `Did you mean 'fit'?`, or with all valid names."""
     names = sorted(known)
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     if close:
@@ -48,7 +48,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """The valid names at the end of a path into an object of this class; empty where any name is valid."""
+    """The valid names for the last part of a path into an object of this class. Empty if any name is
+    valid."""
     for part in path[:-1]:
         types = _field_types(kind)
         kind = types[str(part)] if str(part) in types else next(iter(get_args(kind)[-1:]), None)
@@ -56,7 +57,7 @@ def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
 
 
 def _field_types(kind: Any) -> Mapping[str, Any]:
-    """The fields of a dataclass or of a pydantic model with their types; empty for any other type."""
+    """The names and types of the fields of a dataclass or pydantic model. Empty for any other type."""
     if is_dataclass(kind):
         types = get_type_hints(kind)
         return {each.name: types[each.name] for each in fields(kind)}

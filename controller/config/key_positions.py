@@ -1,4 +1,4 @@
-"""Finds the line of each key of a TOML file, because tomllib does not report it."""
+"""Finds the line of each key in a TOML file, because tomllib does not report lines."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Source:
     text: str = field(default="", compare=False)
 
     def line(self, key: Key) -> int | None:
-        """The line of the key, or of its nearest parent that is in the file."""
+        """The line of the key. If the key is not in the file, the line of its nearest parent that is."""
         for length in range(len(key), 0, -1):
             if key[:length] in self.lines:
                 return self.lines[key[:length]]
         return None
 
     def origin(self, key: Key) -> str:
-        """Where the key was set: an environment variable, which overrides the file, or `file:line`."""
+        """The position where the key was set: `file:line`, or an environment variable, which overrides the
+        file."""
         variable = variable_of(key)
         if variable:
             return variable
@@ -48,7 +49,7 @@ class Source:
 
 
 def variable_of(key: Key) -> str:
-    """The environment variable that sets this key or a parent of it; empty if there is none."""
+    """The environment variable that sets this key or a parent of it. Empty if no variable does."""
     present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
     for length in range(len(key), 0, -1):
         name = PREFIX + DELIMITER.join(map(str, key[:length])).upper()
@@ -58,7 +59,7 @@ def variable_of(key: Key) -> str:
 
 
 def locate(text: str) -> dict[Key, int]:
-    """The line of every key and array element; the text must be TOML that tomllib has accepted."""
+    """The line of every key and array element. The text must be TOML that tomllib has accepted."""
     lines: dict[Key, int] = {}
     for key, offset in _Scanner(text).walk():
         for length in range(1, len(key) + 1):
@@ -96,7 +97,7 @@ class _Scanner:
                 yield from self._pair(table)
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
-        """`[a.b]` behind `[[a]]` belongs to the last element of a."""
+        """The full key of a table: `[a.b]` after `[[a]]` belongs to the last element of the array a."""
         full: Key = ()
         for part in key:
             full = (*full, part)

@@ -1,4 +1,4 @@
-"""Reads the file and the environment into a Config, or into a list of all mistakes."""
+"""Reads the file and the environment variables. The result is a Config, or a list of all mistakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from wire.trusted_paths import UntrustedPath
 
 MAX_SIZE = 1 << 20
 MAX_LINE = 1 << 14
-"""tomllib takes a key of n dots in n² time; so long a line is no configuration."""
+"""The longest line in characters. tomllib needs time proportional to n² for a key with n dots, so longer
+lines are refused."""
 MAX_DEPTH = 16
 
 _TYPES = {
@@ -45,9 +46,10 @@ _TYPES = {
 def load_with_problems(
     path: Path | None, text: str | None = None
 ) -> tuple[Config, tuple[ConfigProblem, ...]]:
-    """The configuration with defaults in the place of wrong values, and the mistakes.
+    """The configuration and its mistakes. Wrong values are replaced by their defaults.
 
-    With a text that is read instead of the file. Raises ConfigRefused where the file cannot be read at all.
+    If `text` is given, it is read instead of the file. Raises ConfigRefused if the file cannot be read at
+    all.
     """
     if text is not None:
         name = "scheduler.toml" if path is None else str(path)
@@ -61,7 +63,8 @@ def load_with_problems(
 
 
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
-    """The valid part: each wrong key is left out, then its table, until the rest is valid."""
+    """The valid part of the file. Wrong keys are left out, then tables with wrong keys, until the rest is
+    valid."""
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):
         for key in wrong:
@@ -86,12 +89,13 @@ def _leave_out(data: Any, key: Key) -> None:
 
 
 def load(path: Path | None) -> Config:
-    """Read the file, if any, and the environment. Raises ConfigRefused with all problems at once."""
+    """Read the file, if one is given, and the environment variables. Raises ConfigRefused with all
+    mistakes."""
     return _understood(*((Source(), {}) if path is None else _read(path)))
 
 
 def load_text(text: str, name: str) -> Config:
-    """As `load`, for the text of a file that is not on this host."""
+    """Read a text as `load` reads a file. `name` is the name of the file in messages."""
     return _understood(*_parsed(text.encode("utf-8", "surrogatepass"), name))
 
 
@@ -112,7 +116,7 @@ def _understood(source: Source, data: dict[str, Any]) -> Config:
 
 
 def render(config: Config) -> str:
-    """The configuration in effect as TOML, defaults included; loading it gives the same again."""
+    """The configuration in effect as TOML, with defaults. Loading this text gives the same configuration."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
@@ -123,7 +127,7 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
         return ConfigRefused([ConfigProblem(message, origin=name, hint=hint)])
 
     try:
-        if os.geteuid() == 0:  # because the file names programs and plugins that root then runs
+        if os.geteuid() == 0:  # check this, because the file names programs and plugins that root will run
             trusted_paths.check_file(str(path))
         with path.open("rb") as file:
             raw = file.read(MAX_SIZE + 1)
@@ -176,7 +180,7 @@ def _parsed(raw: bytes, name: str) -> tuple[Source, dict[str, Any]]:
 
 
 def _line_in(message: str, text: str) -> int | None:
-    """tomllib says `(at line 3, column 9)` or `(at end of document)`."""
+    """The line number in a message of tomllib, such as `(at line 3, column 9)` or `(at end of document)`."""
     _, _, place = message.rpartition("(at line ")
     digits = place.partition(",")[0]
     if digits.isdigit():
@@ -205,7 +209,7 @@ def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]
 
 
 def _strange_variables() -> list[ConfigProblem]:
-    """The CORRAL_ variables that name no table, because pydantic would ignore them."""
+    """Mistakes for the CORRAL_ variables that do not name a table. pydantic would ignore these variables."""
     found = []
     for variable in os.environ:
         prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :].lower()
@@ -217,7 +221,7 @@ def _strange_variables() -> list[ConfigProblem]:
 
 
 def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
-    """The values that are NaN or infinite, plugin options included."""
+    """Mistakes for all values that are NaN or infinite, also in options of plugins."""
     found = []
     waiting: list[tuple[Key, Any]] = [((), data)]
     while waiting:
@@ -232,12 +236,12 @@ def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem
 
 
 def problem_at(source: Source, key: Key, message: str, hint: str = "") -> ConfigProblem:
-    """A problem with the value of a key, with the place where it was set."""
+    """A mistake in the value of a key, with the position where the value was set."""
     return ConfigProblem(message, dotted(key), source.origin(key), hint, source.line(key), key)
 
 
 def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
-    """An error of pydantic as a problem. `known` are the names that are valid there."""
+    """Convert an error of pydantic. `known` are the names that are valid at this position."""
     key = (*above, *(part for part in error["loc"] if part != "[key]"))
     kind = error["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

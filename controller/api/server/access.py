@@ -4,8 +4,9 @@
 2. `controller/api/server/app.py` asks `refusal()` before it reads the body of a request.
 3. For a need that concerns one job, the owner of that job decides too (`Owner`).
 
-A caller who may only see a job never changes it. A job of root or of the controller's user runs with their
-rights, so an operator who could edit it, or open a shell in it, would have their rights. It needs an admin.
+A caller that may only see a job can never change it. A job of root or of the controller's user has the rights
+of that user. An operator that edits such a job, or runs a command in it, would get these rights. Therefore
+only an admin may do so.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ class Caller:
 
     @property
     def operates(self) -> bool:
-        """Is this an operator or an admin?"""
+        """Whether the caller is an operator or an admin."""
         return self.role in (Role.OPERATOR, Role.ADMIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user of a job. `privileged`: root or the controller's user."""
+    """The user of a job. `privileged` is True for root and the controller's user."""
 
     user: str
     privileged: bool = False
 
 
 class Who(enum.Enum):
-    """The callers that a need allows, before a job's owner is considered."""
+    """Groups of callers that a need allows, before the owner of a job is considered."""
 
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
@@ -60,12 +61,13 @@ class Who(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route requires of its caller. `doing` completes 'only operators may …'."""
+    """The right that a route requires from its caller. `doing` completes the sentence 'only operators may
+    …'."""
 
     who: Who
     doing: str = ""
     of_job: bool = False
-    """Does it concern the job that the path names?"""
+    """Whether the need concerns the job that the path names."""
 
 
 def _owner(doing: str) -> Need:
@@ -85,7 +87,7 @@ def admin(doing: str) -> Need:
 ANYONE = Need(Who.ANYONE)
 SUBMIT = Need(Who.SUBMITTER, "submit")
 CHANGE_JOBS = Need(Who.SUBMITTER, "change jobs")
-"""Many jobs in one request: each of them is then asked about by itself."""
+"""The need of a request about many jobs. Each job is then checked separately."""
 CANCEL, HOLD, RELEASE = _owner("cancel"), _owner("hold"), _owner("release")
 SET = _owner("change")
 REQUEUE = _owner("requeue")
@@ -101,11 +103,12 @@ OPERATORS = "Operators are root, the controller's own user, and [access] operato
 ADMINS = "Admins are root and the controller's own user."
 
 HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
-"""Of a host: what decides which program runs as the SSH user, with which key, and where root writes."""
+"""Host settings that decide which program runs as the SSH user, which key is used, and where root writes."""
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
-    """Why the caller may not do it; None if the caller may. `owner` and `job` (its label) for one job."""
+    """The reason why the caller may not do this; None if allowed. `owner` and `job` (its label) are given for
+    one job."""
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
     if need.who is Who.ADMIN:
@@ -130,10 +133,11 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
 
 
 def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> Refusal | None:
-    """Why the caller may not reach a host like this; `present` is the node's host as it is now, if any.
+    """The refusal if the caller may not add or change a host with these settings; None if allowed.
 
-    What an admin has set may stay as it is while the SSH address stays too: a key or a program chosen for
-    one host is not for another. To change it, or to set it for a new node, takes an admin.
+    `present` is the current host entry of the node, or None. A value that an admin has set may stay while the
+    SSH address stays the same, because a key or a program for one host must not be used for another. Only an
+    admin may change such a value or set it for a new node.
     """
     if caller.role is Role.ADMIN:
         return None
@@ -149,7 +153,8 @@ def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> R
 
 
 def submit_refusal(caller: Caller, user: str, privileged: bool) -> Refusal | None:
-    """Why the caller may not submit as this user; `privileged`: root or the controller's user."""
+    """The refusal if the caller may not submit as this user, else None. `privileged` is True for root and the
+    controller's user."""
     if user == caller.user:
         return None
     if not caller.operates:

@@ -1,4 +1,4 @@
-"""Turns errors into a status and a Problem. No other module does this."""
+"""Converts errors to HTTP statuses and Problem bodies. No other module does this."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ log = logging.getLogger("corral.api")
 
 
 class Rejected(Exception):
-    """A request that is refused without asking the engine."""
+    """A request is refused before it is passed to the engine."""
 
     def __init__(
         self, refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
@@ -76,7 +76,7 @@ def rejected(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Rejected:
-    """The exception for a refusal of these parts."""
+    """Make the exception for a refusal."""
     return Rejected(Refusal(code, message, where, hint), status, headers)
 
 
@@ -103,7 +103,7 @@ def problem_of(refusal: Refusal) -> Problem:
 
 
 def error_response(error: BaseException) -> web.Response:
-    """The answer to a request that raised. Bugs of the controller are logged."""
+    """The answer to a request whose handler raised this error. Bugs of the controller are logged."""
     match error:
         case Rejected():
             return refusal_response(error.refusal, error.status, error.headers)
@@ -139,7 +139,7 @@ def error_response(error: BaseException) -> web.Response:
 
 
 def body_problem(error: ValidationError, kind: type) -> Refusal:
-    """The first problem of a body, with its JSON path."""
+    """The first mistake in a body, with its JSON path."""
     found = error.errors(include_url=False, include_input=False)
     first = found[0]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

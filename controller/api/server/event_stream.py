@@ -1,4 +1,4 @@
-"""Sends commits as server-sent events. A client that reconnects continues without gap or duplicate."""
+"""Sends commits as server-sent events. A client that reconnects continues without a gap or a duplicate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wire.api.nodes import NodeView
 BATCH = 500
 HEARTBEAT_S = 5.0
 SHARED = 8
-"""Rendered commits that are kept, so that streams that keep pace share them."""
+"""Number of rendered commits that are kept, so that all streams that are up to date share them."""
 
 HEARTBEAT = b":\n\n"
 
@@ -64,7 +64,7 @@ def _last_event_id(text: str) -> int | None:
 
 
 class EventStreams:
-    """The open streams of one server, and the rendering that they share."""
+    """The open streams of one server, with the rendered commits that they share."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -74,7 +74,8 @@ class EventStreams:
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
         self._rendering = asyncio.Lock()
         self.replaying = asyncio.Lock()
-        """Held while old entries are rendered for one stream, so a request waits for one batch."""
+        """A lock for rendering old entries. Only one stream at a time does so, so a request waits for one
+        batch at most."""
 
     def subscribe(self) -> Subscription:
         """Commits from now on, until close()."""
@@ -110,14 +111,15 @@ class EventStreams:
             return data
 
     async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
-        """Entries in batches, each with its jobs and nodes as they are now: never older than the entries."""
+        """Render entries in batches. Each batch has the present rows of its jobs and nodes, never older than
+        the entries."""
         messages = []
         for start in range(0, len(entries), BATCH):
             part = entries[start : start + BATCH]
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            await asyncio.sleep(0)  # because a large array must not delay other requests
+            await asyncio.sleep(0)  # let other requests run, because a large array takes long
         return b"".join(messages)
 
     async def _readings(self, commit: Commit) -> bytes:
@@ -132,7 +134,7 @@ class EventStreams:
         }
         known |= await self._forgotten([job for job, there in known.items() if there is None])
         await self.daemon.settled()
-        # A job that left memory meanwhile has ended and does not change any more.
+        # A job that is no longer in memory has ended, so its stored row does not change any more.
         found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
         jobs = [job for job in found if job is not None]
         names = {entry.node for entry in entries if entry.node is not None}
@@ -154,7 +156,7 @@ class EventStreams:
 
 
 class _Listener:
-    """One stream and the last entry that it was sent."""
+    """One stream, with the last entry that was sent on it."""
 
     def __init__(self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool) -> None:
         self.streams = streams
@@ -163,11 +165,11 @@ class _Listener:
         self.rows = rows
 
     async def listen(self) -> None:
-        """Send commits until the server closes. A stream that falls behind reads the journal first."""
+        """Send commits until the server closes. A stream that falls behind first reads the journal."""
         while True:
             subscription = self.streams.subscribe()
             try:
-                # Subscribed first, because a commit between reading and subscribing would be lost.
+                # Subscribe first: a commit between reading the journal and subscribing would be lost.
                 await self._catch_up(self.streams.daemon.seq)
                 return await self._follow(subscription)
             except Lagged:

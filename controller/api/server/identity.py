@@ -1,4 +1,5 @@
-"""Identifies callers: by the kernel on a unix socket, by the token on TCP; and gives their role."""
+"""Identifies callers and their roles. On a unix socket the kernel gives the user, on TCP a token is
+needed."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ from wire.trusted_paths import UntrustedPath
 T = TypeVar("T")
 
 FRESH_S = 300.0
-"""Seconds for which a user name is cached, because a lookup may ask a directory server."""
+"""Seconds for which a user name is cached, because a lookup may need a directory server."""
 
 MOST_NAMES = 10_000
-"""User names that are cached at most."""
+"""The most user names in the cache."""
 
 _CREDENTIALS = struct.Struct("3i")
 _USER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
 def peer_uid(line: socket.socket) -> int | None:
-    """The uid at the other end of a unix socket, as it was when it connected; None on TCP."""
+    """The uid of the process that opened this unix socket connection; None on TCP."""
     if line.family != socket.AF_UNIX:
         return None
     sent = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -54,11 +55,12 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Is this root or the controller's user, who may connect even above the limit?"""
+        """Whether this is root or the controller's user. They may connect even above the connection limit."""
         return uid in (0, self._own)
 
     async def privileged_user(self, user: str) -> bool:
-        """Is this root or the controller's user? The uid decides, because two names may have one uid."""
+        """Whether this is root or the controller's user. The uid is compared, because two names may have the
+        same uid."""
         until, found = self._privileged.get(user, (0.0, False))
         if until < time.monotonic():
             found = self.privileged(await _away(partial(_uid_of, user)))
@@ -68,7 +70,7 @@ class Identity:
         return found
 
     async def of_uid(self, uid: int) -> Caller:
-        """The caller behind a unix socket."""
+        """The caller on a unix socket, identified by the uid."""
         until, user = self._names.get(uid, (0.0, ""))
         if until < time.monotonic():
             user = await _away(partial(_user_name, uid))
@@ -76,7 +78,7 @@ class Identity:
         return Caller(user, self._role(uid, user))
 
     async def of_token(self, header: str | None) -> Caller:
-        """The caller on TCP: with the token, the controller's user."""
+        """The caller on TCP. With the right token it is the controller's user."""
         scheme, _, given = (header or "").partition(" ")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise rejected(
@@ -100,7 +102,7 @@ class Identity:
         return Role.VIEWER if access.others == "view" else Role.USER
 
     async def acting(self, caller: Caller, user: str) -> str:
-        """The user of a submit: the caller, or the user for whom an operator submits."""
+        """The user of a submitted job: the caller, or the user in whose name an operator submits."""
         if user in ("", caller.user):
             return caller.user
         if not _USER_NAME.fullmatch(user) and caller.operates:
@@ -123,7 +125,7 @@ def _user_name(uid: int) -> str:
 
 
 def _uid_of(user: str) -> int | None:
-    """The uid of a name; `uid:1000` is the name of a uid that has none."""
+    """The uid of a user name. `uid:1000` stands for a uid without a name."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
@@ -134,7 +136,7 @@ def _uid_of(user: str) -> int | None:
 
 
 def read_token(path: Path) -> str:
-    """The token in the file, which is created with mode 0600 if it does not exist."""
+    """The token in the file. If the file does not exist, it is created with mode 0600."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

@@ -18,21 +18,22 @@ from wire.trusted_paths import UntrustedPath
 
 BACKLOG = 1_024
 AT_ONCE = 4
-"""Connections that are accepted in one turn of the event loop. Requests are read some five turns later."""
+"""The most connections that are accepted in one iteration of the event loop. Their requests are read a few
+iterations later."""
 PAUSE_S = 1.0
 LONGEST = 107
-"""Bytes the kernel allows for the path of a unix socket."""
+"""The most bytes that the kernel allows in the path of a unix socket."""
 
 log = logging.getLogger("corral.api")
 
 
 class UnixSocket:
-    """A unix socket that every local user may connect to. The kernel says which user did.
+    """A unix socket to which every local user may connect. The kernel gives the uid of the client.
 
-    Who may do what is decided by user, so the file is open to all (0666) and its directory is the fence:
-    /run/corral is made 0755; a user's own runtime or state directory is 0700, and his controller private.
-    With `private` only root and the controller's user may connect (0600). The kernel has a queue for each
-    socket, so a flood of connections by others does not delay theirs.
+    Rights depend on the user, so the file is open to all (0666), and the directory limits access: /run/corral
+    has mode 0755, a user's own runtime or state directory 0700, so that only this user reaches the
+    controller. With `private`, only root and the controller's user may connect (0600). The kernel has a queue
+    per socket, so a flood of connections by other users does not delay theirs.
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -47,7 +48,7 @@ class UnixSocket:
             raise OSError(f"the socket {path} is not safe: {error}") from None
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # By umask and not by chmod afterwards: there is no moment with another mode.
+        # Set the mode by umask and not by chmod afterwards, so that the file never has another mode.
         before = os.umask(0o177 if private else 0o111)
         try:
             self.line.bind(os.fspath(path))
@@ -60,7 +61,7 @@ class UnixSocket:
         self.line.listen(BACKLOG)
 
     def remove(self) -> None:
-        """Remove the file if it is still ours."""
+        """Remove the file if it is still the one that this object created."""
         with contextlib.suppress(OSError):
             if _identity(self.path) == self._made:
                 self.path.unlink()
@@ -76,7 +77,8 @@ def _cannot_listen(error: OSError, where: str) -> OSError:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a killed controller. A controller that answers keeps its socket."""
+    """Remove the socket of a controller that was killed. If another controller answers on it, raise
+    OSError."""
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
@@ -93,7 +95,7 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # another controller has it open and is too busy to answer
+            pass  # another controller has the socket open but is too busy to answer
     raise OSError(errno.EADDRINUSE, "another controller listens there", os.fspath(path))
 
 
@@ -109,15 +111,15 @@ def open_tcp(address: str) -> socket.socket:
 
 
 class Acceptor:
-    """Accepts the connections of a listening socket, few in each turn of the event loop.
+    """Accepts the connections of a listening socket, a few per iteration of the event loop.
 
-    asyncio's own servers accept up to 100 in a turn and build all that a connection needs for each of them.
-    In a flood of connections that delays all requests.
+    asyncio's own servers accept up to 100 connections per iteration and build all objects for each of them.
+    In a flood of connections, this delays all requests.
 
-    1. In a turn in which the socket is readable, accept up to AT_ONCE connections.
-    2. Close those at once that `connections` would close without an answer. That costs a twentieth of what a
-       connection costs.
-    3. Without a free file descriptor stop for PAUSE_S: the socket would stay readable.
+    1. Per iteration in which the socket is readable, accept up to AT_ONCE connections.
+    2. Close at once those that `connections` would close without an answer. This takes a twentieth of the
+       time of a full connection.
+    3. Without a free file descriptor, pause for PAUSE_S seconds, because the socket would stay readable.
     """
 
     def __init__(self, line: socket.socket, connections: Connections) -> None:

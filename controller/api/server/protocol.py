@@ -1,4 +1,4 @@
-"""aiohttp's server with a limit of connections, and with a Problem as every error."""
+"""An aiohttp server that limits the number of connections and sends every error as a Problem."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from controller.api.server.identity import Identity, peer_uid
 from controller.core.model.inputs import Refusal
 
 IDLE_S = 20.0
-"""Seconds after which a connection without a complete request head is closed."""
+"""Seconds. A connection is closed if it has not sent a complete request head by then."""
 
 STALLED_S = 30.0
-"""Seconds after which a client that does not read is disconnected, also in the middle of a stream."""
+"""Seconds. A client that does not read for this long is disconnected, even in the middle of a stream."""
 
 LINGER_S = 1.0
-"""Seconds for which the rest of a refused body is read, so that the client can read the answer."""
+"""Seconds for which the rest of a refused body is read, so that the client reads the answer."""
 
 PATIENCE = 64
-"""Connections above the limit that get an answer. Further ones are closed without one."""
+"""Number of connections above the limit that get an answer. Further ones are closed without an answer."""
 
 
 def connection_limit(wanted: int) -> int:
-    """The number of connections to allow: half of the file descriptors stay free for agents and files."""
+    """The most connections. Half of the file descriptors stay free for agents and files."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
 
 
 class ConnectionLimit:
-    """Counts connections, and decides which are accepted when the limit is reached.
+    """Counts connections, and decides which are accepted after the limit is reached.
 
-    1. Root and the controller's user on the unix socket always get in: the kernel says who they are.
-    2. One other user, and all of TCP together, get at most half of the room.
-    3. On TCP it is not known who connects before the token is shown. When TCP has no room, the oldest
-       connection that has not shown it makes room for the new one. A flood without the token closes its own
-       connections; a request with the token is answered long before its turn to be closed comes.
-    4. All others are turned away: the first few with an answer, more without.
+    1. Root and the controller's user are always accepted on the unix socket, because the kernel gives their
+       uid.
+    2. Any other single user, and all TCP connections together, may have at most half of the connections.
+    3. On TCP the client is unknown until it shows the token. When TCP has its half, a new connection replaces
+       the oldest one that has not shown the token. A flood without the token thus closes its own connections.
+       A request with the token is answered long before its connection could be closed.
+    4. All other connections are refused: the first few with an answer, further ones without.
 
     Cost: O(1) for each connection.
     """
@@ -51,7 +52,7 @@ class ConnectionLimit:
         self._room = room
         self._inside: Counter[int | None] = Counter()
         self._unproven: dict[Connection, None] = {}
-        """TCP connections that have not shown the token, the oldest first."""
+        """TCP connections that have not shown the token, oldest first."""
         self.turned_away = 0
 
     def enter(self, connection: Connection) -> bool:
@@ -79,11 +80,11 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def prove(self, connection: Connection) -> None:
-        """Count the connection as proven, because it has shown the token."""
+        """Mark the connection as proven, because its client has shown the token."""
         self._unproven.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """Count a closed connection, once."""
+        """Remove a closed connection from the count, once."""
         if connection.welcome is False:
             self.turned_away -= 1
         elif connection.welcome:
@@ -94,7 +95,7 @@ class ConnectionLimit:
 
 
 class Connection(web.RequestHandler):
-    """One connection, with the uid at its other end (None on TCP)."""
+    """One connection, with the uid of its client (None on TCP)."""
 
     __slots__ = ("_door", "_stalled", "uid", "welcome")
 
@@ -110,7 +111,7 @@ class Connection(web.RequestHandler):
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Find the uid of the client, and whether it is accepted."""
+        """Find the uid of the client, and decide whether the connection is accepted."""
         self.uid = peer_uid(transport.get_extra_info("socket"))
         self.welcome = self._door.enter(self)
         super().connection_made(transport)
@@ -124,7 +125,7 @@ class Connection(web.RequestHandler):
         self._door.leave(self)
 
     def prove(self) -> None:
-        """A request on it has shown the token."""
+        """Note that a request on this connection has shown the token."""
         self._door.prove(self)
 
     def pause_writing(self) -> None:
@@ -151,9 +152,10 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that is not HTTP with a Problem. aiohttp would answer in text and log an error."""
+        """Answer a request that is not valid HTTP with a Problem. aiohttp would send plain text and log an
+        error."""
         if request.writer.output_size:
-            # The connection breaks, because the client must see that the answer is incomplete.
+            # Close the connection, so that the client notices that the answer is incomplete.
             raise ConnectionResetError
         reason = (message or str(exc) or "").partition("\n")[0].rstrip(":")
         response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {reason}"))

@@ -1,4 +1,4 @@
-"""A request as handlers get it, and the types of routes and query parameters."""
+"""A request in the form that handlers get, and the types of routes and query parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter: how it is read, and its JSON schema."""
+    """A query parameter: how its value is parsed, and its JSON schema."""
 
     name: str
     about: str
@@ -36,7 +36,7 @@ class Parameter:
     many: bool = False
 
     def value(self, texts: list[str]) -> Any:
-        """The value that was sent. A parameter that is given twice is refused."""
+        """The parsed value. A parameter that is given twice is refused."""
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:
@@ -64,7 +64,7 @@ def integer(name: str, about: str, low: int, high: int, default: int | None = No
 
 
 def seconds(name: str, about: str, low: float, high: float) -> Parameter:
-    """A parameter with seconds from `low` to `high`."""
+    """A parameter with a number of seconds from `low` to `high`."""
 
     def read(text: str) -> float:
         try:
@@ -79,7 +79,7 @@ def seconds(name: str, about: str, low: float, high: float) -> Parameter:
 
 
 def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:
-    """A parameter with one of some words; without a default it may be repeated."""
+    """A parameter with one of several words. Without a default, it may be given repeatedly."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -90,7 +90,7 @@ def choice(name: str, about: str, words: tuple[str, ...], default: str | None = 
 
 
 def flag(name: str, about: str, default: bool = False) -> Parameter:
-    """A parameter with 1 or 0."""
+    """A parameter whose value is 1 or 0."""
 
     def read(text: str) -> bool:
         if text not in ("0", "1"):
@@ -113,25 +113,26 @@ def string(name: str, about: str) -> Parameter:
 
 @dataclass(frozen=True)
 class Route:
-    """One route. The routing table and the OpenAPI document are made of these.
+    """One route. The routing table and the OpenAPI document are built from all routes.
 
-    The handler says the rest: its second parameter is the body, its result the answer, and the first line of
-    its docstring the description.
+    Other properties come from the handler: its second parameter is the body, its result the answer, and the
+    first line of its docstring the description.
     """
 
     method: str
     path: str
     needs: Need
-    """The need of the caller; checked before the handler is called."""
+    """The right that the caller needs. It is checked before the handler is called."""
     handle: Callable[..., Awaitable[Any]]
     media: str = ""
     """The media type of an answer that is not an object of wire.api."""
     query: tuple[Parameter, ...] = ()
     status: int = 200
     refuses: tuple[int, ...] = ()
-    """Statuses of refusals, beside those that every route has and those that follow from path and body."""
+    """Statuses of refusals, in addition to those of every route and those that follow from path and body."""
     slow: bool = False
-    """Does the answer last, or wait for another host or process? These have limits of their own."""
+    """Whether the answer takes long or waits for another host or process. Such requests have their own
+    limits."""
 
     @property
     def about(self) -> str:
@@ -153,7 +154,7 @@ class Route:
 
 @dataclass(slots=True)
 class Call:
-    """A request with all that its handler needs."""
+    """A request with everything that its handler needs."""
 
     daemon: Daemon
     reload: ConfigReload
@@ -166,13 +167,13 @@ class Call:
 
     @property
     def asker(self) -> Requester | None:
-        """The caller for the limits of [access.limits]; None for an admin, who has no limits."""
+        """The caller, to whom [access.limits] applies; None for an admin, who has no limits."""
         if self.caller.role is Role.ADMIN:
             return None
         return Requester(self.caller.user, self.caller.operates)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
-        """Refuse the caller unless the need is met, for this job if one is given."""
+        """Refuse the caller if it does not have this right. With `job`, the right is checked for this job."""
         if job is None:
             refused = refusal(need, self.caller)
         else:
@@ -182,7 +183,7 @@ class Call:
             raise Rejected(refused)
 
     async def may(self, need: Need, job: Job) -> bool:
-        """May the caller do this to the job?"""
+        """Whether the caller has this right for the job."""
         owner = Owner(job.user, await self.identity.privileged_user(job.user))
         return refusal(need, self.caller, owner) is None
 
@@ -199,7 +200,7 @@ class Call:
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """The ended elements of an array, if some are no longer in memory; else nothing."""
+        """The ended elements of an array if some are no longer in memory; else an empty list."""
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
         if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
@@ -228,7 +229,7 @@ class Call:
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:
-        """Hand an input to the daemon. Raises Rejected if it is refused."""
+        """Pass an input to the daemon. Raises Rejected if the engine refuses it."""
         reply = await self.daemon.ask(given)
         if isinstance(reply, Refusal):
             raise Rejected(reply)

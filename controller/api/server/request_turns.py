@@ -1,4 +1,5 @@
-"""Limits how many requests of one user are carried out at a time, because a flood of them delays others."""
+"""Limits how many requests of one user run at a time, because many requests of one user would delay
+others."""
 
 from __future__ import annotations
 
@@ -8,19 +9,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 AT_ONCE = 4
-"""Requests of one user that are carried out at the same time."""
+"""The most requests of one user that run at the same time."""
 
 
 class RequestTurns:
-    """The short requests of users. Those of admins, and those that last (`Route.slow`), do not wait here.
+    """Limits short requests per user. Requests of admins and slow ones (`Route.slow`) do not wait here.
 
-    A request waits until fewer than AT_ONCE of its user's are being carried out. They begin in their order.
+    A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in their
+    order.
 
-    Invariant: at most AT_ONCE of these requests of a user have begun and are not answered.
+    Invariant: at most AT_ONCE of these requests of a user have begun and have no answer yet.
     Cost: some microseconds for each request.
 
-    Example: eve sends 500 requests at once, each takes 10 ms. Each step of a request of root's waits for at
-    most 4 of them, 40 ms, and not for 5 s.
+    Example: eve sends 500 requests at once, and each takes 10 ms. A request of root then waits for at most 4
+    of them per step, which is 40 ms and not 5 s.
     """
 
     def __init__(self) -> None:
@@ -29,7 +31,8 @@ class RequestTurns:
 
     @asynccontextmanager
     async def of(self, user: str) -> AsyncIterator[None]:
-        """Wait for a place of this user, and keep it in the block."""
+        """Wait until this user may run a request. The request counts as running until the end of the
+        block."""
         places = self._places.setdefault(user, asyncio.Semaphore(AT_ONCE))
         self._present[user] += 1
         try:

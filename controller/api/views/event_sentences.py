@@ -1,4 +1,5 @@
-"""Writes an event of the journal as a sentence: a text with places for its facts, or a function."""
+"""Writes a journal event as a sentence. A template with fields, or a function, exists for each kind of
+event."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """The sentence for a journal entry. For an event of a newer version it is the name of the kind."""
+    """The sentence for a journal entry. If a newer version wrote the event, it is the name of the kind."""
     known = SENTENCES.get(kind)
     if known is not None:
         return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)
@@ -30,7 +31,7 @@ def sentence(kind: str, facts: Facts) -> str:
 
 
 def jobs_of(facts: Facts) -> Iterator[int]:
-    """The ids of all jobs that an entry is about."""
+    """The ids of all jobs that a journal entry names."""
     for name in ("job", "for_job"):
         if isinstance(facts.get(name), int):
             yield facts[name]
@@ -39,7 +40,8 @@ def jobs_of(facts: Facts) -> Iterator[int]:
 
 
 def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
-    """The facts with labels of jobs (17, or 12_3) instead of ids. A job without a label keeps its id."""
+    """The fields of an event, with labels of jobs (17 or 12_3) instead of ids. A job without a label keeps
+    its id."""
     found = dict(facts)
     for name in ("job", "for_job"):
         if found.get(name) is not None:
@@ -54,7 +56,7 @@ def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
 
 
 def _gpu(facts: Facts) -> str:
-    """gpu03:2, or the UUID if the node does not have this GPU any more."""
+    """The name of the GPU, such as gpu03:2. If the node no longer has this GPU, its UUID."""
     return str(facts.get("gpu") or f"{facts['uuid']} of node {facts['node']}")
 
 
@@ -75,7 +77,7 @@ def _job_queued(facts: Facts) -> str:
 
 
 def _few(words: Sequence[str], most: int = 6) -> str:
-    """The first of the words, and how many more there are."""
+    """The first words, and the number of further ones."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 

@@ -25,9 +25,9 @@ _NOT_MEASURED: Mapping[str, GpuUse] = {}
 
 
 def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> JobView:
-    """The view of a job. An elastic job is shown without the nodes that it has left.
+    """The API's view of a job. For an elastic job it leaves out nodes that the job has left.
 
-    `so_far` is the GPU use of members that still run, by node.
+    `so_far` is the GPU use of members that still run, by node name.
     """
     spec = job.spec
     members = [member for member in job.members.values() if not member.leaving]
@@ -77,7 +77,7 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
-    """The use of all members, weighted by the GPUs that each held."""
+    """The GPU use of all members, weighted by the number of GPUs that each held."""
     known = [
         (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()
@@ -95,7 +95,7 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
 
 
 def _nodes_asked(engine: Engine, job: Job) -> int:
-    """The number of nodes that the job asks for, or else the fewest that can hold its GPUs."""
+    """The number of requested nodes. If the job requests none, the fewest nodes that can hold its GPUs."""
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -154,7 +154,7 @@ def node_view(
     processes: Sequence[GpuProcess] = (),
     idle: Mapping[str, float] = _NONE_IDLE,
 ) -> NodeView:
-    """The view of a node with its GPUs, without readings if the node is away."""
+    """The API's view of a node with its GPUs. Readings are left out if the node has no connection."""
     holders: dict[str, list[int]] = {}
     found: dict[str, list[GpuProcess]] = {}
     for process in processes if node.up else ():
@@ -233,7 +233,7 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
-    """Since when a held GPU is idle, but not before its jobs began; None for a free GPU."""
+    """The time since which a held GPU is idle, at the earliest the start of its jobs; None for a free GPU."""
     begun = [state.jobs[job].started_at for job in jobs]
     if since is None or not begun or None in begun:
         return None

@@ -1,4 +1,4 @@
-"""Building blocks of the tables of scheduler.toml: names, and plugins with their options."""
+"""Parts that several tables of scheduler.toml use: names, and plugins with their options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """A table: frozen, without unknown keys and without conversion of types."""
+    """A table of scheduler.toml. It is frozen, allows no unknown keys and converts no types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -32,7 +32,7 @@ class WithOptions(BaseModel):
 
 
 class Plugin(WithOptions):
-    """A plugin by name, or as a table of its name and its options."""
+    """A plugin, written as its name or as a table with its name and options."""
 
     name: Name
 
@@ -51,7 +51,7 @@ class Plugin(WithOptions):
 
 
 class WeightedPlugin(WithOptions):
-    """A scorer's weight, or a table of its weight and its options."""
+    """The weight of a scorer, written as a number or as a table with the weight and options."""
 
     weight: float = Field(ge=0, le=1_000_000)
 
@@ -70,14 +70,14 @@ class WeightedPlugin(WithOptions):
 
 
 def _absolute(text: str) -> str:
-    # Because the working directory of a daemon depends on how it was started.
+    # Refuse a relative path, because the working directory of a daemon depends on how it was started.
     if text and not Path(text).expanduser().is_absolute():
         raise ValueError(f"{text!r} is not an absolute path; start it with / or ~/")
     return text
 
 
 def _root(text: str) -> str:
-    # Because the paths of jobs are compared with it letter by letter.
+    # Require a plain path, because it is compared with the paths of jobs character by character.
     if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
         raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
     return text
@@ -93,7 +93,7 @@ Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
 
 
 class SizesSection(Section):
-    """CPU and memory of jobs that ask for none. Values that are left out are computed from the nodes."""
+    """CPU and memory of jobs that request none. Missing values are computed from the nodes."""
 
     cpus: Cpus | None = None
     memory: Memory | None = None
@@ -102,7 +102,7 @@ class SizesSection(Section):
 
     @property
     def defaults(self) -> JobDefaults:
-        """The same in the units of the engine."""
+        """The same values in the units of the engine."""
         return JobDefaults(
             _milli(self.cpus), _mib(self.memory), _milli(self.cpus_per_gpu), _mib(self.memory_per_gpu)
         )

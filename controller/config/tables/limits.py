@@ -1,4 +1,4 @@
-"""[access.limits] and [projects]: the most that callers may ask for, and the members of projects."""
+"""[access.limits] and [projects]: the most that callers may request, and the members of projects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire.names import HIGHEST_PRIORITY, PRIORITIES
 
 
 def _priority(value: Any) -> Any:
-    """A priority by its name or its number."""
+    """Convert the name of a priority to its number; other values stay unchanged."""
     if isinstance(value, str):
         if value.upper() not in PRIORITIES:
             names = ", ".join(PRIORITIES)
@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits. For a key that is left out, another table decides."""
+    """One table of limits. If a key is missing, another table decides."""
 
     priority: Priority | None = None
     not_preemptible: bool | None = None
@@ -35,7 +35,7 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The limits of operators, also for what they give to jobs of users."""
+    """The limits of operators. They also apply to what operators set on jobs of users."""
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True
@@ -43,7 +43,7 @@ class OperatorLimits(LimitSection):
 
 
 class LimitsSection(LimitSection):
-    """The limits of users, and the tables with other limits for some of them."""
+    """The limits of users, with tables of other limits for some users."""
 
     priority: Priority | None = PRIORITIES["NORMAL"]
     not_preemptible: bool | None = False
@@ -56,6 +56,6 @@ class LimitsSection(LimitSection):
 
 
 class ProjectSection(Section):
-    """One project. Without members all users may submit to it."""
+    """One project. If it has no members, all users may submit to it."""
 
     members: list[Name] = []

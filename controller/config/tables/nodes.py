@@ -1,4 +1,4 @@
-"""Tables for nodes and for jobs on them: [jobs], [gpus] and [nodes]."""
+"""Tables for nodes and for the way agents run jobs: [jobs], [gpus] and [nodes]."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class JobsSection(SizesSection):
 
     @property
     def policy(self) -> JobPolicy:
-        """The same in the form that agents get."""
+        """The same settings in the form that agents receive."""
         return decode(JobPolicy, self.model_dump(exclude=set(SizesSection.model_fields)))
 
 
@@ -89,7 +89,7 @@ Remedy = Literal["ignore", "suspect", "cordon", "reset", "reboot"]
 
 
 class GpuRulesSection(Section):
-    """The actions on GPU readings, and their thresholds."""
+    """The actions that follow from GPU readings, and their thresholds."""
 
     ecc_uncorrected: Remedy = "cordon"
     ecc_corrected: Remedy = "suspect"
@@ -103,7 +103,7 @@ class GpuRulesSection(Section):
 
 
 class GpusSection(Section):
-    """Checks and actions for GPUs in trouble, and for idle GPUs."""
+    """Checks and actions for GPUs with problems and for idle GPUs."""
 
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)
@@ -119,7 +119,7 @@ class GpusSection(Section):
 
 
 class NodeSection(Section):
-    """One host. The host itself reports the values that are left out."""
+    """One host. If a value is missing, the host itself reports it."""
 
     link: Literal["local", "ssh"] = "local"
     ssh: Annotated[str, AfterValidator(_ssh)] = ""
@@ -138,12 +138,14 @@ class NodeSection(Section):
 
     @property
     def agent(self) -> HostSpec:
-        """The host of the agent; without an SSH address it is the controller's own machine."""
+        """The host settings of the agent. Without an SSH address, the agent runs on the controller's
+        machine."""
         return HostSpec(**self.model_dump(exclude={"link", "taints"}))
 
     @property
     def host(self) -> HostSpec | None:
-        """The host behind an SSH address; None for an agent on this machine."""
+        """The host settings of an agent that is reached by SSH; None for an agent on the controller's
+        machine."""
         return self.agent if self.link == "ssh" else None
 
     @model_validator(mode="before")

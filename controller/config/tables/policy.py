@@ -1,4 +1,5 @@
-"""Tables for the policy: order, backfill, queues, quotas, preemption, rebalancing and fair share."""
+"""Tables for the scheduling policy: order, backfill, queues, quotas, preemption, rebalancing and fair
+share."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FairShareSection(Section):
-    """Accounting of use, and shares."""
+    """The accounting of use, and the shares of organisations, projects and users."""
 
     half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -83,7 +84,7 @@ class WaitingSection(Section):
 
 
 class SchedulerSection(Section):
-    """The scheduling policy: order, backfill, filters, scorers, and what follows when a node is lost."""
+    """The scheduling policy: order, backfill, filters, scorers, and the treatment of jobs on lost nodes."""
 
     order: Plugin = Plugin(name="priority")
     then: Plugin | None = None
@@ -105,7 +106,7 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """Seconds between two pings to an agent: at least six in a lease."""
+        """Seconds between two pings to an agent. At least six pings fit into a lease."""
         return min(self.heartbeat_s, self.lease_s / 6)
 
     @model_validator(mode="before")
@@ -115,7 +116,7 @@ class SchedulerSection(Section):
 
 
 class BackfillSection(Section):
-    """The run times that backfill and estimates assume, and the protection of deadlines."""
+    """The run times that backfill and estimates use, and the protection of deadlines."""
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
@@ -125,14 +126,15 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """The part of a node's CPUs and memory that jobs may get; above 1 it is more than the node has."""
+    """Factors for the CPUs and the memory of a node that jobs may get. Above 1, jobs may get more than the
+    node has."""
 
     cpu: float = Field(1.0, ge=0.1, le=100)
     memory: float = Field(1.0, ge=0.1, le=100)
 
 
 class QueueSection(SizesSection):
-    """One queue: its limits and the defaults of its jobs."""
+    """One queue: its limits, and the default values of its jobs."""
 
     priority: int = Field(0, ge=-1_000, le=1_000)
     max_running: int | None = Field(None, ge=0, le=1_000_000)
@@ -151,7 +153,7 @@ class QueueSection(SizesSection):
 
 
 class QuotaSection(WithOptions):
-    """The plugin that gives quotas, with its options."""
+    """The plugin that computes quotas, with its options."""
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
@@ -159,7 +161,7 @@ class QuotaSection(WithOptions):
 
 
 class PreemptionSection(Section):
-    """Which jobs may preempt others, and how running jobs are protected. Off by default."""
+    """Which jobs may preempt others, and which running jobs are protected. Preemption is off by default."""
 
     strategies: list[Plugin] = []
     grace_s: float = Field(60.0, ge=0, le=86_400)
@@ -171,7 +173,8 @@ class PreemptionSection(Section):
 
 
 class RebalanceSection(Section):
-    """Whether running jobs are moved to other nodes, and at what cost. Off by default."""
+    """Whether running jobs are moved to other nodes, and how much a move may cost. Rebalancing is off by
+    default."""
 
     mode: Literal["off", "propose", "auto"] = "off"
     interval_s: float = Field(300.0, ge=1, le=604_800)

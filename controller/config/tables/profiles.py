@@ -1,4 +1,5 @@
-"""[profiles.NAME]: a scheduling policy for some jobs on some nodes, as differences from [scheduler]."""
+"""[profiles.NAME]: a scheduling policy for some jobs on some nodes. A profile lists its differences from
+[scheduler]."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from controller.config.tables.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""A profile that has one of these keys replaces both."""
+"""Keys of which a profile replaces both if it has one of them."""
 _POLICY = (
     *_TOGETHER,
     "backfill",
@@ -43,12 +44,12 @@ class ProfilePreemption(Section):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The keys that are written in the file."""
+        """The keys that the file contains."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class ProfileSection(Section):
-    """Its jobs and nodes, and the differences from [scheduler]."""
+    """A profile: its jobs, its nodes, and its differences from [scheduler]."""
 
     queues: list[Name] = []
     projects: list[Name] = []

@@ -21,7 +21,7 @@ def _address(text: str) -> str:
 
 
 class ClusterSection(Section):
-    """The name of the cluster, and what its hosts share."""
+    """The name of the cluster, and the directories that its hosts share."""
 
     name: Name = "corral"
     shared: list[PlainPath] = []
@@ -37,7 +37,7 @@ class ControllerSection(Section):
 
 
 class StoreSection(Section):
-    """The database of journal and rows."""
+    """The database that holds the journal and the rows."""
 
     url: str = ""
 

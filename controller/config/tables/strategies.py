@@ -1,4 +1,4 @@
-"""Named strategies: each stands for scorers with weights and a picker."""
+"""Named strategies. Each is a short name for weighted scorers and a picker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Strategy = Literal[
 ]
 
 PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
-"""Scorers for preferences that jobs and nodes state. They are part of each strategy.
+"""Scorers for preferences that jobs and nodes state. They are part of every strategy.
 
-Without preferences their score is the same for all nodes."""
+A job and nodes without preferences get the same score on all nodes."""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),
@@ -48,7 +48,8 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
 
 
 def with_strategy(section: Any) -> Any:
-    """The section with the scorers and picker of its strategy, unless they are written."""
+    """The section with the scorers and the picker of its strategy. Scorers or a picker in the section take
+    precedence."""
     if not isinstance(section, Mapping):
         return section
     scorers, picker = STRATEGIES.get(section.get("strategy", "thrift"), STRATEGIES["thrift"])

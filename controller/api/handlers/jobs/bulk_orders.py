@@ -1,6 +1,7 @@
 """One action on many jobs in one request. A refusal for one job does not stop the others.
 
-Each job is an input of its own, whole or not at all; all of them land together, in as few commits as can be.
+Each job is a separate input, which is applied completely or not at all. All inputs share as few commits as
+possible.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wire.names import JobState
 from wire.text import printable
 
 MOST = 10_000
-"""The most jobs of one order: the size of the largest array."""
+"""The most jobs in one request. It equals the size of the largest array."""
 
 NEEDS = {
     "cancel": CANCEL,
@@ -33,7 +34,7 @@ NEEDS = {
     "requeue": REQUEUE,
     "set": SET,
 }
-"""The actions, and the need of each job."""
+"""The actions, and the right that each needs on every job."""
 
 Make = Callable[[Job], Input]
 
@@ -66,10 +67,10 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
 async def _each(
     call: Call, jobs: list[Job], make: Make, refused: list[JobRefused], *, cancels: bool
 ) -> list[Job]:
-    """Hand in an input for each job. Returns the accepted jobs.
+    """Pass an input for each job to the engine. Returns the accepted jobs.
 
-    A job that lived and is cancelled now counts as done: the cancel of a job that it depends on, in this
-    order, has ended it already.
+    A job that was live before counts as done if it is cancelled now: cancelling a job that it depends on, in
+    the same request, may have ended it already.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
@@ -89,7 +90,7 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
     """The function that makes the input for a job."""
     user = call.caller.user
     if order.action == "set":
-        # What the changes wait for is the same for all.
+        # Look up the outcomes of dependencies once, because they are the same for all jobs.
         known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
         return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
     actions: dict[str, Make] = {
@@ -103,7 +104,7 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """The chosen jobs without duplicates, and refusals for words that name no job."""
+    """The chosen jobs without duplicates, and a refusal for each label that names no job."""
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
         raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")
@@ -159,7 +160,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
 
 
 def _living(call: Call, first: Job) -> list[Job]:
-    """The elements of an array that have not ended. `first` is the id of its first element."""
+    """The elements of an array that have not ended. `first` is the first element of the array."""
     state = call.daemon.state
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]

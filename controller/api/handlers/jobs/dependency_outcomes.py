@@ -1,4 +1,4 @@
-"""Looks up how jobs ended that a submit depends on and that are no longer in memory."""
+"""Looks up the outcomes of ended jobs on which a new job depends and that are no longer in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Outcomes by label, from the store. Jobs in memory and unknown jobs are left out."""
+    """Outcomes by label, read from the store. Jobs in memory and unknown jobs are left out."""
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

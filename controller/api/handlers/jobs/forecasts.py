@@ -23,7 +23,7 @@ from wire.names import JobState
 T = TypeVar("T")
 
 DISCONNECT_CHECK_S = 0.2
-"""Seconds between two checks whether the client still waits."""
+"""Seconds between two checks whether the client is still connected."""
 
 
 async def explain(call: Call) -> Explanation:
@@ -39,7 +39,8 @@ async def explain(call: Call) -> Explanation:
             told, busy = None, error.refusal.message
         if told is not None:
             return told
-    # The reason alone takes little time, so the answer has it even if nothing could be foreseen.
+    # Find the reason first: it takes little time, so the answer contains it even if no forecast is done in
+    # time.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -71,7 +72,7 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """The answer of the replica. Stops when the client disconnects."""
+    """Ask the replica and return its answer. Stop if the client disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(
         daemon.questions.ask(

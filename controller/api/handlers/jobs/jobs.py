@@ -68,7 +68,7 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """The jobs of an earlier submit with this key that are no longer in memory."""
+    """The job numbers of an earlier submit with this key whose jobs are no longer in memory."""
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
         return ()
@@ -76,7 +76,8 @@ async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
 
 
 def _readable(spec: JobSpec) -> bool:
-    """Refuse dependencies on something that is not a label. The engine checks everything else."""
+    """Whether all dependencies name a label. Other dependencies are refused here; the engine checks the
+    rest."""
     return bool(spec.after) and not any(where.startswith("after") for where, _ in spec_problems(spec))
 
 
@@ -115,10 +116,10 @@ async def show(call: Call) -> JobDetail:
     """One job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
-    job = await call.job()  # again, because meanwhile the state may have run ahead of the disk
+    job = await call.job()  # read it again, because the state may have been ahead of the disk
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
-    if not job.ready:  # it may have started meanwhile
+    if not job.ready:  # the job may have started meanwhile
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
@@ -145,7 +146,7 @@ async def change(call: Call, asked: JobChange) -> JobView:
 
 
 async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
-    """How the new dependencies ended that are no longer in memory."""
+    """The outcomes of new dependencies that are no longer in memory."""
     spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 
@@ -196,6 +197,6 @@ async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
 
 
 def need_known(call: Call, job: Job) -> None:
-    """Refuse an action on a job that is no longer in memory, because it has ended."""
+    """Refuse an action on an ended job that is no longer in memory."""
     if job.id not in call.daemon.state.jobs:
         raise rejected("conflict", f"job {job.label} is {job.state.value} already", "job")

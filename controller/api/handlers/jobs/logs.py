@@ -1,4 +1,4 @@
-"""Reads a job's output from the node that has it."""
+"""Reads the output of a job from the node that stores it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from controller.nodes.link import NodeAway
 from wire.names import JobState
 
 _PAGE = 1_000
-"""Journal entries that are read at a time."""
+"""Number of journal entries that are read at a time."""
 
 FIRST_PIECE_S = 1.0
-"""Seconds in which an error can still become a status. After that the answer begins."""
+"""Seconds in which an error can still change the status of the answer. After this time the answer begins."""
 
 
 async def read(call: Call) -> web.StreamResponse:
@@ -42,7 +42,7 @@ async def read(call: Call) -> web.StreamResponse:
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
         if done:
-            first.result()  # because the answer has not begun: an error can still be its status
+            first.result()  # the answer has not begun, so an error here can still be its status
         return await _send(call.request, first, pieces)
     finally:
         first.cancel()
@@ -52,7 +52,7 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 def node_of(job: Job, asked: str) -> str:
-    """The requested node of a job, else its first."""
+    """The requested node of a job, or else its first node."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
@@ -60,7 +60,7 @@ def node_of(job: Job, asked: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """The nodes of an attempt: the present ones, or those of its placement in the journal."""
+    """The nodes of an attempt: those of the job for its current attempt, else those in the journal."""
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0
@@ -76,7 +76,7 @@ async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
 
 
 async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
-    """Why there is no log of an attempt that was never placed."""
+    """The refusal for the log of an attempt that was never placed."""
     if attempt > 0:
         made = "none" if not job.attempt else "1" if job.attempt == 1 else f"1 to {job.attempt}"
         return Refusal("not_found", f"job {job.label} has no attempt {attempt}; there is {made}", "attempt")

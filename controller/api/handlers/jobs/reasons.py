@@ -1,4 +1,4 @@
-"""Why a job is in its state, without making submits wait for the answer."""
+"""Finds the reason why a job is in its state, without a delay for submits."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from controller.questions.explanation import explain_reason
 from wire.api.reasons import Why
 
 FEW_WAITING = 100
-"""Up to this many waiting jobs the controller works the reason out itself, in about a millisecond."""
+"""Up to this many waiting jobs, the controller itself finds the reason, in about a millisecond."""
 
 
 async def why(call: Call, job: Job) -> Why:
-    """The reason with its sentence.
+    """The reason with a sentence for users.
 
-    For a job in a long queue the replica works it out, because the position among 10,000 jobs of different
-    kinds takes up to a second. The same where profiles share nodes, because looking brings their reservations
-    up to date. Without an answer in time the reason is the one that the last pass noted.
+    In a long queue the replica finds it, because the position among 10,000 different jobs takes up to a
+    second. The same applies if profiles share nodes, because the search updates their backfill reservations.
+    If the replica does not answer in time, the result is the reason that the last scheduling pass recorded.
     """
     daemon = call.daemon
     engine = daemon.engine

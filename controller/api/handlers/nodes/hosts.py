@@ -67,7 +67,7 @@ async def lost(call: Call, _: NodeAction) -> NodeView:
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:
-    """The host of an existing node."""
+    """The host settings of an existing node."""
     await call.daemon.settled()
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     host = configured.host if configured is not None else node.host if node is not None else None
@@ -79,7 +79,7 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Refuse a host whose program, key or directories the caller may not choose."""
+    """Refuse host settings with a program, key or directories that the caller may not choose."""
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

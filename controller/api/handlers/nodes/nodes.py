@@ -73,7 +73,7 @@ def _check_reason(action: NodeAction) -> None:
 
 
 def gpu_index(node: Node, number: str) -> int:
-    """The index of the GPU with this number; Rejected, with the numbers that exist, if there is none."""
+    """The index of the GPU with this number. If there is none, raises Rejected with the existing numbers."""
     found = next((gpu.index for gpu in node.facts.gpus if gpu.number == number), None)
     if found is None:
         there = ", ".join(gpu.number for gpu in node.facts.gpus) or "none"
@@ -83,7 +83,7 @@ def gpu_index(node: Node, number: str) -> int:
 
 
 def live_view(daemon: Daemon, node: Node) -> NodeView:
-    """The view of a node with the latest readings of its agent."""
+    """The API's view of a node, with the latest readings of its agent."""
     agents, name = daemon.agents, node.name
     idle = agents.idle_gpus.since(name, daemon.now())
     readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())

@@ -14,7 +14,8 @@ from wire.names import JobState
 from wire.text import printable
 
 POLICY = ("order", "then", "backfill", "backfill_delay_s", "backfill_depth", "filters", "scorers", "picker")
-"""Keys of [scheduler] that a profile may replace. A strategy is shown as its scorers and its picker."""
+"""Keys of [scheduler] that a profile may replace. A strategy is shown as the scorers and the picker that it
+stands for."""
 
 
 async def listing(call: Call) -> ProfileList:
@@ -60,7 +61,7 @@ def _view(call: Call, profile: Profile) -> ProfileView:
 
 
 def _shared(state: State, profile: Profile) -> tuple[str, ...]:
-    """The profiles with which this one shares nodes."""
+    """The other profiles that share nodes with this one."""
     columns = state.nodes.columns
     mine = profile.rows(columns)
     others = (each for each in state.profiles if each.name != profile.name)

@@ -11,7 +11,7 @@ from controller.core.state.state import State
 from wire.api.rebalance import MoveView, ProposalView, Rebalanced, RebalanceRequest, RebalanceView, SpreadView
 
 MOST = 100
-"""The number of latest moves that are shown."""
+"""Number of latest moves in the answer."""
 
 
 async def show(call: Call) -> RebalanceView:

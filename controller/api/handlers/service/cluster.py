@@ -41,7 +41,7 @@ async def show(call: Call) -> ClusterView:
 
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
-    """The number of jobs by state. Computed once per commit, because many clients poll it."""
+    """Number of jobs by state. It is computed once per commit, because many clients poll it."""
     seq, counts = _counted.get(daemon, (-1, {}))
     if seq != daemon.seq:
         states = Counter(job.state for job in daemon.state.jobs.values())
@@ -53,7 +53,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """The health of the controller, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    with suppress(StoreUnavailable):  # because the answer shows it
+    with suppress(StoreUnavailable):  # the answer contains the problem of the store
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
     return Health(daemon.store_problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)

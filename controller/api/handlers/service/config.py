@@ -61,7 +61,7 @@ def _need(need: Need, call: Call) -> None:
 
 
 def _text(call: Call, asked: ConfigRequest) -> str | None:
-    """The text to read; None for the controller's own file."""
+    """The text of the configuration to read; None for the controller's own file."""
     if not asked.previous:
         return asked.text
     if asked.text is not None:
@@ -88,7 +88,7 @@ def _answer(
 
 
 def _as_named(problem: str, call: Call, asked: ConfigRequest) -> str:
-    """The problem with the file name that the caller uses."""
+    """A problem's message, with the file name that the caller uses."""
     own = str(call.reload.file or "scheduler.toml")
     if asked.text is None or not problem.startswith(own):
         return problem

@@ -25,7 +25,7 @@ async def listing(call: Call) -> EventList:
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
-    """Entries with their sentences, which name jobs by label."""
+    """Journal entries with their sentences. The sentences name jobs by label."""
     bodies = [json.loads(entry.body) for entry in entries]
     for facts in bodies:
         name_gpu(daemon.state, facts)
@@ -34,7 +34,7 @@ async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[
 
 
 def name_gpu(state: State, facts: dict[str, Any]) -> None:
-    """Add the name of the GPU, such as gpu03:2, to facts about one GPU."""
+    """Add the name of the GPU, such as gpu03:2, to the fields of an event about one GPU."""
     node = state.nodes.get(str(facts.get("node")))
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
     if facts.get("uuid") in index:
@@ -47,13 +47,14 @@ async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
     missing = [job for job in ids if job not in known]
     if missing:
         rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
-        # Only the row of an array's element has to be read whole: its index is in the body.
+        # Only the row of an array element must be decoded, because its label needs the index in the body.
         known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
     return known
 
 
 def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str]) -> EventView:
-    """The event without fields that may contain secrets, because every user may read events."""
+    """The API's view of an event. Fields that may contain secrets are left out, because every user may read
+    events."""
     text = sentence(entry.kind, labelled(facts, labels))
     for name in ("at", "job", "node", "key", "policy"):
         facts.pop(name, None)

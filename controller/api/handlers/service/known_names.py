@@ -1,8 +1,9 @@
 """Refuses unknown names of users, projects, queues and nodes.
 
-Known is what scheduler.toml names, and what has been seen: a user or project that has had a job. A user is
-known too with an account on this host. Where no job needs an account (every node runs jobs as itself), every
-user name is known: it is only a label then. Where no [queues] are declared, every name is a queue.
+A name is known if scheduler.toml contains it, or if the user or project has had a job. A user is also known
+if an account with this name exists on this host. If no job needs an account, because all jobs run as the
+agent's user, every user name is known: it is then only a label. If no [queues] are declared, every queue name
+is known.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DEFAULT_PROJECT = "default"
 
 
 async def need_user(call: Call, user: str, where: str) -> None:
-    """Refuse a user who is not known."""
+    """Refuse a user name that is not known."""
     if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
         return
     raise rejected(
@@ -52,7 +53,7 @@ async def need_share(call: Call, share: str) -> None:
 
 
 async def need_tenant(call: Call, scope: str, name: str) -> None:
-    """Refuse the quota of an unknown user or queue, or project where [projects] are declared."""
+    """Refuse the quota of an unknown user or queue, or of an unknown project if [projects] are declared."""
     config = call.daemon.config
     if name == ANY_NAME:
         return
@@ -79,7 +80,7 @@ def _need(name: str, known: Iterable[str], kind: str) -> None:
 
 
 def _needs_accounts(call: Call) -> bool:
-    """Does any node switch to the user of a job?"""
+    """Whether a node runs jobs under the account of their user."""
     daemon = call.daemon
     local = os.geteuid() == 0 and any(
         each.host is None and not each.run_as_self for each in daemon.config.nodes.values()
@@ -97,7 +98,7 @@ def _has_account(user: str) -> bool:
 
 
 def _users(call: Call) -> set[str]:
-    """The users that scheduler.toml names, and those who have had a job."""
+    """The users that scheduler.toml names, and the users that have had a job."""
     config = call.daemon.config
     return {
         *config.access.operators,
@@ -111,7 +112,7 @@ def _users(call: Call) -> set[str]:
 
 
 def _projects(call: Call) -> set[str]:
-    """The projects that scheduler.toml names, and those that have had a job."""
+    """The projects that scheduler.toml names, and the projects that have had a job."""
     config = call.daemon.config
     fair = config.fair_share
     named = (*fair.weights, *fair.soft_limits, *fair.hard_limits)

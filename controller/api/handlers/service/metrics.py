@@ -65,7 +65,7 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
 
 
 def _by(name: str, about: str, label: str, counts: Mapping[str, int]) -> Iterator[Sample]:
-    """One sample for each value of a label."""
+    """One sample per value of a label."""
     return (Sample(name, count, {label: value}, about) for value, count in counts.items())
 
 
@@ -95,7 +95,8 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
-    """Sums. A monitoring system computes means over its own windows from them."""
+    """Sums of the errors of estimates. A monitoring system can compute means over its own time windows from
+    them."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
@@ -158,7 +159,8 @@ def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:
-    """The samples as text, grouped by name. Of two samples with the same name and labels the first counts."""
+    """The samples as text, grouped by name. If two samples have the same name and labels, only the first is
+    shown."""
     families: dict[str, dict[str, Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)

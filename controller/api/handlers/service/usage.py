@@ -12,7 +12,7 @@ from wire.api.reports import StintList, StintView, UsageList, UsageView
 
 BY = ("user", "project", "queue", "job")
 USUAL_S = 7 * 86_400
-"""Seconds of the window if `since` is not given: a week."""
+"""Seconds of the window if `since` is not given. This is one week."""
 
 
 async def show(call: Call) -> UsageList:
@@ -23,8 +23,8 @@ async def show(call: Call) -> UsageList:
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         state = daemon.state
-        # Up to now, because use so far is counted from the start to now. Where the window ends before that,
-        # the report takes the part that lies in it.
+        # Count running attempts until now. If the window ends earlier, the report takes only the part inside
+        # the window.
         now = until if call.query["until"] is None else daemon.now()
         running = [
             row
