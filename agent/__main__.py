@@ -1,4 +1,4 @@
-"""`python -m agent`: the agent of one node, speaking frames on stdin and stdout."""
+"""`python -m agent`: the agent of one node. It exchanges frames with the controller over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def main() -> int:
-    """Run the agent until the controller is gone. Jobs go on without it."""
+    """Run the agent until the connection to the controller is closed. Jobs continue without the agent."""
     options = _parse(_read_options() if sys.argv[1:] == ["-"] else None)
     os.umask(0o077)
     host = facts.read_host()
@@ -116,19 +116,19 @@ def main() -> int:
         unsettled,
         lease.boot_time_s(),
     )
-    with suppress(KeyboardInterrupt):  # because the agent may run in a terminal
+    with suppress(KeyboardInterrupt):  # The agent may run in a terminal.
         agent.serve(hello)
     groups.tidy()
     return 0
 
 
 def _read_options() -> list[str]:
-    """The options as one line of JSON on stdin, because no shell on the way can change them there."""
+    """Read the options from stdin, as one line of JSON. On the command line a shell could change them."""
     line = b""
     while not line.endswith(b"\n"):
-        byte = os.read(0, 1)  # byte by byte, because frames follow the line
+        byte = os.read(0, 1)  # Read single bytes, because frames follow the line.
         if not byte or len(line) > 1 << 16:
-            raise SystemExit("agent: a line of JSON with the options was expected on stdin")
+            raise SystemExit("agent: stdin must begin with one line of JSON that has the options")
         line += byte
     return [str(each) for each in json.loads(line)]
 
@@ -137,17 +137,21 @@ def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="agent", description=__doc__)
     parser.add_argument("--name", required=True, help="the node's name")
     parser.add_argument(
-        "--spool", required=True, type=Path, metavar="DIR", help="where attempts are recorded"
+        "--spool", required=True, type=Path, metavar="DIR", help="directory for the records of attempts"
     )
     parser.add_argument("--gpus", default="auto", help="auto, nvml, none, or simulated:8xH100")
-    parser.add_argument("--cpus", type=int, help="CPUs to offer instead of those found")
-    parser.add_argument("--memory", type=_mib, help="memory to offer instead of what is found, such as 512G")
+    parser.add_argument("--cpus", type=int, help="number of CPUs to offer, by default all of the host")
+    parser.add_argument(
+        "--memory", type=_mib, help="memory to offer, such as 512G, by default all of the host"
+    )
     parser.add_argument(
         "--scratch-dir", default="", metavar="DIR", help="parent of scratch directories, by default /var/tmp"
     )
-    parser.add_argument("--scratch", type=_mib, help="scratch to offer instead of what is free, such as 2T")
+    parser.add_argument(
+        "--scratch", type=_mib, help="scratch to offer, such as 2T, by default the free space"
+    )
     parser.add_argument("--label", action="append", default=[], type=_label, metavar="KEY=VALUE")
-    parser.add_argument("--address", default="127.0.0.1", help="where other nodes reach this one")
+    parser.add_argument("--address", default="127.0.0.1", help="address that other nodes use for this node")
     parser.add_argument(
         "--keep",
         type=int,
@@ -163,7 +167,7 @@ def _parse(arguments: Optional[list[str]]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="FILE",
-        help="with --check: a file that must be visible here",
+        help="with --check: a file on a shared directory that must exist on this host",
     )
     parser.add_argument(
         "--check", action="store_true", help="print a report about this host as JSON, and exit"
@@ -216,14 +220,16 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _claim_stdout() -> int:
-    """A copy of stdout for frames. Everything else that is printed goes to stderr."""
+    """A copy of the descriptor of stdout for frames. Other output to stdout then goes to stderr."""
     frames = os.dup(1)
     os.dup2(2, 1)
     return frames
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files, one for every supervisor. The fork server lowers it again for jobs."""
+    """Raise the limit of open files, because the agent needs an open file for each supervisor. The fork
+    server sets the old limit for jobs.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,4 +1,4 @@
-"""Frames to and from the controller, over a pair of descriptors that never block."""
+"""Sends and receives frames to and from the controller, over two descriptors that never block."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from wire.text import printable
 
 _READ = 1 << 18
 BUSY_BYTES = 256 * 1024
-"""With more than this unsent, GPU readings and log chunks are held back."""
+"""While more bytes than this are unsent, GPU readings are dropped and log chunks are delayed."""
 
 
 class AgentExit(Exception):
-    """Ends the agent process: the controller is gone or sent Leave, or another agent has to say hello.
+    """Ends the agent process. It is raised when the connection to the controller is closed, when the
+    controller sent Leave, or when a new agent has to send a hello with changed facts.
 
-    Jobs go on. The controller's link starts another agent.
+    Jobs continue to run. The controller starts another agent.
     """
 
 
 class Channel:
-    """Reads and writes frames; many frames per system call."""
+    """Reads and writes frames. One system call may transfer many frames."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -36,12 +37,14 @@ class Channel:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait to be written."""
+        """The number of bytes that have not been written yet."""
         return self._unsent_bytes
 
     @property
     def congested(self) -> bool:
-        """Whether the controller reads more slowly than the agent writes."""
+        """Whether too many bytes are unsent, because the controller reads more slowly than the agent
+        writes.
+        """
         return self._unsent_bytes > BUSY_BYTES
 
     def send(self, frame: AgentFrame) -> None:
@@ -51,7 +54,9 @@ class Channel:
         self._unsent_bytes += len(data)
 
     def flush(self) -> None:
-        """Write queued frames as far as possible; raises AgentExit if the other end is closed."""
+        """Write queued frames as far as possible. Raises AgentExit if the controller has closed the
+        connection.
+        """
         while self._outgoing:
             data = b"".join(self._outgoing) if len(self._outgoing) > 1 else self._outgoing[0]
             try:
@@ -65,7 +70,9 @@ class Channel:
             self._outgoing = [data[written:]] if written < len(data) else []
 
     def receive(self) -> Iterator[Frame]:
-        """The frames that arrived, without malformed ones. Raises AgentExit if the other end is closed."""
+        """The frames that have arrived. Malformed frames are skipped. Raises AgentExit if the controller has
+        closed the connection.
+        """
         try:
             data = os.read(self.source, _READ)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The event loop of the agent: one thread that waits for descriptors and timers."""
+"""The event loop of the agent. It waits for descriptors and timers, in one thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Callback = Callable[[], object]
 
 
 class EventLoop:
-    """Calls back when a descriptor is readable or writable, or when a timer is due."""
+    """Calls a function when a descriptor is readable or writable, or when a timer is due."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -19,20 +19,22 @@ class EventLoop:
         self._timer_count = 0
 
     def on_readable(self, descriptor: int, action: Callback | None) -> None:
-        """Call `action` whenever there is data or the other end is closed; None removes it."""
+        """Call `action` whenever the descriptor has data or its other end is closed. None removes the
+        callback.
+        """
         self._set_callback(descriptor, selectors.EVENT_READ, action)
 
     def on_writable(self, descriptor: int, action: Callback | None) -> None:
-        """Call `action` whenever there is room to write; None removes it."""
+        """Call `action` whenever the descriptor can be written to. None removes the callback."""
         self._set_callback(descriptor, selectors.EVENT_WRITE, action)
 
     def call_later(self, seconds: float, action: Callback) -> None:
-        """Call `action` once, in so many seconds."""
+        """Call `action` once, after this number of seconds."""
         self._timer_count += 1
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, action))
 
     def run_once(self, sleep: bool = True) -> None:
-        """Wait for the next event, then run everything that is due; without `sleep` do not wait."""
+        """Wait for the next event, then run all callbacks that are due. Without `sleep`, do not wait."""
         pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         if not sleep:
             pause = 0.0

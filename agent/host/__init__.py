@@ -1,1 +1,1 @@
-"""The host: facts, preflight, bootstrap of the agent, other agents on the machine."""
+"""The host: its resources, the preflight, the installation of the agent, and other agents on the host."""

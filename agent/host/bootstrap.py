@@ -1,8 +1,8 @@
-"""Installs the agent's zipapp on a host if it is missing, and becomes the agent.
+"""Installs the agent's zipapp on a host if it is missing, and then runs it in place of this program.
 
-The controller sends this file as text to a Python without other modules of Corral, after the text of
-trusted_paths.py (controller/nodes/agent/zipapp.py). Each answer is a line that begins with a random word,
-because a login may print lines of its own.
+The controller sends the text of trusted_paths.py and of this file to a Python on the host that has no other
+modules of Corral (controller/nodes/agent/zipapp.py). Each answer is a line that begins with a random word,
+because the login shell may print other lines.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""Zipapps that are kept, so that a return to an earlier version needs no upload."""
+"""The number of zipapps that are kept, so that a change back to an earlier version needs no upload."""
 _STALE_S = 3_600.0
 
 
 def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
-    """Become the zipapp `name` below `home`, by default ~/.corral; write the reason if that fails.
+    """Exec the zipapp `name` below `home`, by default ~/.corral. If that fails, write the reason.
 
-    The word comes in parts, so that a terminal that echoes its input does not write it.
+    The random word is passed in parts, so that a terminal that echoes its input does not print the whole
+    word.
     """
     os.umask(0o077)
     try:
@@ -46,7 +47,7 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
 
 
 def _say(word: Sequence[str], what: str, detail: str) -> None:
-    """Write an answer on a line of its own, also after an incomplete line."""
+    """Write an answer as a separate line, even if the output so far ends with an incomplete line."""
     os.write(1, f"\n{''.join(word)} {json.dumps([what, detail])}\n".encode("ascii"))
 
 
@@ -59,7 +60,9 @@ def _is_complete(path: str, digest: str) -> bool:
 
 
 def _receive(new: str, path: str, size: int) -> None:
-    """Read the zipapp from stdin and write it in one step, also if another process does the same."""
+    """Read the zipapp from stdin and put it in place with one rename, because another process may do the
+    same.
+    """
     try:
         data = sys.stdin.buffer.read(size)
         if len(data) < size:

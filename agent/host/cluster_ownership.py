@@ -1,6 +1,7 @@
-"""The cluster that a spool belongs to, because job numbers are valid in one cluster only.
+"""Stores which cluster a spool belongs to, because each job id is valid only in one cluster.
 
-The file holds `ID@MACHINE`: the cluster's own id, and where its controller ran, for messages.
+The file contains `ID@MACHINE`: the id of the cluster, and the machine of its controller, which is used in
+messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NAME = "cluster"
 
 
 def other_cluster(root: Path, cluster: str) -> str:
-    """The other cluster that this spool belongs to, for messages; empty if there is none."""
+    """A description of the cluster that owns this spool, if it is not `cluster`; otherwise empty."""
     try:
         owner = (root / _NAME).read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
@@ -27,17 +28,17 @@ def other_cluster(root: Path, cluster: str) -> str:
 
 
 def write_owner(root: Path, cluster: str) -> None:
-    """Write that the spool belongs to this cluster."""
+    """Record that the spool belongs to this cluster."""
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
-            return  # because an agent must be able to start on a full disk
+            return  # Without a write, the agent can also start on a full disk.
     new = root / f".{_NAME}"
     new.write_text(f"{cluster}\n", encoding="utf-8")
     os.rename(new, root / _NAME)
 
 
 def other_cluster_error(root: Path, other: str) -> str:
-    """The error for an agent of another cluster."""
+    """The error message for a spool that belongs to another cluster."""
     return (
         f"the spool directory {root} belongs to another Corral cluster, {other}, whose agent or jobs use it. "
         "Choose another directory with --spool, and give each cluster its part of the host. Or "

@@ -1,4 +1,4 @@
-"""Reads the CPUs, memory and NUMA nodes of this host. Tests pass other roots for /proc and /sys."""
+"""Reads the CPUs, memory and NUMA nodes of this host from /proc and /sys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.agent.frames import NumaFacts
 
 @dataclass(frozen=True)
 class HostFacts:
-    """CPUs, memory and NUMA nodes, as read at the start of the agent."""
+    """The CPUs, memory and NUMA nodes of the host when the agent started."""
 
     cpus: int
     memory_mib: int
@@ -20,17 +20,17 @@ class HostFacts:
     nodes: tuple[NumaFacts, ...] = ()
     all_cpus: tuple[int, ...] = ()
     siblings: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """For each CPU the CPUs of its core (hyper-threads)."""
+    """For each CPU, the CPUs (hyper-threads) of the same core."""
 
     def cpus_of(self, nodes: Sequence[int]) -> list[int]:
-        """The CPUs of these NUMA nodes; empty, which means no binding, if one is unknown."""
+        """The CPUs of these NUMA nodes. Empty, which means no binding, if a NUMA node is unknown."""
         if not nodes or not all(self.numa.get(node) for node in nodes):
             return []
         return sorted(cpu for node in nodes for cpu in self.numa[node])
 
 
 def read_host(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> HostFacts:
-    """The facts of this host, with the CPUs that this process may use."""
+    """The facts of this host. Only CPUs that this process may use are included."""
     usable = os.sched_getaffinity(0)
     numa, nodes = {}, []
     for folder in sorted(sys.glob("devices/system/node/node[0-9]*"), key=lambda each: int(each.name[4:])):
@@ -53,7 +53,7 @@ def _siblings(sys: Path, cpu: int) -> str:
 
 
 def cpu_list(text: str) -> list[int]:
-    """The numbers of `0-3,8-11`, as the kernel writes lists."""
+    """The numbers in a list in the kernel's format, such as `0-3,8-11`."""
     found: list[int] = []
     for part in text.strip().split(","):
         if part:
@@ -71,7 +71,9 @@ def _numa_memory_mib(folder: Path) -> int:
 
 
 def _distances(folder: Path) -> tuple[int, ...]:
-    """The distances to all NUMA nodes by the firmware; 10 is the node itself. Empty if unknown."""
+    """The distances to all NUMA nodes according to the firmware; 10 is the distance of a NUMA node to itself.
+    Empty if unknown.
+    """
     try:
         return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))
     except (OSError, ValueError):
@@ -82,4 +84,4 @@ def _memory_mib(meminfo: Path) -> int:
     for line in meminfo.read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) // 1024
-    raise ValueError(f"{meminfo} does not say MemTotal")
+    raise ValueError(f"{meminfo} has no line MemTotal")

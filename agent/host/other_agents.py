@@ -1,4 +1,6 @@
-"""Finds other agents on this host, which would count its CPUs and GPUs, too."""
+"""Finds other agents on this host. Two agents would both offer all CPUs and GPUs of the host to their
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,17 @@ from typing import Iterator
 
 _AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
 MOST_SPOOLS = 100
-"""Spools of one home that are looked at."""
+"""The largest number of spools below one home that are checked."""
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
-    """A description of each other agent. The one that uses this spool is left out: it will be replaced."""
+    """A description of each other agent. The agent that uses this spool is left out, because the new agent
+    will replace it.
+    """
     descriptions = []
     try:
         own = _holder(own_spool)
-    except PermissionError:  # because the spool check reports it
+    except PermissionError:  # The check of the spool reports this error.
         own = 0
     for pid, uid, home in sorted(_agents(proc)):
         name = _name(home, pid)
@@ -36,11 +40,11 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
             if found and b"-" in words and int(folder.name) != os.getpid():
                 yield int(folder.name), folder.stat().st_uid, Path(os.fsdecode(found[1]))
         except OSError:
-            continue  # because it has ended
+            continue  # The process has ended.
 
 
 def _name(home: Path, pid: int) -> str:
-    """The node of an agent as far as readable; empty for one that only runs a check."""
+    """The node of an agent, or "an agent" if its spools cannot be read. Empty if it only runs a preflight."""
     try:
         found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]
     except PermissionError:
@@ -49,7 +53,7 @@ def _name(home: Path, pid: int) -> str:
 
 
 def _spools(home: Path) -> list[Path]:
-    """Possible spools of an agent: its home, if --spool named it, or a directory below."""
+    """The possible spools of an agent: its home directory, and the directories in `nodes` below it."""
     try:
         return [home, *islice((home / "nodes").iterdir(), MOST_SPOOLS)]
     except (FileNotFoundError, NotADirectoryError):
@@ -57,9 +61,11 @@ def _spools(home: Path) -> list[Path]:
 
 
 def _holder(spool: Path) -> int:
-    """The pid of the agent that uses a spool, 0 without one; raises PermissionError if it is not readable."""
+    """The pid of the agent that uses a spool; 0 if no agent uses it. Raises PermissionError if the spool is
+    not readable.
+    """
     try:
-        # Without links or waiting, because any user can start a process with such a command line.
+        # Do not follow links and do not wait, because any user can start a process with such a command line.
         lock = os.open(spool / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return int(os.pread(lock, 20, 0) or 0)

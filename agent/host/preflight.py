@@ -1,4 +1,6 @@
-"""`--check`: a report about this host before it joins. Creates the spool and nothing else."""
+"""Writes the preflight report about this host (`--check`), before it is added as a node. Creates only the
+spool.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _SHARED = {"nfs", "nfs4", "cifs", "smb3", "lustre", "fuse.sshfs", "ceph", "gpfs"
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """One line of the report: `verdict` is ok, note (works with a restriction) or failed (see `remedy`)."""
+    """One line of the report. `verdict` is ok, note (the host works with a restriction) or failed."""
 
     name: str
     verdict: str
@@ -51,7 +53,7 @@ def report(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> str:
-    """The report as JSON, with the host's clock."""
+    """The report as JSON, with the time of the host's clock and the boot id."""
     checks = [
         _python(),
         _user(run_as_self),
@@ -115,17 +117,17 @@ def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
 
 
 def _other_agents(spool: Path) -> list[PreflightCheck]:
-    """Note other agents on this host, because each counts all of its CPUs and GPUs."""
+    """A note if other agents run on this host, because each of them offers all CPUs and GPUs of the host."""
     found = other_agents.describe_other_agents(spool)
     if not found:
         return []
     shown = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    remedy = "Only one may count its CPUs and GPUs: remove the other, or give each its part (--cpus, --gpus)."
+    remedy = "Remove the other agent, or give each agent a part of the CPUs and GPUs (--cpus, --gpus)."
     return [PreflightCheck("agents", NOTE, f"Corral is on this host already: {shown}", remedy)]
 
 
 def _file_system(path: Path) -> str:
-    """The kind of file system a path is on: the longest mount point above it."""
+    """The type of the file system that has this path, from the longest mount point above the path."""
     best, kind = "", "unknown"
     real = os.path.realpath(path)
     try:
@@ -196,7 +198,7 @@ def _cgroups() -> PreflightCheck:
         return PreflightCheck(
             "cgroups",
             NOTE,
-            "version 2, not writable: jobs are ended by their process tree",
+            "version 2, not writable: jobs have no limits and are ended through their process tree",
             "Log in as root.",
         )
     usable = cgroup_detection.writable_v1()
@@ -204,12 +206,12 @@ def _cgroups() -> PreflightCheck:
         return PreflightCheck("cgroups", OK, "version 1")
     if usable:
         missing = ", ".join(sorted({*cgroup_detection.CONTROLLERS} - {*usable}))
-        return PreflightCheck("cgroups", NOTE, f"version 1, but not for {missing}: jobs are not held to that")
+        return PreflightCheck("cgroups", NOTE, f"version 1, without {missing}: not limited for jobs")
     remedy = "Mount /sys/fs/cgroup where sshd runs, and log in as root."
     return PreflightCheck(
         "cgroups",
         NOTE,
-        "none that the agent may use: jobs have no limits, and end by their process tree",
+        "none that the agent may use: jobs have no limits and are ended through their process tree",
         remedy,
     )
 
@@ -217,7 +219,7 @@ def _cgroups() -> PreflightCheck:
 def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> PreflightCheck:
     try:
         gpus = find_gpus()
-    except GpusUnknown:  # because the line GPUs reports it
+    except GpusUnknown:  # The check GPUs reports this error.
         uuids = []
     else:
         uuids = [gpu.uuid for gpu in gpus.facts] if gpus.real else []
@@ -238,7 +240,9 @@ def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> Prefli
 
 
 def _shared(marker: str) -> PreflightCheck:
-    """Whether a shared directory is the controller's: it has written the file `marker` there."""
+    """Check that a directory is shared with the controller: it must have the file `marker`, which the
+    controller has written there.
+    """
     folder = os.path.dirname(marker)
     try:
         os.stat(marker)

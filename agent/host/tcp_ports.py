@@ -1,33 +1,35 @@
-"""TCP ports in use on this host: a job's MASTER_PORT must be free on its first node.
+"""Finds free TCP ports on this host, because a job's MASTER_PORT must be free on its first node.
 
-Imported by the fork server: reads the kernel's tables, because the module `socket` is large.
+The fork server imports this module. It reads the tables of the kernel, because the module `socket` is large.
 """
 
 from __future__ import annotations
 
 FIRST, COUNT = 20_000, 20_000
-"""The range from which the controller takes the ports of jobs (controller/core/model/start_orders.py)."""
+"""The range of ports that the controller assigns to jobs (controller/core/model/start_orders.py)."""
 
 
 def ports_in_use() -> set[int]:
-    """The local ports of all TCP sockets, IPv4 and IPv6.
+    """The local ports of all TCP sockets, for IPv4 and IPv6.
 
-    Those of connections as well: the kernel gives outgoing connections ports from 32,768 on, and a job cannot
-    listen on such a port while the connection lives.
+    They include the local ports of connections: the kernel gives outgoing connections ports above 32,767, and
+    a job cannot listen on such a port while the connection exists.
     """
     found = set()
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{table}", encoding="ascii") as file:
-                next(file, "")  # because the first line has the names of the columns
+                next(file, "")  # Skip the first line, which has the names of the columns.
                 found |= {int(line.split(None, 2)[1].rpartition(":")[2], 16) for line in file}
         except OSError:
-            continue  # because this host has no IPv6
+            continue  # This host has no IPv6.
     return found
 
 
 def next_free_port(port: int) -> int:
-    """This port if it is free, else the next free one of the range; this port if none is free."""
+    """The port itself if it is free, otherwise the next free port of the range. If no port is free, the port
+    itself.
+    """
     taken = ports_in_use()
     for step in range(COUNT):
         candidate = FIRST + (port - FIRST + step) % COUNT if step else port

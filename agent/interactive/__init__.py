@@ -1,1 +1,1 @@
-"""Commands in a running job (exec, attach) and reading of logs."""
+"""Runs commands in the allocations of running jobs (exec, attach), and sends logs."""

@@ -1,6 +1,7 @@
-"""Turns itself into the command of `corral exec`: with the job's user, environment, CPUs and cgroups.
+"""Runs a command of `corral exec` with the user, environment, CPUs and cgroups of a job.
 
-Runs as a process of its own between the agent and the command, which replaces it.
+The agent starts this program as a new process. It changes its user and its cgroups, and then execs the
+command.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CANNOT_RUN = 127
 
 
 def main(descriptor: str, terminal: str) -> None:
-    """Read a launch spec from a descriptor and exec its command; never returns."""
+    """Read a launch spec from a descriptor and exec its command. Does not return."""
     try:
         with open(int(descriptor), "rb") as file:
             spec = launch_spec.take_spec(bytearray(file.read()))

@@ -38,13 +38,14 @@ _CODE = (
 )
 _READ_BYTES = 1 << 15
 WINDOW_BYTES = 1 << 20
-"""Bytes that may be sent before the reader acknowledges them; then the command has to wait."""
+"""The number of bytes that may be sent without acknowledgement. After that, no output is read and the command
+has to wait."""
 MAX_SESSIONS = 64
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 
 
 class CannotExec(Exception):
-    """The command cannot be run; the message says why."""
+    """The command cannot be run. The message is the reason."""
 
 
 @dataclass
@@ -63,11 +64,13 @@ class _Session:
 class ExecSessions:
     """The open sessions of this node.
 
-    1. `open` starts the command with the job's user, environment and cgroups; a failure is the answer.
-    2. Output is read and sent while the session has credit; `acknowledge` gives credit back.
-    3. A session ends when its command has exited and its output is read, when its job has ended, when the
-       user closes it, or when the agent exits. Its whole process session is killed then.
-    4. When a job has ended, processes that its sessions left are found by their marks and killed.
+    1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
+       answer.
+    2. Read output and send it while the session has credit (bytes that may be sent). `acknowledge` adds
+       credit.
+    3. End a session when its command has exited and its output is read, when its job has ended, when the
+       client closes it, or when the agent exits. Then kill the command and its descendants.
+    4. When a job has ended, find processes that its sessions have left by their marks, and kill them.
 
     `prepare` builds the launch spec of a command, or raises CannotExec.
     """
@@ -88,7 +91,7 @@ class ExecSessions:
         self._check_planned = False
 
     def open(self, order: OpenShell) -> None:
-        """Start a command. A failure is sent as the end of the session."""
+        """Start a command. If it cannot start, send the end of the session with the reason."""
         key = (order.job, order.attempt)
         try:
             if len(self._open) >= MAX_SESSIONS:
@@ -106,7 +109,7 @@ class ExecSessions:
             self._loop.call_later(_CHECK_S, self._check)
 
     def write(self, frame: ShellInput) -> None:
-        """Pass input on to the command."""
+        """Write input to the command."""
         session = self._open.get(frame.request)
         if session is not None and session.sink >= 0:
             session.waiting += b64decode(frame.data)
@@ -114,20 +117,20 @@ class ExecSessions:
             self._flush(session)
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Give back credit for bytes that the reader has taken."""
+        """Add credit for bytes that the client has read."""
         session = self._open.get(frame.request)
         if session is not None:
             session.credit += frame.size
             self._set_readers(session)
 
     def resize(self, frame: ResizeShell) -> None:
-        """Change the size of the terminal."""
+        """Change the size of the command's terminal."""
         session = self._open.get(frame.request)
         if session is not None and session.terminal:
             _resize(session.sink, frame.rows, frame.columns)
 
     def close(self, frame: CloseShell) -> None:
-        """End a session whose reader is gone."""
+        """End a session, because its client has closed the connection."""
         session = self._open.get(frame.request)
         if session is not None:
             self._end(
@@ -150,7 +153,7 @@ class ExecSessions:
             data = os.read(source, min(_READ_BYTES, max(1, session.credit)))
         except BlockingIOError:
             return
-        except OSError:  # because no process has the terminal open any more
+        except OSError:  # No process has the terminal open any more.
             data = b""
         if not data:
             self._drop(session, source)
@@ -175,7 +178,7 @@ class ExecSessions:
             self._loop.on_writable(session.sink, partial(self._flush, session))
             return
         except OSError:
-            session.waiting.clear()  # because the command has closed its input
+            session.waiting.clear()  # The command has closed its input.
         self._loop.on_writable(session.sink, None)
         if session.finished and not session.terminal:
             os.close(session.sink)
@@ -189,7 +192,7 @@ class ExecSessions:
             elif session.process.poll() is not None and not any(map(_readable, session.sources)):
                 self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # because without a cgroup processes of a session may be left
+            # On hosts without cgroups, processes of a session may be left.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
             strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)

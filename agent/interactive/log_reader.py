@@ -1,4 +1,4 @@
-"""Sends parts of logs that the controller asks for, and follows logs that grow."""
+"""Sends logs that the controller requests, and sends new output of logs that it follows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class _LogRequest:
 class LogReader:
     """The log requests that are being answered.
 
-    1. Each turn of the loop sends one chunk per request, in turn, until the channel is congested.
-    2. A request at the end of a growing log waits; `retry` looks again at all that wait.
-    3. It ends at the end of the log, if the attempt has ended or the request does not follow.
+    1. Each iteration of the event loop sends one chunk for each request, again and again, until the channel
+       is congested.
+    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests continue.
+    3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
     """
 
     def __init__(
@@ -43,16 +44,16 @@ class LogReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a request has more to send."""
+        """Whether a request may have more data to send."""
         return any(not reading.caught_up for reading in self._readings.values())
 
     @property
     def following(self) -> bool:
-        """Whether a request waits for its log to grow."""
+        """Whether a request waits for new output in its log."""
         return any(reading.caught_up for reading in self._readings.values())
 
     def read(self, request: ReadLog) -> None:
-        """Start answering a request."""
+        """Begin to answer a request."""
         key = (request.job, request.attempt)
         self.stop(request.request)
         if request.stream not in STREAMS:
@@ -69,12 +70,14 @@ class LogReader:
             os.close(reading.descriptor)
 
     def retry(self) -> None:
-        """Look again at the logs of requests that wait."""
+        """Let the waiting requests read their logs again."""
         for reading in self._readings.values():
             reading.caught_up = False
 
     def send_chunks(self) -> None:
-        """Send chunks of each request in turn, until all wait or the channel is congested."""
+        """Send a chunk for each request, again and again, until all requests wait or the channel is
+        congested.
+        """
         while not self._channel.congested:
             ready = [reading for reading in self._readings.values() if not reading.caught_up]
             if not ready:
@@ -85,7 +88,7 @@ class LogReader:
     def _step(self, reading: _LogRequest) -> None:
         ended = (
             self._has_ended(reading.key) is not False
-        )  # before the read, because output that was written before the end must be sent
+        )  # This check comes before the read, so that output written before the end is sent.
         try:
             data = self._next(reading)
         except OSError as error:
@@ -106,13 +109,13 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                return b""  # because the job has not started, or never did
+                return b""  # The job has not started yet, or ended without a start.
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size
                 reading.offset = max(0, size + reading.offset)
         reading.offset, notice = skip_hole(reading.descriptor, reading.offset)
         if notice:
-            return notice  # instead of the bytes that were cut out
+            return notice  # The notice replaces the bytes that were deleted.
         data = os.pread(reading.descriptor, CHUNK_BYTES, reading.offset)
         reading.offset += len(data)
         return data
