@@ -335,13 +335,13 @@ def _state_text(state: State, job: Job, now: float) -> str:
         return job.detail
     if job.reason is Reason.GRACE:
         return f"is being stopped: preempted by {job.stopped_by}"
+    nodes = ", ".join(member.allocation.node for member in job.staying)
     if job.idle_since is not None:
-        return f"running on {', '.join(job.members)}; {idle_text(job, now)}"
+        return f"running on {nodes}; {idle_text(job, now)}"
     silent = [state.nodes.by_name[member.allocation.node] for member in job.running]
     silent = [node for node in silent if not node.up]
     if silent:
         return f"was on {silent[0].name}, which is silent: it {silent_node_text(job, silent[0])}"
-    nodes = ", ".join(job.members)
     sentences = {
         JobState.SCHEDULED: f"starting on {nodes}",
         JobState.RUNNING: f"running on {nodes}",

@@ -271,7 +271,7 @@ def shown(harness: EngineHarness, job: int) -> tuple[float, int, list[str]]:
 
 
 def test_a_job_view_of_an_elastic_job_shows_the_resources_it_holds() -> None:
-    """After a partial start, after growing, and after shrinking."""
+    """After a partial start, after growing, and after shrinking: in the view and in the answer of explain."""
     harness = pressed("a", "b", "c")
     other = running(harness, spec(8))
     job = running(harness, gang(3, **ELASTIC))
@@ -286,8 +286,10 @@ def test_a_job_view_of_an_elastic_job_shows_the_resources_it_holds() -> None:
     [(left, _)] = harness.stops()
     rest = [node for node in ("b", "c", "a") if node != left]
     assert shown(harness, job) == (16.0, 2, rest)
+    assert harness.why(job).sentence == f"running on {', '.join(rest)}"
     harness.exit(job, None, node=left, signal=15, why="shrunk")
     assert shown(harness, job) == (16.0, 2, rest)
+    assert harness.why(job).sentence == f"running on {', '.join(rest)}"
     for node in rest:
         harness.exit(job, 0, node=node)
     assert shown(harness, job) == (16.0, 2, rest)
