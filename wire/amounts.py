@@ -184,7 +184,8 @@ def words(text: str) -> tuple[str, ...]:
 
 def signal(text: str) -> str:
     """The name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
-    from wire.job.spec import SIGNALS, signal_name  # not above: every start of corral imports this module
+    # Imported only here, because every command of corral imports this module and must start fast.
+    from wire.job.spec import SIGNALS, signal_name
 
     name = signal_name(text)
     if not name:

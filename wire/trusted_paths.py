@@ -242,7 +242,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # Root can open every directory. Other users may change the mode of their directories.
+    if os.geteuid():  # Only users other than root need the permissions of this mode.
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 

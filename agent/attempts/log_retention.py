@@ -7,8 +7,8 @@ Algorithm for ended attempts (`SettledLogs`)
 Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
 
 Algorithm for running attempts (`equal_share`)
-1. Sort the logs of a user by size. Starting with the smallest, allow each log its size or, if that is less,
-   an equal part of the space that is left of `log_running_mib`.
+1. Sort the logs of a user by size, the smallest first. Divide the space that is left of `log_running_mib`
+   equally among the remaining logs. A log that is smaller than its part keeps its size.
 2. Delete the middle of logs that are larger than that part, as for `log_mib`.
 
 Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log

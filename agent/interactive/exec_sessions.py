@@ -202,7 +202,9 @@ class ExecSessions:
             self._loop.call_later(_CHECK_S if self._open else _IDLE_CHECK_S, self._check)
 
     def _end(self, session: _Session, why: str) -> None:
-        """Hang up the terminal session, then kill the command and its descendants. The answer says why."""
+        """Send SIGHUP to the session's processes, then kill the command and its descendants. `why` is sent to
+        the client.
+        """
         with suppress(OSError):
             os.killpg(session.process.pid, signal.SIGHUP)
         process_tree.send_signal(

@@ -74,9 +74,8 @@ class MarkedProcess:
         for line in _read(f"/proc/{self._pid}/status").split(b"\n"):
             if line.startswith(b"Uid:"):
                 real, effective, saved, _ = map(int, line[4:].split())
-                return max(
-                    real, effective, saved
-                )  # because a setuid program that a user started counts as that user's
+                # A setuid program that a user started counts as a process of that user.
+                return max(real, effective, saved)
         raise ProcessLookupError(self._pid)
 
     def attempt(self, spool: str) -> str:
