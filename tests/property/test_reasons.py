@@ -67,6 +67,8 @@ def _take_away(
         harness.tell(inputs.CancelReservation("upkeep", "root"))
     elif reason is Reason.QUOTA:
         harness.tell(inputs.UnsetQuota("user", "a", "root"))
+    elif reason is Reason.DEADLINE:
+        harness.tell(inputs.Edit(job, "root", {"deadline_at": None}))
 
 
 def _cancel(harness: EngineHarness, jobs: Iterable[int]) -> None:

@@ -64,7 +64,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     why = _why_waiting(state, placer, cycle, job, now)
     queue = state.queue_of(job)
     position = queue.ahead(job.id, position_key(state, queue, now)) + 1
-    if job.wait.doubted:
+    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
         why = replace(why, reason=Reason.DEADLINE)
     due = deadline_texts(state, placer, job, now)
     sentence = "; ".join((why.sentence, *due, *waiting_effects(state, job)))
@@ -188,7 +188,7 @@ def reason_of(state: State, job: Job) -> Reason:
     queue = state.queue_of(job)
     if job.id in queue.new_jobs:
         return job.reason
-    if job.wait.doubted:
+    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
         return Reason.DEADLINE
     lane = queue.lane(job.id)
     found = (

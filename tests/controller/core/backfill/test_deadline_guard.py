@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controller.core.backfill.deadline_guard import deadline_reservation
 from controller.core.explain.why_pending import reason_of
 from controller.core.framework.interfaces import Backfill, DeadlinePolicy
+from controller.core.model import inputs
 from controller.core.model.events import DeadlineAtRisk
 from controller.core.model.job import NEVER
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy
@@ -166,6 +167,18 @@ def test_a_job_that_cannot_meet_its_deadline_is_warned() -> None:
     harness.exit(other, node="")
     assert [event.doubted for event in harness.events if isinstance(event, DeadlineAtRisk)] == [True]
     assert started(harness) == [dated]
+
+
+def test_a_job_whose_deadline_was_removed_waits_for_resources() -> None:
+    harness = harness_of(GUARD)
+    harness.submit(cpus(harness, 6, 9))
+    harness.tick()
+    dated = harness.submit(cpus(harness, 8, 1, due_h=5))
+    harness.tick()
+    assert why(harness, dated)[0] is Reason.DEADLINE
+    harness.tell(inputs.Edit(dated, "root", {"deadline_at": None}))
+    harness.tick()
+    assert why(harness, dated)[0] is Reason.RESOURCES
 
 
 JOBS = st.lists(
