@@ -6,7 +6,7 @@ from wire.text import printable
 
 
 def jobs(incomplete: str) -> list[tuple[str, str]]:
-    """Active jobs with these first characters, and the words last and all."""
+    """Active jobs whose ids begin with these characters, and the words last and all."""
     from wire.http.client import Client, Refused, Unreachable
     from wire.names import SHOWN_STATES
 

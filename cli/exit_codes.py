@@ -1,4 +1,4 @@
-"""Exit codes, and the exception with which a command ends and explains why."""
+"""The exit codes, and the exception that ends a command with an error message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wire.names import JobState
 
-if TYPE_CHECKING:  # because cli.main imports this module: 20 ms for classes that --help does not need
+if TYPE_CHECKING:  # not imported at run time, because --help would start 20 ms later
     from wire.api.jobs import JobView
     from wire.api.problem import Problem
 
@@ -32,7 +32,7 @@ _BY_PROBLEM = {
 
 
 class CommandError(Exception):
-    """Ends a command: one sentence says what is wrong, another what to do about it."""
+    """Ends a command with an error: a sentence about the error, and a sentence about its remedy."""
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def of_problem(problem: Problem) -> int:
 
 
 def of_job(job: JobView) -> int:
-    """The exit code of an ended job; 128 + N after signal N, as a shell reports it."""
+    """The exit code for an ended job: 128 + N after signal N, as in a shell."""
     if job.state is JobState.COMPLETED:
         return 0
     if job.exit_code:

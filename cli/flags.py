@@ -13,7 +13,9 @@ Made = TypeVar("Made")
 
 
 def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:
-    """A flag with a value. `names` are all its names, such as "--lines -n"; the help names the default."""
+    """A flag with a value. `names` are all names of the flag, such as "--lines -n". The default is part of
+    the help text.
+    """
     return typer.Option(*names.split(), metavar=metavar, help=help_text, show_default=False, **more)
 
 
@@ -23,12 +25,13 @@ def switch(names: str, help_text: str) -> Any:
 
 
 def argument(metavar: str, help_text: str = "", **more: Any) -> Any:
-    """A word of the command line that belongs to no flag."""
+    """A positional argument of a command."""
     return typer.Argument(metavar=metavar, help=help_text, show_default=False, **more)
 
 
 class FlagGroup:
-    """Base of dataclasses whose fields are flags, annotated as the parameters of a command are.
+    """Base class of dataclasses whose fields are flags. The fields are annotated like the parameters of a
+    command.
 
     Example: `class Window(FlagGroup)` with the field `since: Annotated[str, option(...)] = "7d"` gives each
     command with a parameter `window: Window` the flag --since, once it has the decorator `with_flag_groups`.
@@ -36,7 +39,7 @@ class FlagGroup:
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """One parameter for each field."""
+        """The parameters of a command for these flags, one for each field."""
         hints = get_type_hints(cls, include_extras=True)
         return [parameter(each.name, hints[each.name], _default(each)) for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Runs one command. The only place that turns exceptions into sentences and exit codes."""
+"""Runs one command. Only this module turns exceptions into error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def front(
 ) -> None:
     """Corral schedules jobs on GPU hosts."""
     if url:
-        # In the environment, because child processes (completion, the terminal UI) need it, too.
+        # Put the address into the environment, because child processes (completion, the terminal UI) need it,
+        # too.
         os.environ["CORRAL_URL"] = url
     elif context:
         os.environ.pop("CORRAL_URL", None)
@@ -68,7 +69,9 @@ def front(
 def main(
     arguments: Sequence[str] | None = None, application: typer.Typer = app, program: str = "corral"
 ) -> int:
-    """Run one command of `application` and return the exit code; `program` is its name in messages."""
+    """Run one command of `application` and return the exit code. `program` is the name of the program in
+    messages.
+    """
     _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -78,13 +81,15 @@ def main(
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OSError as error:
-        # The reader has closed the pipe, or the disk is full. /dev/null: Python flushes again at exit.
+        # The reader has closed the pipe, or the disk is full. Replace stdout by /dev/null, because Python
+        # flushes stdout again at exit and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
 
 
 def _open_streams() -> None:
-    # A process started with `>&-` has no stdout. "replace", because an unprintable character is no error.
+    # A process that was started with `>&-` has no stdout. Use "replace" for characters that the encoding
+    # lacks, because they must not end the command.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
@@ -111,7 +116,7 @@ def _run(words: list[str], application: typer.Typer, program: str) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print what went wrong and what to do; return the exit code."""
+    """Print the error and its remedy. Returns the exit code."""
     from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, typer.TyperException):

@@ -63,7 +63,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
 }
-"""Name, then the module whose `app` it is (or module:attribute), then its summary."""
+"""For each command name, the module whose attribute `app` is the command (or module:attribute), and the
+summary for the help.
+"""
 
 
 OTHER_WORDS: Mapping[str, str] = {
@@ -78,11 +80,13 @@ OTHER_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("top", "nvidia-smi"), "gpus"),
     **dict.fromkeys(("backup", "restore", "verify"), "admin"),
 }
-"""Words of Slurm, Kubernetes and shells, and words of our own groups, with the command that is meant."""
+"""Command words of Slurm, Kubernetes and shells, and subcommands without their group, each with the corral
+command that does the same.
+"""
 
 
 class RootGroup(TyperGroup):
-    """The root group: lists all commands, imports only the one that is called."""
+    """The root group of commands. It lists all commands, but imports only the command that is called."""
 
     def list_commands(self, _ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -112,7 +116,7 @@ class RootGroup(TyperGroup):
 
 
 class CommandGroup(TyperGroup):
-    """A group whose help gives each command its first sentence, wrapped and not cut."""
+    """A group of commands. Its help shows the first sentence of each command, wrapped instead of cut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -127,7 +131,7 @@ def _first_sentence(text: str) -> str:
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """ " Did you mean 'X'?" for the known word that is closest; empty if none is close."""
+    """The text " Did you mean 'X'?" with the most similar known word; empty if no known word is similar."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1)
@@ -135,9 +139,10 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
-    """A Typer with the settings of this program: plain help, no completion options."""
+    """A Typer application with the settings of this program: plain help, no options for completion."""
     if help_text:
-        settings["help"] = help_text  # otherwise the docstring of the callback is the help
+        # Set the help here, because Typer otherwise shows the docstring of the callback.
+        settings["help"] = help_text
     return typer.Typer(
         cls=CommandGroup,
         rich_markup_mode=None,

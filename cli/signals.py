@@ -1,4 +1,4 @@
-"""Signals that are handled only at points where a command can stop safely."""
+"""Delays signals until a point at which the command can stop safely."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class SignalReceived(Exception):
 
 
 class DeferredSignals:
-    """While entered, SIGINT, SIGTERM and SIGHUP raise SignalReceived only in `interruptible` and `nap`."""
+    """A context in which SIGINT, SIGTERM and SIGHUP raise SignalReceived only inside `interruptible` and
+    `nap`.
+    """
 
     def __init__(self) -> None:
         self._pending = 0
@@ -30,7 +32,8 @@ class DeferredSignals:
 
     def __enter__(self) -> DeferredSignals:
         for number in _HANDLED:
-            if signal.getsignal(number) != signal.SIG_IGN:  # ignored already, for example by nohup
+            # A signal that is already ignored, for example because of nohup, stays ignored.
+            if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._receive)
         return self
 
@@ -42,7 +45,9 @@ class DeferredSignals:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Inside, a signal raises SignalReceived at once, also one that came before."""
+        """A context in which a signal raises SignalReceived at once. A signal that arrived earlier raises it
+        at the start.
+        """
         self._interruptible = True
         try:
             if self._pending:

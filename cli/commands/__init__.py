@@ -1,1 +1,1 @@
-"""The commands of corral, one module each."""
+"""The subcommands of corral, one module for each."""

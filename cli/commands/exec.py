@@ -33,12 +33,16 @@ def exec_(
     node: Node = "",
     tty: Annotated[
         bool | None,
-        switch("--tty/--no-tty", "Give the command a terminal. Default: if this command has one."),
+        switch(
+            "--tty/--no-tty",
+            "Give the command a terminal. Default: only if 'corral exec' itself runs in a terminal.",
+        ),
     ] = None,
 ) -> int:
     """Run a command inside a running job: as its user, on its GPUs and CPUs, within its limits.
 
-    Input, output and exit code are those of the command. The command ends when the job ends.
+    'corral exec' passes on input and output, and exits with the exit code of the command. The command ends
+    when the job ends.
     """
     if not command:
         raise CommandError(

@@ -38,8 +38,9 @@ Within = Annotated[
 def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show why a job waits, when it starts at the latest, and which change would start it now.
 
-    Every line "now" was tested on a copy of the cluster: the command that it names starts the job at once,
-    if nothing else changes. 'corral job preempt' and 'corral nodes resume' are commands for operators.
+    Each line "now" names a command that starts the job at once. The controller has tested it on a copy of the
+    cluster; it holds as long as nothing else changes. 'corral job preempt' and 'corral nodes resume' are
+    commands for operators.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)
@@ -60,7 +61,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
 
 
 def of_easings(answer: Explanation) -> str:
-    """The changes that would start the job now, each with its command."""
+    """One line for each change that would start the job now, with the shell command that makes the change."""
     return "\n".join(
         f"it would start now {printable(each.sentence)}: {command_of(each, answer.job.label)}"
         for each in answer.easings
@@ -68,7 +69,7 @@ def of_easings(answer: Explanation) -> str:
 
 
 def starts(answer: Explanation) -> str:
-    """The latest start of a waiting job, as text."""
+    """The latest start of a waiting job as text, or the reason why it is unknown."""
     if answer.job.state is not JobState.QUEUED:
         return ""
     likely = ""

@@ -28,7 +28,7 @@ from wire.job.selection import AllJobs, InvalidSelection, JobRange, parse_select
 from wire.text import counted
 
 SHOWN = 100
-"""Different reasons for refusals that are printed."""
+"""The most different reasons for refusals that are printed."""
 DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would change, and change nothing.")]
 
 Clear = Annotated[str, option("--clear", "OPTIONS", "Set these options to their defaults: deadline,after.")]
@@ -57,7 +57,7 @@ app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The jobs of an order, and the flags that all orders have."""
+    """The jobs that a command changes, and the flags that all such commands have."""
 
     jobs: Jobs = field(default_factory=list)
     mine: Mine = False
@@ -65,7 +65,7 @@ class Chosen(FlagGroup):
     dry_run: DryRun = False
 
     def order(self, action: str, output: Format, **more: Any) -> int:
-        """Carry out the order for every selected job and print the refusals; return the exit code."""
+        """Send one request for every selected job and print the refusals. Returns the exit code."""
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
                 "no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine."
@@ -201,7 +201,7 @@ def wait(
 
 
 def _agreed(client: Client, order: JobsOrder) -> bool:
-    """Whether the user confirms an `all` or a range that selects jobs of other users."""
+    """Whether the user confirms a change of jobs of other users that `all` or a range has selected."""
     if not any(isinstance(_meaning(word), AllJobs | JobRange) for word in order.jobs):
         return True
     me = client.health().user
@@ -219,15 +219,15 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # because the controller reports what is wrong with it
+        return None  # no error here, because the controller reports invalid words
 
 
 def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
-    """Print each reason once, with the jobs that it concerns."""
+    """Print each reason for a refusal once, with the jobs that were refused for it."""
     concerned: dict[Problem, list[str]] = {}
     first: dict[Problem, Problem] = {}
     for each in refused:
-        # "may cancel job 17" and "may cancel job 18" are one reason.
+        # Replace the job ids, because "may cancel job 17" and "may cancel job 18" are the same reason.
         reason = replace(each.problem, message=each.problem.message.replace(f"job {each.job}", "these jobs"))
         concerned.setdefault(reason, []).append(each.job)
         first.setdefault(reason, each.problem)

@@ -52,9 +52,9 @@ def logs(
 ) -> int:
     """Show the stdout and stderr of a job, in the order written.
 
-    For a job on several nodes each line begins with its node. A job of 'corral run', or one submitted with
-    --separate-output, has a log for each of the two; they are shown one after the other, or with -f as
-    they come.
+    For a job on several nodes each line begins with the name of its node. A job of 'corral run', or one
+    submitted with --separate-output, has two logs. Without -f they are shown one after the other, with -f as
+    the lines are written.
     """
     from cli.jobs.wait import wait_until_started
 
@@ -88,7 +88,7 @@ def logs(
 
 
 class _Counted:
-    """A sink that counts the bytes written to it."""
+    """Passes bytes on to another sink, and counts them."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -105,7 +105,7 @@ class _Counted:
 
 
 class _Headed:
-    """A sink that writes a heading before the first byte, if other output is above it."""
+    """Passes bytes on to another sink. It writes a heading before the first byte if other output is above."""
 
     def __init__(self, heading: str, sink: _Counted) -> None:
         start = b"" if sink.last == b"\n" else b"\n"
@@ -125,7 +125,9 @@ class _Headed:
 def _one_by_one(
     client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
 ) -> None:
-    """Show the logs one after the other. On one node the second stream gets a heading."""
+    """Show the logs one after the other. For a job on one node, stderr gets a heading if it follows
+    stdout.
+    """
     for source in sources:
         if marked:
             to_node = NodeLineWriter(source.node, sink)
@@ -158,7 +160,9 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print why there is no output, or why the job ended where its output does not say so."""
+    """Print the reason why there is no output, or the reason why the job ended if its output does not show
+    it.
+    """
     if attempt not in (None, job.attempt):
         if not written:
             print_note(f"corral: attempt {attempt} of job {job.label} wrote nothing")

@@ -64,7 +64,7 @@ def queue(
 
 
 def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
-    """All pages of the job list as one answer."""
+    """The answers for all pages of the job list, joined into one."""
     first = client.jobs(states=states, user=user, profile=profile)
     if first.next is None:
         return first

@@ -66,9 +66,8 @@ def run(
     Options are those of 'corral submit'.
     """
     spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
-    spec = replace(
-        spec, merge_output=False
-    )  # because the job's stdout goes to our stdout, and its stderr to our stderr
+    # Use two logs, because the job's stdout goes to stdout of this command, and its stderr to stderr.
+    spec = replace(spec, merge_output=False)
     if spec.array is not None:
         raise CommandError(
             "'corral run' follows one job, not an array", "Use: corral submit --array … --wait"
@@ -90,7 +89,9 @@ def run(
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:
-    """Whether a pipe, socket or file holds data now. A terminal or an empty pipe does not."""
+    """Whether stdin is a pipe, socket or file that has data now. False for a terminal and for an empty
+    pipe.
+    """
     try:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode):
@@ -105,7 +106,7 @@ def _has_unread_input(descriptor: int = 0) -> bool:
 
 
 def _forward(job: int) -> None:
-    """Pass SIGUSR1 and SIGUSR2 on to the job."""
+    """Send each SIGUSR1 and SIGUSR2 that this process receives to the job, too."""
 
     def pass_on(number: int) -> None:
         try:
@@ -118,7 +119,9 @@ def _forward(job: int) -> None:
 
 
 def _attend(client: Client, attendance: _Attendance) -> int:
-    """Show the job until it ends. The first signal cancels the job, the second leaves at once."""
+    """Show the output until the job ends. The first signal cancels the job; the second ends this command at
+    once.
+    """
     job, code = attendance.job, None
     while True:
         try:
@@ -130,12 +133,12 @@ def _attend(client: Client, attendance: _Attendance) -> int:
                 return code
             code = exit_codes.BROKEN_PIPE if attendance.unread else 128 + interrupted.number
             print_note(f"corral: cancelling job {job}; press Ctrl-C again to leave at once")
-            with suppress(Refused):  # it has ended already
+            with suppress(Refused):  # the job has ended already
                 client.cancel(job)
 
 
 class _Attendance:
-    """Shows the output of a job, and keeps how much of it is shown."""
+    """Shows the output of a job, and records how much of it was shown."""
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
         self.job = job
@@ -147,7 +150,7 @@ class _Attendance:
 
     @property
     def unread(self) -> bool:
-        """Whether the reader of our output has closed it."""
+        """Whether the program that reads the output of this command has closed the pipe."""
         return any(reader.unread for reader in self._readers)
 
     def follow(self) -> JobView:
@@ -167,7 +170,8 @@ class _Attendance:
 
     def _tell(self, job: JobView) -> None:
         line = detail_views.line_of(job)
-        # Not for an exit code of the program itself, because that one is ours, too.
+        # Print no reason for an exit code of the job's program, because this command exits with the same
+        # code.
         foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
         if (foreign or not self._quiet) and line != self._told:
             print_note(f"corral: {line}")
@@ -180,7 +184,7 @@ class _Attendance:
 
 
 def _readers(job: JobView) -> Iterator[_Reader]:
-    """A reader for each log; for a job on several nodes each line begins with its node."""
+    """A reader for each log. For a job on several nodes each line begins with the name of its node."""
     nodes = [held.node for held in job.held]
     for node in nodes if len(nodes) > 1 else [""]:
         yield _Reader(job.id, "stdout", sys.stdout, node)
@@ -188,7 +192,7 @@ def _readers(job: JobView) -> Iterator[_Reader]:
 
 
 class _Reader(threading.Thread):
-    """A thread that copies one output of the job to one of ours."""
+    """A thread that copies stdout or stderr of the job to that of this command."""
 
     def __init__(self, job: int, stream: str, sink: TextIO, node: str) -> None:
         super().__init__(daemon=True)
@@ -204,7 +208,8 @@ class _Reader(threading.Thread):
                 self._sink.finish()
         except BrokenPipeError:
             self.unread = True
-            # Ends the process, because the main thread waits for the job and would not see the closed pipe.
+            # Send a signal to this process, because the main thread waits for the job and does not notice the
+            # closed pipe.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         except (Refused, Unreachable) as failure:
             print_note(f"corral: {self._source.stream} of job {self._source.job} cannot be shown: {failure}")

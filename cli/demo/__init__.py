@@ -1,1 +1,1 @@
-"""corral demo."""
+"""The command corral demo."""

@@ -23,7 +23,9 @@ from wire.names import NodeState
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""Characters of the directory; the kernel takes 107 for the path of a socket in it."""
+"""The most characters of the directory's path, because the kernel accepts at most 107 characters for a socket
+in it.
+"""
 
 _HEAD = """\
 [cluster]
@@ -51,7 +53,9 @@ run_as_self = true
 
 
 class Cluster:
-    """Entering starts the cluster; leaving ends every job and process, and removes every file."""
+    """A context manager: entering it starts the cluster; leaving it ends every job and process, and removes
+    every file.
+    """
 
     def __init__(self, interrupts: DeferredSignals, nodes: Sequence[str]) -> None:
         self._interrupts = interrupts
@@ -88,7 +92,7 @@ class Cluster:
         self._end()
 
     def await_ready(self) -> None:
-        """Wait until the controller answers and all nodes are up; raise after READY_S seconds."""
+        """Wait until the controller answers and all nodes are up. Raises after READY_S seconds."""
         deadline = time.monotonic() + READY_S
         while True:
             with suppress(Unreachable), self.client() as client:
@@ -103,7 +107,9 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise if the controller has ended; reap ended orphans, except the children in `others`."""
+        """Raise if the controller has ended. Also reap orphaned processes that have ended, except the
+        children in `others`.
+        """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
                 f"the controller ended with code {self._controller.returncode}", self._last_words(), FAILED
@@ -111,11 +117,11 @@ class Cluster:
         kill_descendants.reap([*others, *([self._controller.pid] if self._controller else [])])
 
     def client(self) -> Client:
-        """A new client."""
+        """A new client of the demo's controller."""
         return Client(self.url, timeout_s=5.0)
 
     def environment(self) -> dict[str, str]:
-        """Our environment, without variables that would change the demo's configuration."""
+        """The environment of this process, without variables that would change the demo's configuration."""
         return {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
 
     def _start(self) -> None:
@@ -124,7 +130,8 @@ class Cluster:
         nodes = [_NODE.format(name=name, rack=f"r{place // 2 + 1}") for place, name in enumerate(self._nodes)]
         config.write_text(_HEAD.format(place=self.place) + "".join(nodes))
         with self._log().open("wb") as log:
-            # A session of its own, because Ctrl-C should reach only the demo, which then ends all in order.
+            # Start the controller in a separate session, because Ctrl-C should reach only the demo, which
+            # then ends all processes in order.
             self._controller = subprocess.Popen(
                 [sys.executable, "-P", "-m", "controller", "--config", str(config)],
                 cwd=self.place,
@@ -136,7 +143,9 @@ class Cluster:
             )
 
     def _end(self) -> None:
-        """End jobs, controller and all descendants, then remove the files; each step even if one failed."""
+        """End the jobs, the controller and all descendants, then remove the files. A failed step does not
+        skip the next.
+        """
         try:
             with suppress(Unreachable, Refused):
                 self._end_jobs()
@@ -146,7 +155,7 @@ class Cluster:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def _end_jobs(self) -> None:
-        # The jobs first, because they keep running when the controller stops.
+        # End the jobs first, because they keep running when the controller stops.
         if self._controller is None or self._controller.poll() is not None:
             return
         with self.client() as client:
@@ -156,7 +165,7 @@ class Cluster:
                 if not active:
                     return
                 for job in active:
-                    with suppress(Refused):  # ended by itself
+                    with suppress(Refused):  # the job has ended already
                         client.cancel(job.id)
                 time.sleep(0.1)
 

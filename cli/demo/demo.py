@@ -31,7 +31,7 @@ NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 ALL_ENDED_S = 90.0
 TUI_END_S = 5.0
 STRETCH, CROWD = 6.0, 24
-"""With the terminal UI jobs last longer, and this number of jobs is kept active."""
+"""In the terminal UI the run times of jobs are multiplied by STRETCH, and CROWD jobs are kept active."""
 
 RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 
@@ -58,10 +58,10 @@ def demo(
             try:
                 return (_watch if watched else _report)(cluster, interrupts)
             except Unreachable:
-                cluster.check()  # raises with the reason if the controller has ended
+                cluster.check()  # if the controller has ended, raise an error with the reason
                 raise
     except SignalReceived as interrupted:
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be closed
             print_note("corral: the demo has ended, and its files are removed")
         return 128 + interrupted.number
 
@@ -91,13 +91,14 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
 
 
 def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Show the terminal UI and keep the cluster busy, until the user quits."""
+    """Show the terminal UI until the user quits, and keep the cluster busy during that time."""
     more = encore()
     with cluster.client() as client, _terminal():
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
             [sys.executable, "-P", "-m", "cli", "tui"],
-            # State of its own, because the demo must not use or change the filters that the user has saved.
+            # Use a separate state directory, because the demo must not use or change the filters that the
+            # user has saved.
             env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},
         )
         try:
@@ -105,7 +106,7 @@ def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
                 cluster.check([tui.pid])
                 if client.jobs(states=ACTIVE, limit=1).total < CROWD:
                     part = next(more)
-                    with suppress(Refused):  # because the user may have drained all nodes
+                    with suppress(Refused):  # ignored, because the user may have drained all nodes
                         client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
                 interrupts.nap(0.5)
         finally:
@@ -123,7 +124,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
-    """Submit all jobs; return the expected end of each."""
+    """Submit all jobs. Returns the expected end of each job."""
     expected: dict[int, JobState] = {}
     for part in PARTS:
         try:
@@ -168,7 +169,7 @@ def _tell(line: str) -> None:
 
 @contextmanager
 def _terminal() -> Iterator[None]:
-    """Restore the terminal, however the terminal UI ended."""
+    """A context that restores the terminal at its end, even if the terminal UI has failed."""
     before = termios.tcgetattr(sys.stdin)
     try:
         yield

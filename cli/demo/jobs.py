@@ -27,7 +27,7 @@ _DIVERGE = _TRAIN + 'echo "step $((STEPS + 1)): loss is nan, giving up" >&2; exi
 
 @dataclass(frozen=True)
 class Part:
-    """One submit, and how its jobs must end; `ends` is None if the submit must be refused."""
+    """One submit, and the expected end of its jobs. `ends` is None if the submit must be refused."""
 
     user: str
     name: str
@@ -42,7 +42,7 @@ class Part:
     ends: JobState | None = JobState.COMPLETED
 
     def spec(self, workdir: str, stretch: float = 1.0) -> JobSpec:
-        """The JobSpec to submit; its run time is multiplied by `stretch`."""
+        """The JobSpec to submit. The run time of the job is multiplied by `stretch`."""
         return JobSpec(
             command=("/bin/sh", "-c", self.script, self.name),
             name=self.name,
@@ -85,5 +85,5 @@ PARTS = (
 
 
 def encore() -> Iterator[Part]:
-    """More jobs, without end, to keep the cluster busy."""
+    """Yield further jobs without a limit, to keep the cluster busy."""
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

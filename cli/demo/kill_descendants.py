@@ -1,4 +1,4 @@
-"""Finds and ends all descendants of this process, also those in other sessions."""
+"""Finds and ends all descendant processes of this process, also those in other sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def adopt_orphans() -> None:
 
 
 def reap(ours: Collection[int]) -> None:
-    """Reap orphans that have ended, except the children in `ours`, whose callers wait for them."""
+    """Reap orphans that have ended, except the child processes in `ours`, because their callers wait for
+    these.
+    """
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -32,7 +34,9 @@ def reap(ours: Collection[int]) -> None:
 
 
 def end_descendants(patience_s: float) -> bool:
-    """Wait for all descendants to end, then kill the others; True if none had to be killed."""
+    """Wait until all descendants have ended, then kill those that still run. Returns True if none had to be
+    killed.
+    """
     deadline = time.monotonic() + patience_s
     by_themselves = True
     while True:
@@ -48,7 +52,7 @@ def end_descendants(patience_s: float) -> bool:
 
 
 def descendants() -> set[int]:
-    """The ids of all descendants of this process."""
+    """The process ids of all descendants of this process."""
     children = defaultdict(set)
     for name in os.listdir("/proc") if sys.platform == "linux" else []:
         if name.isdigit():
@@ -68,7 +72,7 @@ def _kill(pid: int) -> None:
     except OSError:
         return
     try:
-        # Checked again with the pidfd open, because the id may belong to another process by now.
+        # Check again after opening the pidfd, because the process id may belong to another process by now.
         if pid in descendants():
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except ProcessLookupError:
@@ -80,7 +84,7 @@ def _kill(pid: int) -> None:
 def _parent(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # After the last parenthesis, because the name inside may have parentheses and spaces.
+            # Split after the last parenthesis, because the process name may contain parentheses and spaces.
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return -1  # the process has ended

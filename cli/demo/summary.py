@@ -14,7 +14,7 @@ from wire.text import duration
 
 @dataclass(frozen=True)
 class Line:
-    """The jobs of one user, or of all."""
+    """The jobs of one user, or of all users, as a row of the summary."""
 
     user: str
     jobs: Sequence[JobView]
@@ -31,7 +31,7 @@ class Line:
 
     @property
     def gpu_hours(self) -> float:
-        """GPUs times the hours for which jobs held them."""
+        """The GPU-hours that the jobs held."""
         return sum(
             job.gpus * (job.ended_at - job.started_at) / 3_600
             for job in self.jobs
@@ -40,7 +40,7 @@ class Line:
 
 
 def table() -> Table[Line]:
-    """One line per user, and one for all users."""
+    """The table with one line for each user, and one for all users."""
     return Table(
         [
             Column("USER", lambda line: line.user),

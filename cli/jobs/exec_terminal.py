@@ -1,4 +1,4 @@
-"""Connects the terminal with a command in a job's allocation."""
+"""Connects the user's terminal with a command that runs in the allocation of a job."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _READ = 1 << 15
 
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
-    """Run the command until it ends; return its exit code, 128 + N after signal N."""
+    """Run the command until it ends. Returns the exit code of the command, or 128 + N after signal N."""
     client = Client()
     rows, columns = _size()
     term = os.environ.get("TERM", "dumb")
     shell = client.open_shell(job, ShellRequest(command, terminal, rows, columns, term, node))
     with _raw(terminal):
         if terminal:
-            signal.pthread_sigmask(
-                signal.SIG_BLOCK, {signal.SIGWINCH}
-            )  # for the one thread that waits for it
+            # Block SIGWINCH, because only the thread that waits for this signal may receive it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
             threading.Thread(target=_fit, args=(shell,), daemon=True).start()
         threading.Thread(target=_type, args=(shell,), daemon=True).start()
         end = _show(client.read_shell(shell))
@@ -36,7 +35,9 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
 
 
 def wanted(terminal: bool | None) -> bool:
-    """Whether the command gets a terminal: as given, otherwise if stdin and stdout are terminals."""
+    """Whether the command gets a terminal: the value of the option; without the option, yes if stdin and
+    stdout are terminals.
+    """
     if terminal is None:
         return sys.stdin.isatty() and sys.stdout.isatty()
     return terminal
@@ -61,16 +62,17 @@ def _code(end: ShellSaid) -> int:
 
 
 def _type(shell: str) -> None:
-    """Send stdin to the command."""
+    """Copy stdin to the command until stdin or the command ends."""
     client = Client()
-    with suppress(Refused, Unreachable):  # because the command has ended; the other thread has its exit code
+    # Ignore these errors, because the command has ended and the main thread returns its exit code.
+    with suppress(Refused, Unreachable):
         while data := os.read(0, _READ):
             client.write_shell(shell, ShellGiven(b64encode(data).decode()))
         client.write_shell(shell, ShellGiven(end=True))
 
 
 def _fit(shell: str) -> None:
-    """Send the size of the window whenever it changes."""
+    """Send the size of the terminal window each time it changes."""
     client = Client()
     with suppress(Refused, Unreachable):
         while True:
@@ -97,7 +99,8 @@ def _raw(terminal: bool) -> Iterator[None]:
     import tty
 
     before = termios.tcgetattr(0)
-    tty.setraw(0, termios.TCSADRAIN)  # because keys typed before are for the command, too
+    # Use TCSADRAIN, because keys that were typed before must reach the command, too.
+    tty.setraw(0, termios.TCSADRAIN)
     try:
         yield
     finally:

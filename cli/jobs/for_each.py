@@ -1,4 +1,4 @@
-"""Carries out an action on many things, one request each; a refusal does not stop the others."""
+"""Sends one request for each of several items. A refused request does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Done = TypeVar("Done")
 
 
 def for_each(items: Iterable[Item], act: Callable[[Item], Done]) -> tuple[list[Done], list[int]]:
-    """The results of `act`, and the exit codes of refusals, which are printed."""
+    """Call `act` for each item and print the refusals. Returns the results, and the exit codes of the
+    refusals.
+    """
     done: list[Done] = []
     refusals: list[int] = []
     for item in items:

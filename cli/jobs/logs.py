@@ -10,15 +10,19 @@ from cli.jobs.wait import RetryLimit
 from wire.http.client import Client, JobName, Refused, Unreachable
 
 PER_LINE = 256
-"""First guess at the bytes of a line, to read only the end of a log."""
+"""The assumed number of bytes of a line, with which the last lines of a log are first searched."""
 
 MOST = 16 * 1024 * 1024
-"""The most bytes to read for the last lines, because a progress bar can be one very long line."""
+"""The most bytes to read for the last lines. The limit is needed because a progress bar can be one very long
+line.
+"""
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """One stream of an attempt on one node. Without a node: the first; attempt 0: the last."""
+    """Stdout or stderr of one attempt on one node. An empty node means the first node, attempt 0 the last
+    attempt.
+    """
 
     job: JobName
     stream: str = "stdout"
@@ -26,7 +30,7 @@ class LogSource:
     attempt: int = 0
 
     def read(self, client: Client, *, offset: int = 0, follow: bool = False) -> Iterator[bytes]:
-        """The bytes of the log, piece by piece."""
+        """Yield the bytes of the log in pieces."""
         return client.logs(
             self.job,
             stream=self.stream,
@@ -53,7 +57,9 @@ def copy(
     offset: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Write a log to `sink` from byte `offset` on. While following, reconnect after a lost connection."""
+    """Write a log to `sink`, starting at byte `offset`. If `follow` is set, reconnect after a lost
+    connection.
+    """
     retries = RetryLimit(quiet=quiet)
     while True:
         try:
@@ -64,7 +70,8 @@ def copy(
                 retries.connected()
             return
         except (Unreachable, Refused) as lost:
-            # node_away too, because a restarted controller may not have its nodes yet.
+            # Try again also after node_away, because a restarted controller may not be connected with its
+            # nodes yet.
             if not follow or (isinstance(lost, Refused) and lost.problem.code != "node_away"):
                 raise
             retries.disconnected(lost)
@@ -81,7 +88,9 @@ def last_lines(client: Client, source: LogSource, count: int) -> bytes:
 
 
 def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tuple[bytes, int]:
-    """The last lines and the offset after them; the whole log is read, because only that gives the offset."""
+    """The last lines of a log, and the offset in bytes after them. The whole log is read, because the API
+    does not return the offset.
+    """
     kept, place = b"", 0
     for piece in source.read(client):
         kept = tail(kept + piece, count)[-MOST:]
@@ -90,7 +99,9 @@ def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tupl
 
 
 def show(client: Client, source: LogSource, sink: ByteSink, *, follow: bool, lines: int | None) -> None:
-    """Write a log, or its last lines, to `sink`; with `follow` also new output until the attempt ends."""
+    """Write a log, or its last lines, to `sink`. If `follow` is set, also write new output until the attempt
+    ends.
+    """
     place = 0
     if lines is not None:
         if follow:
@@ -104,7 +115,7 @@ def show(client: Client, source: LogSource, sink: ByteSink, *, follow: bool, lin
 
 
 def tail(text: bytes, count: int) -> bytes:
-    """The last lines of a text; an unfinished line counts as one."""
+    """The last lines of a text. An unfinished last line counts as a line."""
     end = len(text) - text.endswith(b"\n")
     for _ in range(count):
         end = text.rfind(b"\n", 0, end)

@@ -7,14 +7,14 @@ import threading
 from cli.jobs.logs import ByteSink
 
 LONGEST = 64 * 1024
-"""A longer line is written in parts, because its newline may never come."""
+"""The most bytes of a line. A longer line is written in parts, because its end may never arrive."""
 
 _TURN = threading.Lock()
-"""Held while writing, so that lines of several nodes do not mix."""
+"""The lock that is held while a line is written, so that lines of several nodes do not mix."""
 
 
 class NodeLineWriter:
-    """Writes the output of one node to a shared sink."""
+    """Writes the output of one node to a sink that it shares with other nodes."""
 
     def __init__(self, node: str, sink: ByteSink) -> None:
         self._mark = node.encode() + b": "
@@ -22,7 +22,7 @@ class NodeLineWriter:
         self._rest = b""
 
     def write(self, data: bytes) -> int:
-        """Write the whole lines, and keep the rest until its newline comes."""
+        """Write all complete lines, and keep the unfinished line until its end arrives."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
             lines, self._rest = [*lines, self._rest], b""
@@ -36,7 +36,7 @@ class NodeLineWriter:
         self._sink.flush()
 
     def finish(self) -> None:
-        """Write the rest, which may have no newline."""
+        """Write the unfinished line at the end of the output."""
         if self._rest:
             self.write(b"\n")
         self.flush()

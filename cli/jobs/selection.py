@@ -37,7 +37,7 @@ Yes = Annotated[bool, switch("--yes -y", "Do not ask if 'all' or a range selects
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """The selected jobs, each once; ranges select ended jobs, too, if `ended`."""
+    """The selected jobs, each once. If `ended` is true, a range also selects ended jobs."""
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:
         raise CommandError("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
@@ -59,7 +59,7 @@ def select_one(client: Client, word: str) -> JobView:
 def pages(
     client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
 ) -> Iterator[JobView]:
-    """All jobs by id, page by page."""
+    """Yield all jobs in the order of their ids, requested page by page."""
     place: int | None = after
     while place is not None:
         page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)
@@ -77,7 +77,7 @@ def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -
             return _elements(client, array, indices)
         case JobLabel() as label if label.is_id:
             job = client.job(word).job
-            # An array has the id of its first element, which is 7_0.
+            # The id of an array is the id of its first element: 7 is also the id of 7_0.
             return _array(client, job.id) if job.array == job.id else [job]
     return [select_one(client, word)]
 
@@ -114,7 +114,9 @@ def _array(client: Client, array: int) -> Iterator[JobView]:
 
 
 def _last(client: Client) -> JobView:
-    """The newest job of this user, found by doubling and halving, because the API lists only upwards."""
+    """The newest job of this user. The first id of a page is doubled, then halved, because the API lists jobs
+    only by ascending id.
+    """
     me = client.health().user
 
     def first_after(place: int) -> JobView | None:

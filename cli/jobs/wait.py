@@ -15,7 +15,7 @@ from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 
 PATIENCE_S = 60.0
-"""Seconds without a controller after which a wait gives up; the jobs keep running."""
+"""A wait fails after this many seconds without a connection to the controller. The jobs keep running."""
 
 PAUSE_S = 0.5
 FEW = 20
@@ -40,12 +40,12 @@ def wait_until_started(job: int) -> None:
 
 
 def first_failure(jobs: Iterable[JobView]) -> int:
-    """The first exit code that is not 0."""
+    """The exit code of the first job that failed; 0 if none failed."""
     return next((code for code in map(exit_codes.of_job, jobs) if code), 0)
 
 
 class RetryLimit:
-    """Limits how long a lost connection is tried again."""
+    """Limits the time for which a command reconnects after a lost connection."""
 
     def __init__(self, deadline: float | None = None, *, quiet: bool = False) -> None:
         self._deadline = deadline
@@ -53,12 +53,14 @@ class RetryLimit:
         self._since: float | None = None
 
     def connected(self) -> None:
-        """Note that the controller has answered."""
+        """Reset the limit, because the controller has answered."""
         self._since = None
         self._check()
 
     def disconnected(self, error: Unreachable | Refused) -> None:
-        """Note a lost connection: sleep a little, or raise the error after PATIENCE_S seconds."""
+        """Sleep before the next attempt. Raises the error if the connection has been lost for PATIENCE_S
+        seconds.
+        """
         self._check()
         now = time.monotonic()
         if self._since is None:
@@ -77,7 +79,7 @@ class RetryLimit:
 
 
 def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
-    """Each of these jobs as it is now, and again whenever it changes."""
+    """Yield the present state of each job, and its new state after each change."""
     retries = RetryLimit(deadline)
     while True:
         client = Client()
@@ -87,7 +89,7 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
                     retries.connected()
                     if job is not None:
                         yield job
-            time.sleep(PAUSE_S)  # because the stream has ended: the controller stops
+            time.sleep(PAUSE_S)  # wait a moment, because the stream ends when the controller stops
         except Unreachable as lost:
             retries.disconnected(lost)
         finally:
@@ -95,8 +97,9 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
 
 
 def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
-    """The jobs now, then their changes; None for a heartbeat."""
-    # The position first, because the stream then has every later change; one may come twice.
+    """Yield the present states of the jobs, then their changes; None for each heartbeat."""
+    # Read the journal position before the jobs, because the stream then contains every later change. A change
+    # may come twice.
     seq = client.health().seq
     unseen = set(ids)
     if len(ids) > FEW:
@@ -106,7 +109,7 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
                 yield job
             if not unseen or job.id > max(unseen):
                 break
-    # One by one, because the list lacks jobs that ended long ago.
+    # Request the jobs one by one, because the job list does not contain jobs that ended long ago.
     yield from (client.job(job).job for job in sorted(unseen))
     for batch in client.stream(seq):
         yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]
@@ -114,7 +117,7 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
 
 @contextmanager
 def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
-    """Close the client's connections at the deadline, so that no read takes longer."""
+    """A context that closes the client's connections at the deadline, so that no read takes longer."""
     if deadline is None:
         yield
         return

@@ -1,1 +1,1 @@
-"""Formats, tables and details that commands print."""
+"""The formats, tables and details that commands print."""

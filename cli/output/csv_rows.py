@@ -14,16 +14,20 @@ from wire.codec import encode
 from wire.text import printable
 
 LONGEST = 4_096
-"""Characters of one value."""
+"""The most characters of one value."""
 
 _TIMES = ("at", "since", "until", "was", "becomes", "again")
-"""Fields that are seconds since 1970, like all whose names end in `_at` or `_since`."""
+"""Fields with a time in seconds since 1970. All fields with names that end in `_at` or `_since` are such
+times, too.
+"""
 
 Getter = Callable[[Any], Any]
 
 
 def headings(kind: type[Any]) -> list[str]:
-    """The headings for a class of rows, in the order of its fields; `held.gpus` is a nested field."""
+    """The column headings for a class of rows, in the order of its fields. `held.gpus` is a field of the
+    field `held`.
+    """
     return [name for name, _ in _fields(kind)]
 
 
@@ -58,7 +62,9 @@ def _without_none(hint: Any) -> Any:
 
 
 def _text(name: str, value: Any) -> str:
-    """Numbers unchanged, booleans as true and false, lists joined by ';', other values as JSON."""
+    """A value as text: numbers unchanged, booleans as true and false, lists joined by ';', all other values
+    as JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, enum.Enum):

@@ -1,4 +1,4 @@
-"""Jobs and nodes in full, as headings and values."""
+"""All details of a job or a node, as headings and values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from wire.text import counted, duration, memory, printable
 Facts = list[tuple[str, str]]
 SHOWN_VICTIMS = 8
 SHOWN = 400
-"""Characters of a command that are shown; -o json has the whole command."""
+"""The most characters of a command that are shown. -o json shows the whole command."""
 
 
 def of_job(detail: JobDetail) -> Facts:
-    """A job: its state, the reason for it, its nodes, and its request."""
+    """The details of a job: its state, the reason for the state, its nodes, and the requested resources."""
     job = detail.job
     facts = [
         ("job", f"{job.label}  {job.name}"),
@@ -52,7 +52,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("gpu use", _gpu_use(job)),
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
     ]
-    # Without the name and the profile, because the lines above already have those of the running job.
+    # Leave out the name and the profile, because the lines above already show them.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
@@ -70,7 +70,9 @@ def _foreseen(each: Foreseen, job: JobView) -> str:
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
-    """The predicted run time with the time limit; for a running job also the run time used in plans."""
+    """The predicted run time with the time limit. For a running job also the run time that backfill
+    assumes.
+    """
     if predicted_s is None:
         return ""
     limit = "no limit" if job.time_limit_s is None else f"{duration(job.time_limit_s)} at most"
@@ -84,7 +86,9 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """What a job requests: lines that join several fields, then each option that has a title of its own."""
+    """The requested resources and options of a job: first lines that join several fields, then one line for
+    each option with a title.
+    """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
     return [
@@ -131,7 +135,7 @@ def of_spec(spec: JobSpec) -> Facts:
 
 
 def _amount(spec: JobSpec, field: str, told: Callable[[int], str], limit: int | None) -> str:
-    """CPU or memory per node, and the source of a default."""
+    """The CPUs or the memory per node. For a default also its source."""
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:
         return "the default of the cluster"
@@ -157,7 +161,7 @@ def of_after(spec: JobSpec) -> str:
 
 
 def of_relax(spec: JobSpec) -> str:
-    """The requirements that a job drops after a wait."""
+    """The requirements that a job drops after a time in the queue."""
     return f"{', '.join(spec.relax)} after {duration(spec.relax_after_s)} in the queue" if spec.relax else ""
 
 
@@ -179,7 +183,7 @@ def _at_most(limit: int | None, told: Callable[[int], str]) -> str:
 
 
 def of_node(node: NodeView) -> Facts:
-    """A node without its GPUs."""
+    """The details of a node, without its GPUs."""
     return [
         ("node", node.name),
         ("state", node.state_word + (f" ({node.why})" if node.why else "")),
@@ -207,7 +211,9 @@ def _numa(numa: NumaFacts) -> str:
 
 
 def of_quality(job: JobView) -> str:
-    """Quality of a placement: 100 for one node, 30 for one NUMA node, 20 for NVLink; 50 for several nodes."""
+    """The quality of a placement as text: 100 points for one cluster node, 30 for one NUMA node, 20 for
+    NVLink between all GPUs; 50 for several cluster nodes.
+    """
     if job.quality is None:
         return ""
     if len(job.held) > 1:
@@ -226,7 +232,9 @@ def line_of(job: JobView) -> str:
 
 
 def of_why(why: Why) -> str:
-    """The reason, the position in the queue, and the nodes that each filter rejected."""
+    """The reason why a job waits, its position in the queue, and the number of nodes that each filter
+    rejected.
+    """
     lines = [why.sentence, *map(printable, why.notes)]
     if why.position is not None:
         lines.append(f"position {why.position} in the queue")
@@ -244,7 +252,7 @@ def of_why(why: Why) -> str:
 
 
 def _saves(spec: JobSpec) -> str:
-    """How the job saves its state before it is stopped."""
+    """The way in which the job saves its state before it is stopped, as text."""
     ways = [
         shlex.join(spec.checkpoint_command),
         spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",
@@ -271,7 +279,7 @@ def _moved(each: Moved) -> str:
 
 
 def _gang(spec: JobSpec) -> str:
-    """The fewest nodes of a gang, and the effect of a failed member."""
+    """The fewest nodes on which a gang starts, and the effect of a failed gang member."""
     gang, told = spec.gang, []
     if gang.min_nodes is not None:
         wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
@@ -287,7 +295,7 @@ def _gang(spec: JobSpec) -> str:
 
 
 def _preemptible(spec: JobSpec) -> str:
-    """Whether and when the job may be preempted; empty if at any time."""
+    """The limits on preempting the job; empty if it may be preempted at any time."""
     if not spec.preemptible:
         return "no"
     return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""
@@ -301,7 +309,7 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """The running jobs that will be preempted for a waiting job, or why none is."""
+    """The running jobs that will be preempted for a waiting job, or the reason why none will be."""
     victims = answer.victims
     if not answer.makes_room or not victims:
         return f"no job now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
@@ -343,5 +351,5 @@ def _lines(*given: object) -> str:
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:
-    # because a newline in a value would look like another variable
+    # Newlines are replaced, because a newline in a value would look like another variable.
     return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())

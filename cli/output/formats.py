@@ -1,4 +1,6 @@
-"""Writes answers to stdout: tables that fit the terminal, JSON or YAML of the API, CSV, or names."""
+"""Writes answers to stdout as tables that fit the terminal, as JSON or YAML of the API, as CSV, or as
+names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ GAP = "  "
 
 
 class Format(enum.StrEnum):
-    """Format of an answer."""
+    """The format of an answer on stdout."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -36,7 +38,7 @@ class Format(enum.StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """True for JSON and YAML, which have everything that the API answers."""
+        """True for JSON and YAML, which contain the whole answer of the API."""
         return self in (Format.JSON, Format.YAML)
 
 
@@ -53,14 +55,15 @@ JobFormat = Annotated[
         "-o --format", "FORMAT", "Format of the answer: table, wide, json, yaml, csv or name. Default: table."
     ),
 ]
-"""The same option for commands whose --output is a file of the job."""
+"""The same option, for commands in which --output is the file for the job's output."""
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """One column. `keep` is its rank on a narrow terminal: 0 always stays, the highest is dropped first.
+    """One column. On a narrow terminal the column with the highest `keep` is dropped first; 0 is never
+    dropped.
 
-    It is at least `room` cells wide, and may shrink to `least` cells if that is given.
+    The column is at least `room` cells wide. If `least` is given, it may shrink to `least` cells.
     """
 
     title: str
@@ -75,15 +78,17 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """The columns of one kind of row, and the function that names a row."""
+    """The columns for one kind of row, and the function that returns the name of a row."""
 
     columns: Sequence[Column[Row]]
     name: Callable[[Row], str]
     kind: type[Row] | None = None
-    """The class of a row, whose fields are the columns of CSV; if None, CSV has the columns of the table."""
+    """The class of a row. The columns of CSV are the fields of this class; if None, CSV has the columns of
+    the table.
+    """
 
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
-        """Write the rows; `body` is the API's answer with all of them, for JSON and YAML."""
+        """Write the rows. `body` is the API's answer that contains all rows, for JSON and YAML."""
         if form.is_data:
             write_data(form, list(rows) if body is None else body)
         elif form is Format.NAME:
@@ -104,7 +109,7 @@ class Table(Generic[Row]):
     def lines(
         self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False
     ) -> Iterable[str]:
-        """The table as lines of at most `width` cells; None means no limit."""
+        """The table as lines of at most `width` cells; if `width` is None, without a limit."""
         columns = [column for column in self.columns if wide or not column.wide]
         cells = [[column.title for column in columns]]
         cells += [[printable(column.text(row)) for column in columns] for row in rows]
@@ -130,7 +135,9 @@ def write(text: str) -> None:
 
 
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
-    """Write a YAML document, or JSON: one line for programs, indented on a terminal. Both are inert ASCII."""
+    """Write a YAML or JSON document. JSON is indented on a terminal, otherwise on one line. Both contain only
+    printable ASCII.
+    """
     data = _data(body)
     if form is Format.YAML:
         write("".join(f"{line}\n" for line in ("---", *yaml_lines(data))))
@@ -150,7 +157,9 @@ def _data(body: Any) -> Any:
 
 
 def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
-    """Write one thing: as headings and values for people, as the body of the API for programs."""
+    """Write one job, node or other object: as headings and values, or in a data format as the body of the
+    API.
+    """
     if form.is_data:
         write_data(form, body)
     elif form is Format.NAME:
@@ -202,7 +211,9 @@ def fit(text: str, room: int, *, right: bool = False) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
-    """The columns to show, with their widths: first shrink the widest that may shrink, then drop columns."""
+    """The columns to show, with their widths. If the terminal is too narrow, shrink the widest columns that
+    may shrink; then drop columns.
+    """
     shown = list(range(len(columns)))
     while True:
         rooms = {place: widths[place] for place in shown}

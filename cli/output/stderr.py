@@ -1,4 +1,4 @@
-"""Messages to the user, on stderr, so that stdout has only data."""
+"""Prints messages to the user on stderr, so that stdout contains only data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:  # see cli.exit_codes
 
 
 def print_error(message: str, hint: str = "", code: int = 0) -> int:
-    """Print an error with a hint; return the exit code."""
+    """Print an error and a hint. Returns the exit code."""
     lines = [f"corral: {_safe(message)}"] + [f"  {_safe(line)}" for line in hint.splitlines()]
     print("\n".join(lines), file=sys.stderr)
     return code
 
 
 def print_refusal(problem: Problem) -> int:
-    """Print a problem that the controller reports; return the exit code."""
+    """Print a problem that the controller reports. Returns the exit code."""
     if problem.where == "Authorization":
         hint = "Set CORRAL_TOKEN to the content of the controller's <state_dir>/token."
         return print_error(problem.message, hint, exit_codes.of_problem(problem))
@@ -35,10 +35,10 @@ def print_note(message: str) -> None:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether to write colours to this stream."""
+    """Whether colours are written to this stream."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _safe(text: str) -> str:
-    # because names and paths in a message may have control characters, which must not reach the terminal
+    # Remove control characters of names and paths in a message, because they must not reach the terminal.
     return "\n".join(printable(line, 2_000) for line in text.splitlines())

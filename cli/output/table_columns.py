@@ -1,4 +1,4 @@
-"""The columns of the tables of jobs, nodes, GPUs and events."""
+"""The columns of the tables for jobs, nodes, GPUs and events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def cores(milli: int) -> str:
 
 
 def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobView]:
-    """Jobs, with times as of `now`; with `profiles` also their scheduler profiles."""
+    """The table of jobs. Times are computed for the moment `now`. If `profiles` is true, the table has a
+    column for scheduler profiles.
+    """
     profile = Column[JobView]("PROFILE", lambda job: job.profile, keep=8, least=6)
     return Table(
         [
@@ -98,14 +100,14 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
 
 
 def exit_text(job: JobView) -> str:
-    """The exit code, or the signal, as text."""
+    """The exit code of a job, or the signal that ended it, as text."""
     if job.signal:
         return f"signal {job.signal}"
     return "-" if job.exit_code is None else str(job.exit_code)
 
 
 def node_table() -> Table[NodeView]:
-    """Nodes, with used and total resources."""
+    """The table of nodes, with used and total resources."""
     return Table(
         [
             Column("NODE", lambda node: node.name, least=16),
@@ -127,7 +129,7 @@ def node_table() -> Table[NodeView]:
 
 
 def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
-    """The GPUs of one node, or of several."""
+    """The table of the GPUs of one node, or of several nodes."""
     return Table(
         [
             *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),
@@ -167,45 +169,45 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
 
 
 def _read(gpu: GpuView, text: str) -> str:
-    """The text of a reading; "-" if the node is silent."""
+    """The text of a measured value; "-" if the node is not connected."""
     return text if gpu.heard else "-"
 
 
 def ecc(gpu: GpuView) -> str:
-    """Corrected and uncorrected memory errors since the driver was loaded."""
+    """The numbers of corrected and uncorrected memory errors since the driver was loaded."""
     return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
 
 
 def idle(gpu: GpuView) -> str:
-    """How long the allocated GPU has been idle."""
+    """The time for which an allocated GPU has been idle."""
     return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 
 def nvlink(gpu: GpuView) -> str:
-    """NVLink links that are up, and all links."""
+    """The number of NVLink links that are up, and the number of all links."""
     return f"{gpu.links_up}/{gpu.links_there}" if gpu.links_there else "-"
 
 
 def off_queue(gpu: GpuView) -> str:
-    """Users of processes on the GPU that no job started."""
+    """The users whose processes run on the GPU outside of any job."""
     return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
 
 
 @dataclass(frozen=True)
 class ProcessOnGpu:
-    """A process and the GPU it is on."""
+    """A process and the GPU that it uses."""
 
     gpu: GpuView
     process: GpuProcess
 
 
 def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
-    """Every process on these GPUs."""
+    """The processes on these GPUs."""
     return [ProcessOnGpu(gpu, process) for gpu in gpus for process in gpu.processes]
 
 
 def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
-    """Processes on GPUs, of jobs and off the queue."""
+    """The table of processes on GPUs: those of jobs, and off-queue processes."""
     return Table(
         [
             *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),
@@ -226,7 +228,7 @@ def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
 
 
 def event_table(now: float | None = None) -> Table[EventView]:
-    """Events, with a sentence each."""
+    """The table of events, with a sentence for each."""
     return Table(
         [
             Column("SEQ", lambda event: str(event.seq), keep=9, right=True, wide=True),
@@ -244,7 +246,7 @@ def _well(gpu: GpuView) -> bool:
 
 
 def _gpus_used(node: NodeView) -> str:
-    """GPUs in use and all GPUs; an unhealthy GPU is in use only if a job has it."""
+    """The number of GPUs in use, and of all GPUs. An unhealthy GPU is in use only if a job holds it."""
     used = sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus if gpu.jobs or _well(gpu)) / WHOLE_GPU
     return f"{gpus_text(round(used, 3))}/{len(node.gpus)}"
 

@@ -20,11 +20,11 @@ DryRun = Annotated[
 """The option of commands that change the cluster; it asks what-if."""
 
 SHOWN = 10
-"""The most jobs that are shown of each kind; -o json has more."""
+"""The most jobs that are shown of each kind. -o json shows more."""
 
 
 def show(answer: WhatIfAnswer, output: Format) -> int:
-    """Print the answer; return 5 if part of the change would be refused, otherwise 0."""
+    """Print the answer. Returns 5 if part of the change would be refused, otherwise 0."""
     few = output in (Format.TABLE, Format.WIDE)
     _table(answer).show(output, _worst_and_best(answer, SHOWN) if few else answer.shifts, answer)
     if few:
@@ -50,7 +50,9 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
 
 
 def summarise(answer: WhatIfAnswer) -> None:
-    """Print as notes: refusals, jobs that would start at another time, and their number."""
+    """Print the answer on stderr: refusals, jobs that would start at another time, and the number of these
+    jobs.
+    """
     for refused in answer.refused:
         print_note(f"This would be refused: {refused}")
     shown = _worst_and_best(answer, SHOWN // 2)
@@ -60,7 +62,9 @@ def summarise(answer: WhatIfAnswer) -> None:
 
 
 def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
-    """The new jobs, then the `each` most delayed jobs, then the `each` jobs that gain most."""
+    """The new jobs, then the jobs with the largest delays, then those with the largest gains; `each` is the
+    most jobs of each of these two groups.
+    """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]
     later = [shift for shift in moved if delay(answer, shift) > 0]

@@ -1,4 +1,4 @@
-"""Writes plain data as YAML: blocks, and ASCII strings that all YAML parsers read alike."""
+"""Writes plain data as YAML in block style. Strings are ASCII, so that all YAML parsers read them alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
-"""Words that YAML 1.1 reads as booleans or null."""
+"""Words that need quotation marks, because YAML 1.1 reads them as booleans or null."""
 
 
 def yaml_lines(data: Any) -> Iterator[str]:
@@ -29,13 +29,15 @@ def yaml_lines(data: Any) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value on one line, as JSON, which YAML contains; simple strings are not quoted."""
+    """A value on one line. It is written as JSON, because JSON is valid YAML; simple strings are not
+    quoted.
+    """
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             return value
         return re.sub(r"[^\x00-\x7e]", _escaped, json.dumps(value, ensure_ascii=False))
     text = json.dumps(value)
-    # Because YAML 1.1 takes 1e-05 for a string.
+    # Add a decimal point, because YAML 1.1 reads 1e-05 as a string.
     return text.replace("e", ".0e") if isinstance(value, float) and "e" in text and "." not in text else text
 
 

@@ -15,7 +15,9 @@ from wire.codec import encode
 
 
 def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
-    """The new value of each field to change, as JSON; None for a field that gets its default again."""
+    """The new value of each field to change, as JSON data. None means that the field gets its default
+    again.
+    """
     given = from_flags(asked)
     spec = encode(spec_from(("true",), "", given, {}))
     changes: dict[str, Any] = {field: spec[field] for name in given for field in _fields(OPTIONS[name])}
@@ -30,10 +32,10 @@ def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """The same problem, with the flag in place of the field of the API."""
+    """The same problem, with the flag named instead of the field of the API."""
     return replace(problem, where=flag_of(problem.where))
 
 
 def _fields(option: JobOption) -> tuple[str, ...]:
-    # The number per node says how many nodes there are, too.
+    # --gpus-per-node sets two fields, because it also determines the number of nodes.
     return ("gpus", "nodes") if option.name == "gpus_per_node" else (option.field,)

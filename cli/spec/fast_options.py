@@ -1,9 +1,9 @@
 """Reads numbers, words and paths of the command line without pydantic, which typer loads to do it.
 
-Typer asks each parameter for its reader with `get_runtime_param()`, on first use. `use_fast_readers` answers
-in its place: with the parser of the flag if it has one (`option(..., parser=amounts.seconds)`), else for the
-kinds of values that commands have here. It leaves any other kind to typer. This saves 60 ms of each start,
-and the errors name the value and what would be right.
+Typer calls `get_runtime_param()` of each parameter on first use to get a reader. `use_fast_readers` sets the
+reader before that: the parser of the flag if it has one (`option(..., parser=amounts.seconds)`), otherwise a
+reader for the type of the value. Other types are left to typer. This saves 60 ms at each start, and the
+errors name the wrong value and valid values.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from wire import amounts
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one parameter, with the interface that typer calls."""
+    """Reads the value of one parameter. Typer calls this class in place of its own."""
 
     read: Callable[[Any], Any]
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value of a parameter from the text of the command line, or from its default."""
+        """The value of a parameter, parsed from the text of the command line, or its default."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -38,10 +38,11 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Give the parameters of a command and its subcommands a `Reader` if their kind of value has one."""
-    # The group's context comes first, because a command takes the names of its help option from there.
+    """Give each parameter of a command and its subcommands a `Reader`, if the type of its value has one."""
+    # Make the context of the group first, because a command takes the names of its help option from that
+    # context.
     context = command.context_class(command, above, **command.context_settings)
-    for param in command.get_params(context):  # also --help, which typer makes on demand
+    for param in command.get_params(context):  # includes --help, which typer creates on demand
         read = _reader(param)
         if read is not None:
             param.get_runtime_param = partial(_same, Reader(read))
@@ -59,7 +60,8 @@ def _reader(param: Any) -> Callable[[Any], Any] | None:
     kind: Any = getattr(descriptor, "annotation", None)
     parser: Any = getattr(getattr(descriptor, "parameter_info", None), "parser", None)
     if parser is not None:
-        return lambda value: parser(value) if isinstance(value, str) else value  # a default is no text
+        # Do not parse a default, because it is a value already.
+        return lambda value: parser(value) if isinstance(value, str) else value
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
     if kind in (int, float):

@@ -2,8 +2,8 @@
 
 1. A row's `name` gives the flag (`--gpu-model`), the word of a #CORRAL line and the variable
    (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
-2. `read` turns the text into a value of `field`; a ValueError says what would be right. Options with the same
-   `field` make one value together: `part` is the keyword of each in `spec_builder.COMBINED`.
+2. `read` parses the text into a value of `field`; its ValueError names valid values. Options with the same
+`field` make one value together: `part` is the keyword of each option in `spec_builder.COMBINED`.
 3. `show` turns the value of the field back into the texts of the flag, for `corral job set` in suggestions.
 4. `title` is the heading in `corral job show`; a row without one is part of a line in `detail_views.py`.
 
@@ -35,24 +35,30 @@ from wire.names import priority_name
 
 @dataclass(frozen=True)
 class JobOption:
-    """One row. Without a `metavar` it is a switch, whose text is true or false."""
+    """One row of the table. An option without a `metavar` is a switch, with the text true or false."""
 
     name: str
     help: str
     field: str = ""
-    """The field of JobSpec, or its part as gang.min_nodes; empty: the name of the option."""
+    """The field of JobSpec, or a part of a field, such as gang.min_nodes. If empty, the field has the name of
+    the option.
+    """
     metavar: str = ""
     read: Callable[[str], Any] = str
     show: Callable[[Any], option_texts.Texts] = option_texts.any_value
     title: str = ""
     repeats: bool = False
     adds_up: bool = False
-    """True: flags, environment and script add to each other. False: the strongest of them counts."""
+    """True: the values of flags, environment and script are joined. False: flags override the environment,
+    which overrides the script.
+    """
     separator: str | None = None
-    """What separates the values of a repeated option in its variable; None: white space."""
+    """The separator between the values of a repeated option in its environment variable. None means white
+    space.
+    """
 
     part: str = ""
-    """The part of the field, from `field`."""
+    """The part of the field that `field` names after the dot."""
 
     def __post_init__(self) -> None:
         field, _, part = (self.field or self.name).partition(".")
@@ -68,16 +74,17 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """The texts with which this option sets what the spec has; none where it is not needed."""
+        """The texts with which this option sets the value of the spec. Empty if the spec has the default."""
         value = getattr(spec, self.field)
-        # A part that is no field of the value, such as the policy of a restart, is worked out from all of it.
+        # Compute the text from the whole value if the part is not a field of the value, such as the policy of
+        # a restart.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)
 
 
 def yes_or_no(text: str) -> bool:
-    """Whether the text of a switch is true."""
+    """The value of a switch, from its text."""
     word = text.lower()
     if word not in ("1", "true", "yes", "0", "false", "no"):
         raise ValueError(f"{text!r} is neither true nor false")
@@ -85,7 +92,7 @@ def yes_or_no(text: str) -> bool:
 
 
 def directory(text: str) -> str:
-    """The absolute path of a directory, from the current one."""
+    """The absolute path of a directory. A relative path starts at the current directory."""
     try:
         return os.path.abspath(text)
     except FileNotFoundError:
@@ -580,7 +587,9 @@ BY_FLAG: Mapping[str, JobOption] = {option.flag: option for option in _ROWS}
 
 
 def _flags_of_fields() -> dict[str, str]:
-    """The flag for each path in a problem: `cpu_milli`, `gpu.numa`. The first of several options counts."""
+    """The flag for each path of a JobSpec field, such as `cpu_milli` or `gpu.numa`. If several options set a
+    field, the first one is taken.
+    """
     found = {"restart": "--restart", "topology.domains": "--domains"}
     for option in _ROWS:
         found.setdefault(f"{option.field}.{option.part}" if option.part else option.field, option.flag)

@@ -15,11 +15,11 @@ from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.submit_options import Given, Layer, merged
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""The most bytes of one argument of a program on Linux, without its closing NUL."""
+"""The most bytes of one argument of a program on Linux, not counting the NUL at its end."""
 
 _DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:\s+(.*))?")
 _HASH = "\0"
-"""Stands for a '#' inside a word; no script has it."""
+"""A placeholder for '#' inside a word. It cannot occur in a script."""
 
 _SHELLS = {"sh", "bash", "dash", "ksh", "mksh", "zsh"}
 _PYTHON = re.compile(r"python[\d.]*")
@@ -27,17 +27,19 @@ _PYTHON = re.compile(r"python[\d.]*")
 
 @dataclass(frozen=True)
 class Script:
-    """A script as a command that needs no shared file system, with the options in its lines."""
+    """A script, converted to a command that needs no shared file system, with the options from its #CORRAL
+    and #SBATCH lines.
+    """
 
     command: tuple[str, ...]
     asked: Layer
     name: str
     wait: bool = False
-    """True if it has #SBATCH --wait."""
+    """True if the script has a line #SBATCH --wait."""
 
 
 def read(path: str, arguments: list[str]) -> Script:
-    """Read a script. Raises CommandError, which names each line that cannot be used."""
+    """Read a script. Raises CommandError, which names each invalid line."""
     text = _text(path)
     name = Path(path).name
     interpreter = _interpreter(text, path)
@@ -98,7 +100,7 @@ def _interpreter(text: str, path: str) -> list[str]:
 
 
 def _program(interpreter: list[str]) -> str:
-    """The name of the interpreter: bash for /bin/bash -l and for /usr/bin/env -S bash -l."""
+    """The name of the interpreter in a #! line: bash for /bin/bash -l and for /usr/bin/env -S bash -l."""
     names = [Path(word).name for word in interpreter if not word.startswith("-") and "=" not in word]
     return names[1] if names[0] == "env" and len(names) > 1 else names[0]
 
@@ -128,9 +130,9 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
 def _with_slurms(
     found: dict[str, list[Given]], slurms: list[sbatch_sizes.Option], path: str
 ) -> tuple[Layer, bool]:
-    """The options of both kinds of lines, and whether to wait; #CORRAL is stronger.
+    """The options of #CORRAL and #SBATCH lines, and whether to wait. A #CORRAL line overrides a #SBATCH line.
 
-    The error has all bad #SBATCH lines.
+    The error names all invalid #SBATCH lines.
     """
     translated = sbatch_directives.translate(slurms)
     if translated.problems:
@@ -155,7 +157,9 @@ def _add(found: dict[str, list[Given]], pairs: list[tuple[str, Given]]) -> None:
 
 
 def _words(text: str, where: str) -> list[str]:
-    """The words of a line. '#' begins a comment only at the start of a word, because images are host#name."""
+    """The words of a line. '#' begins a comment only at the start of a word, because image names have the
+    form host#name.
+    """
     kept = re.sub(r"(?<=[\w.])#(?=\w)", _HASH, text)
     try:
         return [word.replace(_HASH, "#") for word in shlex.split(kept, comments=True)]

@@ -1,6 +1,7 @@
-"""Values of a JobSpec as the texts of the options that set them, each an entry of a list: `--memory 16G`.
+"""Converts values of a JobSpec to the texts of the options that set them: 16G for `--memory 16G`.
 
-A value for which the option is not needed has no text.
+The result is a list with one text for each time the option is written; it is empty if the option is not
+needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Texts = list[str]
 
 
 def any_value(value: Any) -> Texts:
-    """The texts of any value: an entry each of a list or mapping, none for a value that says nothing."""
+    """The texts of a value: one text for each entry of a list or mapping, and none for an empty value."""
     if isinstance(value, Mapping):
         return [f"{key}={each}" for key, each in value.items()]
     if isinstance(value, tuple):

@@ -1,4 +1,6 @@
-"""Translates #SBATCH lines to options of Corral; a line without a counterpart is an error that names it."""
+"""Translates #SBATCH lines to options of Corral. A line without a counterpart is an error that names the
+line.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,11 @@ def options(words: list[str], where: str) -> list[Option]:
 def translate(found: list[Option]) -> Translation:
     """All options of a script at once, because tasks, CPUs, GPUs and memory depend on each other.
 
-    1. Of an option that is written twice the last one counts, as in Slurm.
-    2. What makes no difference here becomes a warning; what has no counterpart becomes a problem.
-    3. Options that mean one thing by themselves are translated one by one.
-    4. Nodes, tasks, CPUs, GPUs and memory are worked out together: Slurm counts by task, Corral by node.
+    1. If an option is written twice, the last one is used, as in Slurm.
+    2. An option without an effect in Corral gives a warning; an option without a counterpart gives a problem.
+    3. Options that do not depend on others are translated one by one.
+    4. Nodes, tasks, CPUs, GPUs and memory are computed together, because Slurm counts per task and Corral per
+    node.
 
     Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` is 16 CPUs and 32 GiB on each
     of 2 nodes. The script runs once, on the first node.
@@ -117,7 +120,7 @@ def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
 
 
 class _Harmless(Exception):
-    """Part of a value is ignored with a warning; `pairs` has the options of the rest."""
+    """Raised when part of a value is ignored with a warning. `pairs` has the options for the other part."""
 
     def __init__(self, warning: str, pairs: Pairs) -> None:
         super().__init__(warning)
@@ -130,7 +133,7 @@ def _split(word: str) -> tuple[str, str | None]:
         return flag, value if equals else None
     if not word.startswith("-"):
         return word, None
-    # Short ones carry their value in the same word: -c4.
+    # A short option may have its value in the same word, as in -c4.
     return word[:2], word[2:] or None
 
 
@@ -139,7 +142,9 @@ def _as(name: str) -> Callable[[str], Pairs]:
 
 
 def _time(text: str) -> Pairs:
-    """Slurm reads a bare number as minutes, and m:s without days."""
+    """Convert a time limit. Slurm reads a number without a unit as minutes, and 10:30 as minutes and
+    seconds.
+    """
     if text.upper() in ("UNLIMITED", "INFINITE", "0"):
         return []
     match = _TIME.fullmatch(text)
@@ -157,7 +162,9 @@ def _export(text: str) -> Pairs:
 
 
 def _begin(text: str) -> Pairs:
-    """Slurm counts in seconds where no unit stands, and spells units out."""
+    """Convert a start time. In now+N Slurm reads N without a unit as seconds, and its units are words such as
+    hours.
+    """
     match = _FROM_NOW.fullmatch(text)
     if match is None:
         return [] if text == "now" else [("begin", text)]
@@ -190,7 +197,9 @@ def _licences(text: str) -> Pairs:
 
 
 def _signal(text: str) -> Pairs:
-    """`B:USR1@120`: two minutes before the limit. Corral tells all processes that have a handler."""
+    """Convert a warning signal: `B:USR1@120` is sent 120 s before the time limit. Corral sends it to all
+    processes with a handler.
+    """
     match = _SIGNAL.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a signal; write USR1@120")
@@ -198,7 +207,9 @@ def _signal(text: str) -> Pairs:
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
-    """A rule of the site here: jobs that can never start are cancelled, or are kept."""
+    """Return a warning only: in Corral the configuration of the cluster decides whether jobs that can never
+    start are cancelled.
+    """
     if text == "yes":
         raise _Harmless(
             'such jobs are cancelled here anyway, unless [scheduler.waiting] hopeless is "hold"', []
@@ -220,7 +231,9 @@ def _nice(text: str) -> Pairs:
 
 
 def _constraint(text: str) -> Pairs:
-    """GPU models are Corral's own; other features of nodes are labels, whose names only the site knows."""
+    """Convert GPU models to --gpu-model. Other features are labels in Corral, and only the site knows the
+    names of the labels.
+    """
     pairs: Pairs = []
     for word in re.split("[&,]", text):
         if _MODEL.fullmatch(word):
@@ -234,7 +247,7 @@ def _constraint(text: str) -> Pairs:
 
 
 def _hosts(text: str) -> list[str]:
-    """The names in n[1-3,7],m2."""
+    """The host names in a list such as n[1-3,7],m2."""
     names: list[str] = []
     for word in _HOSTS.findall(text):
         head, bracket, rest = word.partition("[")
@@ -288,7 +301,7 @@ _TOGETHER = {
     *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-node"),
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
-"""Options that mean something without a value; only --nice may have one, behind '='."""
+"""Options that may stand without a value. Only --nice may have a value, after '='."""
 _BIND = "a job has CPUs of its own near its GPUs ([jobs] bind)"
 _TASKS = "how tasks lie on the CPUs of a node is up to what starts them"
 _IGNORED = {

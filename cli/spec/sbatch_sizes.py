@@ -1,4 +1,6 @@
-"""Nodes, tasks, CPUs, GPUs and memory of #SBATCH lines: Slurm counts them by task, Corral by node."""
+"""Converts nodes, tasks, CPUs, GPUs and memory of #SBATCH lines: Slurm counts them per task, Corral per
+node.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 @dataclass(frozen=True)
 class Option:
-    """One option of one line, by its long name; `value` is None if the line has none."""
+    """One option of one line, by its long name. `value` is None if the option has no value."""
 
     flag: str
     value: str | None
@@ -29,7 +31,7 @@ class Translation:
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     wait: bool = False
-    """True if `corral submit` is to wait for the end of the job."""
+    """True if `corral submit` must wait for the end of the job."""
 
 
 class Sizes:
@@ -58,7 +60,7 @@ class Sizes:
         self._memory(cpus or per_node, gpus)
 
     def _nodes(self) -> tuple[int | None, int | None]:
-        """The number of nodes, and the fewest nodes; None if not given."""
+        """The number of nodes, and the fewest nodes; None if the script does not set it."""
         option = self._given.get("--nodes")
         if option is None:
             return None, None

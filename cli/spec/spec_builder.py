@@ -19,12 +19,14 @@ from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 NO_SUBMITTER = Submitter()
-"""No shell: the job gets no umask and no environment from it."""
+"""A submitter without a shell: the job gets no umask and no environment."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job, and whether its script asks `corral submit` to wait for its end (#SBATCH --wait)."""
+    """A job, and whether `corral submit` must wait for the end of the job because its script has #SBATCH
+    --wait.
+    """
 
     spec: JobSpec
     wait: bool = False
@@ -38,7 +40,7 @@ def spec_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """The job of `submission_of` alone."""
+    """The JobSpec that `submission_of` returns."""
     return submission_of(
         asked, words, is_command=is_command, environment=environment, submitter=submitter
     ).spec
@@ -52,10 +54,10 @@ def submission_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> Submission:
-    """The job that a user asks for, checked as far as that needs no cluster. Raises CommandError.
+    """The job that a user submits. All checks that need no cluster are done. Raises CommandError.
 
-    Flags are stronger than the environment, and the environment is stronger than the script. With a
-    `submitter` the job also gets the umask and the activated environment of that shell.
+    Flags override environment variables, and these override the lines of the script. With a `submitter` the
+    job also gets the umask and the activated environment of that shell.
     """
     layers = [from_flags(asked), from_environment(environment)]
     if not words:
@@ -82,11 +84,11 @@ def spec_from(
     environment: Mapping[str, str],
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """The job that these options ask for, unchecked.
+    """The job that these options describe, without checks.
 
-    1. Read each option of the table; options of one field are put together by COMBINED.
-    2. GPUs, nodes and the environment depend on other options, so they are worked out after the others.
-    3. Name, directory, umask and logs get the defaults of `corral submit` where no option sets them.
+    1. Read each option of the table. COMBINED joins the options of one field.
+    2. GPUs, nodes and the environment depend on other options, so they are computed after them.
+    3. Name, directory, umask and logs get the defaults of `corral submit` if no option sets them.
     """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
@@ -107,7 +109,8 @@ def spec_from(
         if field in fields:
             fields[field] = join(fields[field])
     fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **parts.get("gpus", {}))
-    # A container image has programs and a PATH of its own, which the host's environment would hide.
+    # Do not pass on the environment to a container, because the host's PATH would hide the programs of the
+    # image.
     inherited = {} if fields.get("image") else submitter.activated
     fields["env"] = variables(given.get("env", []), environment, inherited)
     fields["name"] = fields.get("name") or name[:200]
@@ -134,7 +137,9 @@ def _gpu_requirements(**parts: Any) -> GpuWish | None:
 
 
 COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}
-"""How the options of one field make its value; the keywords are the parts of the options."""
+"""For each field with several options, the function that makes the value of the field. Its keywords are the
+`part` names of the options.
+"""
 
 
 def _only_topology(values: list[Topology]) -> Topology:
@@ -158,13 +163,17 @@ JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "tolerations": tuple,
     "topology": _only_topology,
 }
-"""How all values that options give a field make its value; of other fields the last value counts."""
+"""For each field that joins several values, the function that joins them. All other fields get the last
+value.
+"""
 
 
 def _gpus_and_nodes(
     nodes: int | None, total: float | None = None, each: int | None = None
 ) -> tuple[float, int | None]:
-    """GPUs over all nodes, and the number of nodes; `total` and `each` may both be given if they agree."""
+    """The number of GPUs on all nodes together, and the number of nodes. `total` and `each` (GPUs per node)
+    may both be given if they agree.
+    """
     if each is None:
         return total or 0, nodes
     if nodes is None:
@@ -187,9 +196,10 @@ def _check(spec: JobSpec) -> None:
 
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
-    """The flag that sets a field of the spec, named by its path; empty if no flag does.
+    """The flag that sets the spec's field with this path; empty if no flag sets it.
 
-    The fields `after` and `topology` have several flags: with the spec it is the one that set them.
+    The fields `after` and `topology` have several flags. If the spec is given, the flag that set the field is
+    returned.
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):

@@ -1,4 +1,4 @@
-"""Changes to a job as the flags of `corral job set` that make them; used in suggestions."""
+"""Converts suggested changes of a job to the flags of `corral job set` that make them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from wire.job.spec import JobSpec
 
 
 def flags_of(changes: Mapping[str, Any]) -> list[str]:
-    """The words of the flags. A field without any flag to set it gets its default by --clear.
+    """The flags, as words of the command line. A new value that no flag can set is a default, which --clear
+    sets.
 
     Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same.
     """
@@ -31,7 +32,9 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
 
 
 def command_of(easing: Easing, label: str = "") -> str:
-    """The command for a suggested change; without a label only the flags, for a job to be submitted."""
+    """The command for a suggested change. Without a label it is only the flags, because the job is not
+    submitted yet.
+    """
     if easing.command:
         return f"corral {shlex.join(easing.command)}"
     flags = shlex.join(flags_of(easing.changes))

@@ -1,4 +1,6 @@
-"""The job options that a user gave: on the command line, in the environment, in the lines of a script."""
+"""Collects the job options that a user has set on the command line, in the environment and in the lines of a
+script.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ ENVIRONMENT = "CORRAL_SUBMIT_"
 
 
 class SubmitOptions(FlagGroup, dict[str, Any]):
-    """The flags of one command line by option name: a text, True for a switch, a list if repeated.
+    """The flags of one command line by option name. A value is a text, True for a switch, or a list for a
+    repeated flag.
 
     The flags are the rows of the table of job options.
     """
@@ -34,18 +37,18 @@ def _parameter(row: JobOption) -> inspect.Parameter:
 
 @dataclass(frozen=True)
 class Given:
-    """A text and where it was written, for error messages."""
+    """The text of an option, and the place in which the user wrote it, for error messages."""
 
     text: str
     source: str
 
 
 Layer = Mapping[str, list[Given]]
-"""What one source says, by option name."""
+"""The options of one source (flags, environment or script), by option name."""
 
 
 def from_flags(asked: SubmitOptions) -> Layer:
-    """What the command line says."""
+    """The options of the command line."""
     found: dict[str, list[Given]] = {}
     for name, value in asked.items():
         row = OPTIONS[name]
@@ -56,7 +59,9 @@ def from_flags(asked: SubmitOptions) -> Layer:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """What CORRAL_SUBMIT_… variables say. Spaces separate repeated values; semicolons separate terms."""
+    """The options of the CORRAL_SUBMIT_… variables. Spaces separate repeated values; semicolons separate
+    conditions on labels.
+    """
     found: dict[str, list[Given]] = {}
     for name, row in OPTIONS.items():
         variable = ENVIRONMENT + name.upper()
@@ -68,7 +73,9 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """The strongest source for each option; options that add up get the values of all, the strongest last."""
+    """All options, each from the source that overrides the others. An option with `adds_up` gets the values
+    of all sources, those of the overriding source last.
+    """
     found = {name: list(given) for name, given in strongest.items()}
     for layer in weaker:
         for name, given in layer.items():

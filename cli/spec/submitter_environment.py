@@ -1,4 +1,4 @@
-"""What a job gets from the shell that submits it: umask, activated environment, chosen variables."""
+"""Gives a job the umask, the activated environment and the chosen variables of the shell that submits it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
-"""Not passed on by --env all, because the node sets them for the job's user, or only the shell needs them."""
+"""Variables that --env all does not pass on, because the node sets them for the job's user, or only the shell
+needs them.
+"""
 _OF_SCHEDULERS = ("CORRAL_", "SLURM_")
-"""Not passed on either: settings and secrets of this client, and variables of a job that submits another."""
+"""Prefixes of variables that --env all does not pass on: settings and secrets of this client, and variables
+of a job that submits another job.
+"""
 
 
 @dataclass(frozen=True)
 class Submitter:
-    """The shell that submits."""
+    """The shell from which a job is submitted."""
 
     umask: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -45,16 +49,18 @@ def submitter() -> Submitter:
 
 
 def inherited(spec: JobSpec) -> JobSpec:
-    """A job with the umask, the activated environment and the one log that `corral submit` gives it."""
+    """The same job with the defaults of `corral submit`: the umask, the activated environment, and one log
+    for stdout and stderr.
+    """
     shell = submitter()
     return replace(spec, umask=shell.umask, merge_output=True, env={**shell.activated, **spec.env})
 
 
 def variables(asked: list[Given], environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a job: `first`, then what each --env adds, in their order.
+    """The variables of a job: first those of `first`, then those of each --env option in order.
 
-    NAME=VALUE sets one, NAME passes one on, `all` passes on all of the submitter's, and `none` drops
-    all variables before it.
+    NAME=VALUE sets a variable, NAME passes one on, `all` passes on all variables of the submitter, and `none`
+    drops all variables before it.
     """
     found = dict(first)
     for given in asked:

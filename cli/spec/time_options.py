@@ -63,7 +63,9 @@ def _codes(text: str | None) -> tuple[int, ...]:
 
 
 def dependencies(until: Until) -> Callable[[str], list[Dependency]]:
-    """The parser of an option: of the path for DATA, else of jobs such as 12,12_3. It raises ValueError."""
+    """The parser of a dependency option: of a path if `until` is DATA, otherwise of jobs such as 12,12_3. The
+    parser raises ValueError.
+    """
 
     def read(text: str) -> list[Dependency]:
         if until is Until.DATA:
@@ -87,4 +89,4 @@ AFTER = {
     "after_checkpoint": Until.CHECKPOINT,
     "after_data": Until.DATA,
 }
-"""The options for dependencies, with the event that each waits for."""
+"""The options for dependencies, with the event for which each of them waits."""

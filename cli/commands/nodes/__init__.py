@@ -1,1 +1,1 @@
-"""corral nodes and corral gpus."""
+"""The commands corral nodes and corral gpus."""

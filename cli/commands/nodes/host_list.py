@@ -1,4 +1,6 @@
-"""Reads the hosts of `corral nodes add`: names, names with addresses, or a file of them."""
+"""Reads the hosts of `corral nodes add`: names, names with addresses, or a file with one host on each
+line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _KEYS = ("identity", "python", "spool", "address", "gpus", "memory", "scratch", 
 
 
 def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[NodeRequest]:
-    """One request for each node; `common` has the options that apply to all hosts."""
+    """One request for each new node. `common` has the options that apply to all of them."""
     found = [(name, replace(common, ssh=address)) for name, address in _pairs(words)]
     if file is not None:
         found += _of_file(file, common)
@@ -31,15 +33,17 @@ def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[
 
 
 def _pairs(words: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of name and address, from NAME=ADDRESS, NAME alone, or NAME ADDRESS.
+    """The name and the address of each host, from words of the form NAME=ADDRESS, NAME, or NAME ADDRESS.
 
-    A word is an address if it has a user or a port, is an IP address, or has dots and follows a name without.
-    Thus `gpu01 gpu02` and `a.example.org b.example.org` are two hosts, `gpu01 10.0.0.7` is one.
+    A word is an address if it has a user or a port, or is an IP address, or has dots and follows a name
+    without dots. So `gpu01 gpu02` and `a.example.org b.example.org` are two hosts each, and `gpu01 10.0.0.7`
+    is one host.
     """
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, address = word.partition("=")
-        alone = bool(found) and found[-1][1] == found[-1][0]  # the name before has no address yet
+        # Whether the name before this word has no address yet.
+        alone = bool(found) and found[-1][1] == found[-1][0]
         if equals:
             found.append((name, address))
         elif _only_an_address(word):

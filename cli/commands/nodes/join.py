@@ -186,7 +186,7 @@ def _label(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Arrival:
-    """The result for one host."""
+    """The result of adding one host."""
 
     name: str
     address: str
@@ -196,7 +196,9 @@ class Arrival:
 
 
 def _join_all(looked: Sequence[Looked], output: Format) -> int:
-    """Add all hosts that are ready, in parallel. An interrupt lists the hosts that were added."""
+    """Add all hosts that are ready, in parallel. If the user interrupts this, list the hosts that were
+    added.
+    """
     ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
     added: list[str] = []
     try:
@@ -239,7 +241,7 @@ def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
 
 
 def _join(request: NodeRequest, added: list[str]) -> Arrival:
-    """Add one host, and wait until its node is up or the reason why not is known."""
+    """Add one host, and wait until its node is up or the reason is known why it is not up."""
     address = request.host.ssh if request.host is not None else ""
     try:
         with Client() as client:

@@ -1,4 +1,4 @@
-"""corral nodes taint and label: set labels and taints over those of the configuration."""
+"""corral nodes taint and label: set taints and labels that override those of the configuration."""
 
 from __future__ import annotations
 

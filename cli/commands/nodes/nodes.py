@@ -81,7 +81,7 @@ def drain(
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
 def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Resume drained nodes, or single GPUs as NODE:GPU, so that jobs start there again."""
+    """Resume drained nodes, or cordoned GPUs given as NODE:GPU, so that jobs start there again."""
     client = Client()
 
     def act(name: str) -> NodeView:
@@ -114,7 +114,7 @@ def cordon(
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """`gpu01`, `gpu01:3`, or `gpu01:2:1` for a MIG instance of GPU 2."""
+    """Split `gpu01`, `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of GPU 2) into node and GPU."""
     node, colon, gpu = name.partition(":")
     if not colon:
         return name, None
@@ -145,7 +145,7 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
 
 
 def _line(name: str, node: NodeView) -> str:
-    """The node after the change, or its GPU if the name is that of a GPU."""
+    """One line about the node after the change, or about the GPU if the name is that of a GPU."""
     number = name.partition(":")[2]
     gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)
     if number and gpu is not None:

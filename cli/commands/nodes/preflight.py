@@ -1,4 +1,6 @@
-"""Checks hosts before they join: many in parallel, with questions about host keys, and prints the results."""
+"""Checks hosts in parallel before they are added, asks the user about unknown host keys, and prints the
+results.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from wire.http.client import Client, Refused
 from wire.text import printable
 
 AT_ONCE = 16
-"""Hosts checked in parallel; the controller has a limit of its own."""
+"""The most hosts that are checked in parallel. The controller has its own limit in addition."""
 LOOK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
@@ -34,7 +36,9 @@ R = TypeVar("R")
 
 
 def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """The result of `work` for each thing, done in parallel threads; Ctrl-C does not wait for them."""
+    """The results of `work` for all items, computed in parallel threads. Ctrl-C does not wait for the
+    threads.
+    """
     waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
 
@@ -63,7 +67,9 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
 
 
 def look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
-    """Check all hosts, ask about unknown host keys, and check the hosts with accepted keys again."""
+    """Check all hosts and ask the user about unknown host keys; then check the hosts whose keys were accepted
+    again.
+    """
     if fingerprint and len(wanted) > 1:
         raise CommandError("--fingerprint is for one host", "Name one host, or pin keys with --yes.")
     looked = at_once(wanted, _preflight)
@@ -114,9 +120,10 @@ def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
 
 
 def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:
-    """Print every check of one host, or only problems and notes of many; return the exit code.
+    """Print every check if there is one host; for several hosts print only problems and notes. Returns the
+    exit code.
 
-    Without `ready`, hosts without a problem are not printed.
+    If `ready` is false, hosts without a problem are not printed.
     """
     if output.is_data:
         write_data(output, list(results))
@@ -143,7 +150,7 @@ def _told(result: Preflight, checks: Sequence[Check]) -> str:
 
 
 def _notes(results: Sequence[Preflight]) -> str:
-    """Print each note once, with the hosts that it concerns."""
+    """Print each note once, with the hosts to which it applies."""
     noted: dict[Check, list[str]] = {}
     machines: dict[str, list[str]] = {}
     for result in results:

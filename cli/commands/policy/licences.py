@@ -26,7 +26,7 @@ def licences(output: Output = Format.TABLE) -> int:
 
 
 def table() -> Table[LicenceView]:
-    """By name."""
+    """The table of licences, sorted by name."""
     return Table(
         [
             Column("LICENCE", lambda each: each.name, least=8),

@@ -58,7 +58,9 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 
 def profile_table() -> Table[ProfileView]:
-    """Profiles in their order, with users, nodes and policy."""
+    """The table of profiles in the order in which a job is matched with them, with users, nodes and
+    policy.
+    """
     return Table(
         [
             Column("PROFILE", lambda view: view.name, least=8),
@@ -79,7 +81,7 @@ def profile_table() -> Table[ProfileView]:
 
 
 def facts_of(view: ProfileView) -> list[tuple[str, str]]:
-    """A profile in full, as headings and values."""
+    """All details of a profile, as headings and values."""
     policy, preemption = dict(view.policy), dict(view.preemption)
     strategies = preemption.pop("strategies")
     return [
@@ -129,7 +131,7 @@ def _names(plugins: Any) -> str:
 
 
 def _plugin(written: Any) -> str:
-    """A plugin's name with its options."""
+    """The name of a plugin with its options."""
     if not isinstance(written, Mapping):
         return str(written)
     options = ", ".join(f"{name} {value}" for name, value in written.items() if name != "name")

@@ -67,11 +67,12 @@ def listing(output: Output = Format.TABLE) -> int:
 def change(
     scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
 ) -> int:
-    """Set limits over those of the configuration, at once. Other limits stay as they are.
+    """Set limits that override those of the configuration, at once. Other limits stay as they are.
 
-    Keys are cpus, memory, gpus, running, queued and gpu-hours: hard limits, which are never exceeded. With
-    soft. in front: jobs over the limit start after all others. With borrow. in front, for projects: how much
-    more a project may use while other projects leave their quota unused. The value none means no limit.
+    The limits are cpus, memory, gpus, running, queued and gpu-hours. They are hard: they are never exceeded.
+    soft.gpus and so on are soft limits: jobs over them start after all other jobs. borrow.gpus and so on, for
+    projects only, is the amount above the hard limit that a project may use while other projects leave their
+    quota unused. The value none means no limit.
     """
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))
@@ -81,12 +82,12 @@ def change(
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
-    """Remove limits that were set: those of the configuration apply again."""
+    """Remove limits that were set with 'corral quota set'; those of the configuration apply again."""
     return _told(Client().unset_quota(scope_of(scope), name), output)
 
 
 def quota_of(words: list[str]) -> Quota:
-    """The quota of words such as gpus=8 soft.gpus=4."""
+    """Parse words such as gpus=8 soft.gpus=4 into a quota."""
     given: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for word in words:
         key, equals, text = word.partition("=")
@@ -104,7 +105,7 @@ def quota_of(words: list[str]) -> Quota:
 
 
 def scope_of(word: str) -> str:
-    """The scope if the word is user, project or queue. Raises CommandError."""
+    """Parse user, project or queue. Raises CommandError for any other word."""
     if word not in SCOPES:
         raise CommandError(f"{word!r} has no quotas", f"It is one of {', '.join(SCOPES)}.")
     return word
@@ -129,7 +130,7 @@ def limits_text(quota: Quota) -> str:
 
 
 def quota_table() -> Table[QuotaView]:
-    """Users, projects and queues with usage, and the hard limit if there is one."""
+    """The table of users, projects and queues with their usage, and the hard limits if there are any."""
 
     def cell(word: str) -> Callable[[QuotaView], str]:
         amount = _AMOUNTS[word]

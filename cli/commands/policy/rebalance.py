@@ -1,4 +1,4 @@
-"""corral rebalance: shows moves of running jobs, with cost and benefit, and makes them."""
+"""corral rebalance: shows possible moves of running jobs, with cost and benefit, and carries them out."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def history(output: Output = Format.TABLE) -> int:
 
 
 def proposal_table() -> Table[ProposalView]:
-    """Proposals: jobs, nodes, benefit and cost."""
+    """The table of proposed moves: jobs, nodes, benefit and cost."""
     return Table(
         [
             Column("PROPOSAL", lambda each: each.id),
@@ -157,7 +157,7 @@ def _told(move: MoveView) -> str:
 
 
 def move_table() -> Table[Moved]:
-    """Moves: job, old and new nodes, and result."""
+    """The table of latest moves: job, old and new nodes, and result."""
     return Table(
         [
             Column("AT", lambda move: clock(move.at), keep=2),

@@ -144,9 +144,11 @@ def create(
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Reserve nodes for users or projects, or for maintenance if none is named: then no job runs there.
+    """Reserve nodes for users or projects. Without a user or project it is for maintenance: no job runs
+    there.
 
-    Jobs that could still run at its start, such as jobs without a time limit, start on other nodes.
+    Jobs that may still run when the reservation starts, such as jobs without a time limit, start on other
+    nodes.
     """
     spec = flags.spec()
     if dry_run:
@@ -205,7 +207,7 @@ def _for(view: ReservationView) -> str:
 
 
 def reservation_table() -> Table[ReservationView]:
-    """Reservations: times, nodes, users and projects."""
+    """The table of reservations: times, nodes, users and projects."""
     return Table(
         [
             Column("RESERVATION", lambda view: view.spec.name, least=8),

@@ -26,7 +26,7 @@ app = application(invoke_without_command=True)
 
 @dataclass(frozen=True)
 class ShareFlags(FlagGroup):
-    """A share, and its new weight and limits."""
+    """The flags for a share and its new weight and limits."""
 
     share: Annotated[str, argument("SHARE", "Organisation, project, or project/user.")]
     weight: Annotated[
@@ -96,7 +96,7 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(each: ShareView, now: float) -> str:
-    """Which limit the share exceeds; empty if none."""
+    """The limit that the share exceeds, as text; empty if it exceeds none."""
     if not each.stopped:
         return "past its soft limit" if each.beyond else ""
     parent = "" if each.stopped == each.share else f" {printable(each.stopped)}"

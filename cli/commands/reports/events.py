@@ -68,7 +68,7 @@ def events(
 
 
 def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
-    """The events after position `start`, up to position `seq`, page by page."""
+    """The events after journal position `start`, up to position `seq`, requested page by page."""
     while start < seq:
         page = client.events(after=start, job=job)
         if not page.events:
@@ -78,7 +78,9 @@ def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[Ev
 
 
 def _coming(seq: int) -> Iterator[Sequence[EventView]]:
-    """New events after position `seq`, across restarts of the controller."""
+    """The new events after journal position `seq`. After a restart of the controller it continues with the
+    next event.
+    """
     retries = RetryLimit()
     while True:
         client = Client()
@@ -88,7 +90,7 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
                 if batch is not None:
                     seq = batch.seq
                     yield batch.events
-            time.sleep(PAUSE_S)  # because the stream has ended: the controller stops
+            time.sleep(PAUSE_S)  # wait a moment, because the stream ends when the controller stops
         except Unreachable as lost:
             retries.disconnected(lost)
         finally:
@@ -96,7 +98,9 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
 
 
 def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
-    """Print one event on one line; as JSON too, so that a program can read each event at once."""
+    """Print one event on one line. JSON is on one line, too, so that a program can read each event
+    immediately.
+    """
     if output.is_data:
         for event in events:
             write_data(output, event, indented=False)

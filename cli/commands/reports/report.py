@@ -48,7 +48,7 @@ def _told(body: EstimateReport) -> str:
 
 
 def runs_table() -> Table[RunEstimate]:
-    """One line per user, and one for all users."""
+    """The table of errors of predicted run times: one line for each user, and one for all users."""
     return Table(
         [
             Column("USER", lambda each: each.user or "(all)", least=6),
@@ -72,7 +72,7 @@ _KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
 
 
 def starts_table() -> Table[StartEstimates]:
-    """One line per kind of estimate."""
+    """The table of errors of estimated starts: one line for each kind of estimate."""
     return Table(
         [
             Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),

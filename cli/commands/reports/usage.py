@@ -18,7 +18,7 @@ from wire.text import memory
 
 
 class By(StrEnum):
-    """What usage is summed by."""
+    """The kinds of rows by which usage can be summed."""
 
     USER = "user"
     PROJECT = "project"
@@ -79,7 +79,7 @@ def usage(
 
 
 def usage_table(by: str) -> Table[UsageView]:
-    """One line per user, project, queue or job."""
+    """The table of usage, with one line for each user, project, queue or job."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, least=8),
@@ -97,7 +97,7 @@ def usage_table(by: str) -> Table[UsageView]:
 
 
 def stint_table() -> Table[StintView]:
-    """One line per user and GPU."""
+    """The table of off-queue GPU use, with one line for each user and GPU."""
     return Table(
         [
             Column("USER", lambda each: each.user, least=6),

@@ -30,7 +30,7 @@ COMPACT_S = 3_600.0
 
 @dataclass(frozen=True)
 class BackedUp:
-    """A finished backup: its file and the report of its verification."""
+    """A finished backup: the name of its file and the result of its verification."""
 
     file: str
     store: str
@@ -58,9 +58,9 @@ def admin() -> None:
 def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TABLE) -> int:
     """Read the whole store and check that it is unchanged.
 
-    Follows the hash chain of the journal, and compares the row of each job with it. Note the head hash on
-    another machine and compare it later: without that note, a person with write access could replace the
-    whole chain.
+    Checks the hash chain of the journal, and compares the row of each job with the journal. Keep the head
+    hash on another machine and compare it later: a person with write access to the store could replace the
+    whole chain, and only the kept hash shows this.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -89,8 +89,8 @@ def backup(
 ) -> int:
     """Copy the store into one file and verify the copy. The controller may be running.
 
-    Only the owner can read the file, because it has the environments of jobs. For PostgreSQL use
-    pg_dump, and note the head that 'corral admin verify' prints.
+    Only its owner can read the file, because it contains the environment variables of jobs. For PostgreSQL
+    use pg_dump, and note the head that 'corral admin verify' prints.
     """
     from controller.store.errors import StoreFailure
     from controller.store.read_only_store import StoreReader
@@ -187,8 +187,8 @@ def compact(
 ) -> int:
     """Delete old jobs and old entries of the journal now, through the running controller.
 
-    The hash of the deleted entries stays in the journal, so the chain remains valid. Usage by day stays. The
-    newest 1,000 entries always stay.
+    The journal keeps the hash of the deleted entries, so the chain remains valid. The usage of each day and
+    the newest 1,000 entries are always kept.
     """
     done = Client(timeout_s=COMPACT_S).compact(CompactRequest(jobs_days, journal_days))
     if output.is_data:
@@ -206,7 +206,7 @@ def compact(
 
 def _answers() -> bool:
     if os.environ.get("CORRAL_URL"):
-        return True  # because a file that the user names must exist
+        return True  # no request, because an unreachable controller that the user named is an error
     try:
         with Client() as client:
             client.health()

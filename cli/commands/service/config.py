@@ -104,9 +104,10 @@ def apply(
 ) -> int:
     """Change the configuration of the running controller. Jobs go on running.
 
-    Shows the changes and which jobs would start sooner or later, asks, and applies them. The controller's
-    file is replaced, so a restart keeps the changes. Keys that need a restart are listed. Operators may let
-    the controller read its own file again; only administrators may send another file.
+    Shows the changes, and the jobs that would start sooner or later; then asks for confirmation and applies
+    them. The controller's file is replaced, so a restart keeps the changes. Keys that need a restart are
+    listed. Operators may let the controller read its own file again; only administrators may send another
+    file.
     """
     client = Client()
     asked = _asked(file, previous, dry_run=True)
@@ -178,7 +179,7 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start sooner or later, if the text of the configuration is known here."""
+    """Print which jobs would start sooner or later. Without the text of the configuration, print nothing."""
     text = asked.text if asked.text is not None else plan.text
     if not text:
         return
@@ -203,7 +204,7 @@ def _told(done: ConfigAnswer) -> int:
 
 
 def table() -> Table[ConfigChange]:
-    """Keys, their value in effect, and their other value."""
+    """The table of changed keys, with the value in effect and the new value."""
     return Table(
         [
             Column("KEY", lambda each: each.key),

@@ -1,4 +1,4 @@
-"""corral config add, use, list and remove: names of controllers."""
+"""corral config add, use, list and remove: manage the names of controllers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name = Annotated[str, argument("NAME", "Name of a controller.")]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the list."""
+    """One named controller, as a row of `corral config list`."""
 
     name: str
     url: str

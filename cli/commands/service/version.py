@@ -16,7 +16,7 @@ app = application()
 
 @dataclass(frozen=True)
 class Versions:
-    """The version of this program, and of the controller if one answers."""
+    """The version of this program, and that of the controller if it answers."""
 
     client: str
     controller: str = ""

@@ -1,4 +1,4 @@
-"""Prints the results of simulated runs, as headings and values, a table, JSON or CSV."""
+"""Prints the results of simulated runs as headings and values, as a table, as JSON or as CSV."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cli.output.formats import Column, Format, Table, write_data, write_facts
 from wire.text import duration
 
 Body = Mapping[str, Any]
-"""The results of one run, as JSON."""
+"""The results of one simulated run, as JSON data."""
 
 
 def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
-    """Print the results; `alone` is one run that is not compared with others."""
+    """Print the results. `alone` is true for one run that is not compared with others."""
     if form.is_data:
         write_data(form, bodies[0] if alone else list(bodies))
     elif form is Format.CSV:
@@ -27,7 +27,9 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def table(*more: Column[Body]) -> Table[Body]:
-    """One line a run, with these columns behind the others or what the simulation itself took."""
+    """The table of results, one line for each run. The last columns are those of `more`; without any, the
+    last column is the CPU time of the simulation itself.
+    """
     return Table(
         [
             Column("POLICY", lambda run: run["policy"]),

@@ -31,7 +31,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class WorkloadFlags(FlagGroup):
-    """The flags that describe a workload."""
+    """The flags that describe the workload to generate."""
 
     jobs: Annotated[int | None, option("--jobs", "N", "Number of jobs.", min=1, max=1_000_000)] = None
     days: Annotated[
@@ -97,7 +97,8 @@ def generate(
     log-normal run times, submits sweeps and interactive sessions, and gives time limits that
     are mostly too long and sometimes too short. Some jobs fail, most of them early.
 
-    Two of --jobs, --days and --load decide the third. The same options give the same file, byte for byte.
+    Give at most two of --jobs, --days and --load; the third is computed from them. The same options give the
+    same file, byte for byte.
     """
     from controller.sim.generate import TooMany, generate, lines
 

@@ -12,7 +12,7 @@ from cli.output.stderr import print_note
 from wire import amounts
 from wire.text import counted
 
-if TYPE_CHECKING:  # because numpy and pydantic are slow to import
+if TYPE_CHECKING:  # not imported at run time, because numpy and pydantic are slow to import
     from controller.config import Config
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
@@ -22,7 +22,7 @@ MEMORY_MIB = 512 * 1024
 
 
 def one_of(kind: Any, word: str, option: str) -> Any:
-    """The member of an enum that a flag names. Raises CommandError."""
+    """The enum value that the text of a flag names. Raises CommandError if there is none."""
     try:
         return kind(word)
     except ValueError:
@@ -142,7 +142,7 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:
-    """The cluster if no flag describes one; `explicit` if --config was given."""
+    """The cluster of the simulation if no flag describes one. `explicit` is true if --config was given."""
     from controller.sim.cluster import cluster_of_config, pool_of
 
     if read.processors and not (explicit and chosen.nodes):

@@ -16,7 +16,7 @@ _ROOM = 30
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn errors of a simulation or its configuration into CommandError."""
+    """A context in which errors of a simulation or its configuration are raised as CommandError."""
     from controller.config import ConfigRefused
     from controller.sim.errors import SimulationRefused
 
@@ -29,7 +29,7 @@ def refusals() -> Iterator[None]:
 
 
 class Progress:
-    """A progress bar on stderr, if stderr is a terminal; otherwise nothing."""
+    """A progress bar on stderr. If stderr is not a terminal, nothing is shown."""
 
     def __init__(self, total: int, what: str) -> None:
         self._total = max(1, total)
@@ -47,12 +47,12 @@ class Progress:
             self._draw("\r\x1b[K")
 
     def of(self, done: int, total: int) -> None:
-        """Show that `done` of `total` are done."""
+        """Show that `done` of `total` items are done."""
         self._total = max(1, total)
         self(done)
 
     def __call__(self, done: int) -> None:
-        """Show that `done` are done."""
+        """Show that `done` items are done."""
         now = time.monotonic()
         if not self._shown or now < self._next:
             return
