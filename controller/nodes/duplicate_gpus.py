@@ -23,7 +23,7 @@ class GpuOwners:
             if owner != node:
                 return (
                     f"its GPU {printable(uuid)} is node {owner}'s. Is this the same host under another name? "
-                    f"'corral nodes remove' one of {owner} and {node}; then the other joins by itself"
+                    f"'corral nodes remove' one of {owner} and {node}; then the other joins"
                 )
         self.release(node)
         self._gpus[node] = wanted

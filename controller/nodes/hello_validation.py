@@ -19,8 +19,8 @@ def invalid_facts(facts: NodeFacts) -> str:
     }
     short = next((f"{amount} {what}" for what, amount in amounts.items() if amount < 0), "")
     if short:
-        return f"it says it has {short}"
+        return f"it reports {short}"
     [(uuid, times)] = Counter(gpu.uuid for gpu in facts.gpus).most_common(1) or [("", 0)]
     if times > 1:
-        return f"it says it has {times} GPUs with the UUID {uuid!r}"
-    return "it says it has a GPU without a UUID" if not all(gpu.uuid for gpu in facts.gpus) else ""
+        return f"it reports {times} GPUs with the UUID {uuid!r}"
+    return "it reports a GPU without a UUID" if not all(gpu.uuid for gpu in facts.gpus) else ""

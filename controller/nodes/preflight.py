@@ -120,8 +120,15 @@ async def _ask(
         ]
         return [*checks, _time(float(report["now"]), asked_at)], printable(str(report["boot_id"]))
     except (ValueError, KeyError, TypeError):
-        words = await boarded.words.end(1.0) or "it says nothing"
-        return [Check("agent", "failed", words, "Is that Python whole? Name another one with --python.")], ""
+        words = await boarded.words.end(1.0) or "it prints nothing"
+        return [
+            Check(
+                "agent",
+                "failed",
+                words,
+                "Check the Python installation there, or name another Python with --python.",
+            )
+        ], ""
 
 
 def _time(theirs: float, asked_at: float) -> Check:

@@ -206,7 +206,7 @@ class AgentSession:
         if frame.protocol != PROTOCOL:
             return f"it speaks protocol {frame.protocol}, this controller speaks {PROTOCOL}"
         if frame.node != self.name:
-            return f"it says it is {printable(frame.node)!r}"
+            return f"its hello names the node {printable(frame.node)!r}"
         problem = invalid_facts(frame.facts)
         if problem:
             return printable(problem)

@@ -43,40 +43,40 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
     if job is None:  # the job has ended since the question and is no longer in memory
         return
     why, predicted_s = engine.explain(job, now), engine.predicted(job)
-    told = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
+    answer = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
     if job.state is not JobState.QUEUED:  # the job has started since the question
-        yield replace(told, complete=True)
+        yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(scene, number))
     held = job.held  # remember this, because the forecast below releases the job
     learnt = bool(engine.state.estimates.runs) and not held
     likely = Fork(lambda: _start_of(scene, number, predicted=True)) if learnt else None
     if job.ready:
-        told = replace(told, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
-    yield told
+        answer = replace(answer, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
+    yield answer
     labels = {each.id: (each.label, each.name, each.user) for each in engine.state.live()}
-    limited = told.why.reason in (Reason.QUOTA, Reason.SHARE)
+    limited = answer.why.reason in (Reason.QUOTA, Reason.SHARE)
     last = Fork(lambda: _waits_last(scene, number)) if limited else None
     scores = engine.state.estimates.starts
     latest = _start_of(scene, number, predicted=False, first=(Release(number, "root"),) if held else ())
-    told = _with_start(scene, told, latest, number, labels, held=held)
-    yield told
+    answer = _with_start(scene, answer, latest, number, labels, held=held)
+    yield answer
     expected = None if likely is None else likely.result(scene.deadline)
     probable = None if expected is None else expected.starts.get(number)
     between = None
-    for kind, at in ((LATEST, told.starts_at), (LIKELY, probable.at if probable else None)):
+    for kind, at in ((LATEST, answer.starts_at), (LIKELY, probable.at if probable else None)):
         score = scores.get(kind)
         if at is not None and score is not None:
             between = score.span(at, now) or between
     changes = eased.result(scene.deadline)
     yield replace(
-        told,
+        answer,
         likely_at=probable.at if probable else None,
         between=between,
         easings=changes or (),
         last="" if last is None else last.result(scene.deadline) or "",
         complete=changes is not None
-        and told.covers_until is None
+        and answer.covers_until is None
         and (likely is None or expected is not None),
     )
 
@@ -119,7 +119,7 @@ def _start_of(scene: EngineCopy, job: int, *, predicted: bool, first: tuple[Inpu
 
 def _with_start(
     scene: EngineCopy,
-    told: Explanation,
+    answer: Explanation,
     found: Forecast,
     job: int,
     labels: Mapping[int, tuple[str, str, str]],
@@ -128,11 +128,11 @@ def _with_start(
 ) -> Explanation:
     start, engine, now = found.starts.get(job), scene.engine, scene.now
     if held:
-        return replace(told, unknown=held_outlook(start, engine, job, now))
+        return replace(answer, unknown=held_outlook(start, engine, job, now))
     if start is None and found.known_until < NEVER:
-        return replace(told, covers_until=found.known_until)
+        return replace(answer, covers_until=found.known_until)
     if start is None:
-        return replace(told, unknown=why_no_start(engine, job, now))
+        return replace(answer, unknown=why_no_start(engine, job, now))
     plan = next((each for each in found.plans if each.job == job), None)
     victims = (
         ()
@@ -140,13 +140,13 @@ def _with_start(
         else tuple(Ousted(each.job, *labels[each.job], each.gpu_hours, at=plan.at) for each in plan.victims)
     )
     return replace(
-        told,
+        answer,
         starts_at=start.at,
         nodes=start.nodes,
         assumes=tuple(assumed_preemptions(engine, found, job)),
         victims=victims,
         makes_room=plan is not None,
-        no_preemption="" if plan is not None else told.no_preemption,
+        no_preemption="" if plan is not None else answer.no_preemption,
     )
 
 

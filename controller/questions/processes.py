@@ -110,18 +110,18 @@ class Fork(Generic[T]):
     def result(self, deadline: float) -> T | None:
         """Wait for the result. None if the child failed or did not finish before `deadline` (monotonic
         clock)."""
-        told = bytearray()
+        received = bytearray()
         poll = select.poll()
         poll.register(self._line, select.POLLIN)
         while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             piece = os.read(self._line, PIECE)
             if not piece:
                 break
-            told += piece
+            received += piece
         else:
-            told.clear()
+            received.clear()
         self.end()
-        result: T | None = pickle.loads(told) if told else None  # noqa: S301 - from a copy of this process
+        result: T | None = pickle.loads(received) if received else None  # noqa: S301 - from a copy of this process
         return result
 
     def end(self) -> None:

@@ -111,7 +111,7 @@ class NamedJob:
 
     @classmethod
     def of(cls, job: Job) -> NamedJob:
-        """The names of this job."""
+        """Take these four values from a job."""
         return cls(job.id, job.label, job.name, job.user)
 
 

@@ -21,8 +21,8 @@ SHARE = 0.1
 AT_ONCE = 200
 ENTRIES_AT_ONCE = 1_000
 LEAST = 1_000
-"""The fewest entries that are worth deleting. As many of the newest entries are never deleted, because a
-start reads them."""
+"""Fewer old entries than this are not deleted. The newest entries, as many as this, are never deleted,
+because the controller reads them at its start."""
 DAY_S = 86_400.0
 
 log = logging.getLogger("corral.retention")

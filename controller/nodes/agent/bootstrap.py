@@ -164,7 +164,7 @@ class _Bootstrap:
 
     def _last(self) -> str:
         last = self._words.now() or printable(self._chatter.decode("utf-8", "replace"), 300)
-        return f"the last words were: {last}" if last else "it said nothing"
+        return f"its last line was: {last}" if last else "it printed nothing"
 
     def _unruly(self, why: str) -> BootstrapFailed:
         return BootstrapFailed(

@@ -121,8 +121,8 @@ async def test_output_of_login_scripts_is_ignored(host: Host, start_up: str) -> 
 @pytest.mark.parametrize(
     ("start_up", "why"),
     [
-        ("exit 3", "ended with exit code 3, and it said nothing"),
-        ("echo no room for you >&2; exit 1", "the last words were: no room for you"),
+        ("exit 3", "ended with exit code 3, and it printed nothing"),
+        ("echo no room for you >&2; exit 1", "its last line was: no room for you"),
         ("yes", "prints without end"),
         ("cat", "it echoes its input"),
         ("sleep 300", "it gave no answer within 1 s"),
@@ -160,7 +160,7 @@ async def test_login_shells_that_run_nothing_are_refused(host: Host) -> None:
 async def test_forced_command_is_refused(host: Host) -> None:
     made = host()
     made.authorize('command="echo backups only"')
-    assert "the last words were: backups only" in (await refused(made))[1]
+    assert "its last line was: backups only" in (await refused(made))[1]
 
 
 # --- servers ---

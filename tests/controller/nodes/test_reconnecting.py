@@ -61,13 +61,13 @@ def hello_script(hello: str = HELLO, **changes: object) -> str:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (hello_script(node="gpu02\x1b[2J"), "it says it is 'gpu02\ufffd[2J'"),
+        (hello_script(node="gpu02\x1b[2J"), "its hello names the node 'gpu02\ufffd[2J'"),
         (hello_script(protocol=99), "it speaks protocol 99, this controller speaks 1"),
         ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
         ("echo 'Welcome to gpu01!'", "it sent something that is not a frame: frame: not JSON"),
-        (hello_script(facts=FACTS | {"memory_mib": -1}), "it says it has -1 MiB of memory"),
-        (hello_script(facts=FACTS | {"gpus": [GPU, GPU]}), "it says it has 2 GPUs with the UUID 'GPU-1'"),
-        (hello_script(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it says it has a GPU without a UUID"),
+        (hello_script(facts=FACTS | {"memory_mib": -1}), "it reports -1 MiB of memory"),
+        (hello_script(facts=FACTS | {"gpus": [GPU, GPU]}), "it reports 2 GPUs with the UUID 'GPU-1'"),
+        (hello_script(facts=FACTS | {"gpus": [GPU | {"uuid": ""}]}), "it reports a GPU without a UUID"),
         (
             hello_script(facts=FACTS | {"cpu_milli": 1 << 70}),
             "it sent something that is not a frame: frame: not JSON: a number of",

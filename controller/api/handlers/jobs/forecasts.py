@@ -32,13 +32,13 @@ async def explain(call: Call) -> Explanation:
     engine, busy = call.daemon.engine, ""
     if job.state is JobState.QUEUED:
         try:
-            told = await _ask(call, explain_waiting, job_view(engine, job))
+            answer = await _ask(call, explain_waiting, job_view(engine, job))
         except Rejected as error:
             if error.refusal.code != "busy":
                 raise
-            told, busy = None, error.refusal.message
-        if told is not None:
-            return told
+            answer, busy = None, error.refusal.message
+        if answer is not None:
+            return answer
     # Find the reason first: it takes little time, so the answer contains it even if no forecast is done in
     # time.
     reason = await why(call, job)
@@ -65,7 +65,7 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
     if answer is None:
         raise rejected(
             "busy",
-            "there was not enough time to work out an answer",
+            "there was not enough time to compute an answer",
             hint="Ask with more time: --within 10s. [questions] in scheduler.toml sets what is allowed.",
         )
     return answer

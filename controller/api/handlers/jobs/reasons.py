@@ -26,11 +26,11 @@ async def why(call: Call, job: Job) -> Why:
     if not job.ready or waits_alone:
         return engine.explain(job, daemon.now())
     try:
-        told = await daemon.questions.ask_briefly(call.caller.user, explain_reason, job.id, now=daemon.now)
+        answer = await daemon.questions.ask_briefly(call.caller.user, explain_reason, job.id, now=daemon.now)
     except QuestionRefused:
-        told = None
-    if told is not None:
-        return told
+        answer = None
+    if answer is not None:
+        return answer
     await daemon.settled()
     there = daemon.state.jobs.get(job.id, job)
     return Why(reason_of(daemon.state, there), f"'corral explain {job.label}' says more")
