@@ -78,7 +78,7 @@ def starts(answer: Explanation) -> str:
     if answer.starts_at is None:
         why = f": {printable(answer.unknown, 1_000)}" if answer.unknown else ""
         if answer.covers_until is not None:
-            least = f"it is not before {clock(answer.covers_until)}"
+            least = f"it does not start before {clock(answer.covers_until)}"
             why = f", but {least}: there was no time to look further (--within 10s gives more)"
         elif not answer.complete and not answer.unknown:
             why = ": there was no time to work it out (--within 10s gives more)"
@@ -95,5 +95,5 @@ def starts(answer: Explanation) -> str:
         lines = [f"in the next cycle, on {nodes}"]
     lines += [f"this counts on preemption: {printable(each)}" for each in answer.assumes]
     if answer.last:
-        lines.append(f"the last condition that it waits for: {printable(answer.last, 1_000)}")
+        lines.append(f"the condition that will be met last: {printable(answer.last, 1_000)}")
     return "\n".join(lines)

@@ -75,7 +75,7 @@ class Chosen(FlagGroup):
         if not (self.yes or self.dry_run or self.mine) and not _agreed(client, order):
             return exit_codes.FAILED
         answer = client.order(order)
-        _complain(answer.refused, options=action == "set")
+        _print_refusals(answer.refused, options=action == "set")
         if output is Format.TABLE and not self.dry_run:
             for job in answer.done:
                 print_note(detail_views.line_of(job))
@@ -211,8 +211,8 @@ def _agreed(client: Client, order: JobsOrder) -> bool:
         return True
     whose = ", ".join(f"{user} {count}" for user, count in others.most_common(5))
     more = ", …" if len(others) > 5 else ""
-    told = f"{others.total()} of these {counted(len(meant), 'job')} belong to other users ({whose}{more})"
-    return confirmed(f"{told}. {order.action.capitalize()} all of them?")
+    question = f"{others.total()} of these {counted(len(meant), 'job')} belong to other users ({whose}{more})"
+    return confirmed(f"{question}. {order.action.capitalize()} all of them?")
 
 
 def _meaning(word: str) -> object:
@@ -222,7 +222,7 @@ def _meaning(word: str) -> object:
         return None  # no error here, because the controller reports invalid words
 
 
-def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
+def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:
     """Print each reason for a refusal once, with the jobs that were refused for it."""
     concerned: dict[Problem, list[str]] = {}
     first: dict[Problem, Problem] = {}
@@ -233,10 +233,10 @@ def _complain(refused: Sequence[JobRefused], *, options: bool) -> None:
         first.setdefault(reason, each.problem)
     for reason, jobs in list(concerned.items())[:SHOWN]:
         problem = reason if len(jobs) > 1 else first[reason]
-        told = with_flag_names(problem) if options else problem
+        shown = with_flag_names(problem) if options else problem
         if len(jobs) > 1:
             names = ", ".join(jobs[:3]) + (", …" if len(jobs) > 3 else "")
-            told = replace(told, message=f"{told.message} ({counted(len(jobs), 'job')}: {names})")
-        print_refusal(told)
+            shown = replace(shown, message=f"{shown.message} ({counted(len(jobs), 'job')}: {names})")
+        print_refusal(shown)
     if len(concerned) > SHOWN:
         print_note(f"{counted(len(concerned) - SHOWN, 'other reason')} why jobs were refused.")

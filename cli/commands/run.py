@@ -144,7 +144,7 @@ class _Attendance:
         self.job = job
         self._quiet = quiet
         self._interrupts = interrupts
-        self._told = ""
+        self._last_line = ""
         self._attempt = 0
         self._readers: list[_Reader] = []
 
@@ -159,7 +159,7 @@ class _Attendance:
         while True:
             with self._interrupts.interruptible():
                 job = next(views)
-            self._tell(job)
+            self._print_state(job)
             if job.started_at is not None and job.attempt > self._attempt:
                 self._finish()
                 self._attempt = job.attempt
@@ -168,14 +168,14 @@ class _Attendance:
                 self._finish()
                 return job
 
-    def _tell(self, job: JobView) -> None:
+    def _print_state(self, job: JobView) -> None:
         line = detail_views.line_of(job)
         # Print no reason for an exit code of the job's program, because this command exits with the same
         # code.
         foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
-        if (foreign or not self._quiet) and line != self._told:
+        if (foreign or not self._quiet) and line != self._last_line:
             print_note(f"corral: {line}")
-            self._told = line
+            self._last_line = line
 
     def _finish(self) -> None:
         with self._interrupts.interruptible():

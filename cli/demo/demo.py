@@ -52,9 +52,9 @@ def demo(
     watched = not no_tui and sys.stdin.isatty() and sys.stdout.isatty()
     try:
         with DeferredSignals() as interrupts, Cluster(interrupts, NODES) as cluster:
-            _tell(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
+            _print_line(f"Starting a controller and {len(NODES)} simulated hosts in {cluster.place}")
             cluster.await_ready()
-            _tell(f"{', '.join(NODES)} are up, with 8 GPUs each.")
+            _print_line(f"{', '.join(NODES)} are up, with 8 GPUs each.")
             try:
                 return (_watch if watched else _report)(cluster, interrupts)
             except Unreachable:
@@ -74,7 +74,7 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
         while True:
             jobs = list(pages(client))
             _cancel_forgotten(client, jobs, expected)
-            _tell(_progress(jobs, time.monotonic() - began))
+            _print_line(_progress(jobs, time.monotonic() - began))
             if all(job.state.terminal for job in jobs):
                 break
             if time.monotonic() - began > ALL_ENDED_S:
@@ -132,12 +132,14 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
         except Refused as refused:
             if part.ends is not None:
                 raise
-            _tell(f"{part.user:<5} {part.name}: refused at once, as expected: {refused.problem.message}")
+            _print_line(
+                f"{part.user:<5} {part.name}: refused at once, as expected: {refused.problem.message}"
+            )
             continue
         if part.ends is None:
             raise CommandError(f"{part.name} should have been refused", code=exit_codes.FAILED)
         expected.update(dict.fromkeys(submitted.ids, part.ends))
-        _tell(f"{part.user:<5} {part.name}: {_asked(part)}, job {submitted.label}")
+        _print_line(f"{part.user:<5} {part.name}: {_asked(part)}, job {submitted.label}")
     return expected
 
 
@@ -158,11 +160,11 @@ def _asked(part: Part) -> str:
 def _progress(jobs: list[JobView], seconds: float) -> str:
     count = Counter(job.state for job in jobs)
     used = sum(job.gpus for job in jobs if job.state is JobState.RUNNING)
-    told = ", ".join(f"{count[state]} {state.value.lower()}" for state in JobState if count[state])
-    return f"{seconds:3.0f} s  {used:4g} of {8 * len(NODES)} GPUs busy  {told}"
+    counts = ", ".join(f"{count[state]} {state.value.lower()}" for state in JobState if count[state])
+    return f"{seconds:3.0f} s  {used:4g} of {8 * len(NODES)} GPUs busy  {counts}"
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     write(printable(line, 500) + "\n")
     sys.stdout.flush()
 

@@ -33,7 +33,10 @@ def of_job(detail: JobDetail) -> Facts:
         ("user", job.user),
         ("state", job.state.value + (f" ({job.detail})" if job.detail else "")),
         ("why", of_why(detail.why) if not job.state.terminal else ""),
-        ("starts", f"'corral explain {job.label}' tells when, and what would start it now" * _waits(job)),
+        (
+            "starts",
+            f"'corral explain {job.label}' shows when, and which changes would start it now" * _waits(job),
+        ),
         ("exit", exit_text(job) if job.state.terminal else ""),
         ("submitted", clock(job.submitted_at)),
         ("started", clock(job.started_at) if job.started_at else ""),
@@ -56,17 +59,20 @@ def of_job(detail: JobDetail) -> Facts:
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
-_FORETOLD = {"promise": "promised as the first that waits", "latest": "at the latest", "likely": "likely"}
+_ESTIMATE_KINDS = {
+    "promise": "reserved as the first waiting job",
+    "latest": "at the latest",
+    "likely": "likely",
+}
 
 
 def _foreseen(each: Foreseen, job: JobView) -> str:
-    told = (
-        f"{clock(each.start)} {_FORETOLD.get(each.kind, printable(each.kind))}, said at {clock(each.made_at)}"
-    )
+    kind = _ESTIMATE_KINDS.get(each.kind, printable(each.kind))
+    estimate = f"{clock(each.start)} {kind}, estimated at {clock(each.made_at)}"
     if job.started_at is None:
-        return told
+        return estimate
     off = job.started_at - each.start
-    return f"{told}; it was {duration(abs(off))} {'later' if off > 0 else 'earlier'}"
+    return f"{estimate}; it was {duration(abs(off))} {'later' if off > 0 else 'earlier'}"
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
@@ -113,12 +119,18 @@ def of_spec(spec: JobSpec) -> Facts:
         ("runs", _lines(*spec.company)),
         ("licences", _lines(*(f"{count} of {name}" for name, count in spec.licences.items()))),
         ("environment", _pairs(spec.env)),
-        ("logs", "stdout and stderr in one" if spec.merge_output else "stdout and stderr apart"),
+        (
+            "logs",
+            "stdout and stderr in one log" if spec.merge_output else "stdout and stderr in separate logs",
+        ),
         ("runs once", "on the first node" if spec.batch else ""),
         ("begin", clock(spec.begin_at) if spec.begin_at else ""),
         ("deadline", clock(spec.deadline_at) if spec.deadline_at else ""),
         ("after", of_after(spec)),
-        ("gives up", f"after {duration(spec.start_within_s)} without a place" if spec.start_within_s else ""),
+        (
+            "gives up",
+            f"after {duration(spec.start_within_s)} without free resources" if spec.start_within_s else "",
+        ),
         ("restart", of_restart(spec.restart)),
         ("node lost", _node_lost(spec)),
         ("time limit", duration(spec.time_limit_s) if spec.time_limit_s else "none"),
@@ -134,13 +146,13 @@ def of_spec(spec: JobSpec) -> Facts:
     ]
 
 
-def _amount(spec: JobSpec, field: str, told: Callable[[int], str], limit: int | None) -> str:
+def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:
     """The CPUs or the memory per node. For a default also its source."""
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:
         return "the default of the cluster"
     default = f" (default: {printable(source)})" if source else ""
-    return f"{told(value)} per node{_at_most(limit, told)}{default}"
+    return f"{as_text(value)} per node{_at_most(limit, as_text)}{default}"
 
 
 def _node_lost(spec: JobSpec) -> str:
@@ -178,8 +190,8 @@ def of_restart(restart: Restart) -> str:
     return f"{restart.when.value}, {times}, after {wait}{codes}"
 
 
-def _at_most(limit: int | None, told: Callable[[int], str]) -> str:
-    return "" if limit is None else f", {told(limit)} at most"
+def _at_most(limit: int | None, as_text: Callable[[int], str]) -> str:
+    return "" if limit is None else f", {as_text(limit)} at most"
 
 
 def of_node(node: NodeView) -> Facts:
@@ -218,17 +230,17 @@ def of_quality(job: JobView) -> str:
         return ""
     if len(job.held) > 1:
         return f"{job.quality}: {len(job.held)} nodes"
-    told = {150: "one node", 130: "one node, not all linked", 120: "one node, several NUMA nodes"}
+    words = {150: "one node", 130: "one node, not all linked", 120: "one node, several NUMA nodes"}
     if not any(held.gpus for held in job.held):
         return f"{job.quality}: one node"
-    told[150], told[100] = "one NUMA node, linked", "one node, several NUMA nodes, not all linked"
-    return f"{job.quality}: {told.get(job.quality, 'one node')}"
+    words[150], words[100] = "one NUMA node, linked", "one node, several NUMA nodes, not all linked"
+    return f"{job.quality}: {words.get(job.quality, 'one node')}"
 
 
 def line_of(job: JobView) -> str:
     """A job and its state in one line."""
-    told = job.detail or job.reason.value.replace("_", " ")
-    return f"job {job.label}: {job.state.value}" + (f", {told}" if told else "")
+    reason = job.detail or job.reason.value.replace("_", " ")
+    return f"job {job.label}: {job.state.value}" + (f", {reason}" if reason else "")
 
 
 def of_why(why: Why) -> str:
@@ -257,8 +269,8 @@ def _saves(spec: JobSpec) -> str:
         shlex.join(spec.checkpoint_command),
         spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",
     ]
-    told = " and ".join(filter(None, ways))
-    return f"{told}, within {duration(spec.checkpoint_s)}" if told else ""
+    ways_text = " and ".join(filter(None, ways))
+    return f"{ways_text}, within {duration(spec.checkpoint_s)}" if ways_text else ""
 
 
 def _checkpoint(saved: Checkpoint | None) -> str:
@@ -280,18 +292,20 @@ def _moved(each: Moved) -> str:
 
 def _gang(spec: JobSpec) -> str:
     """The fewest nodes on which a gang starts, and the effect of a failed gang member."""
-    gang, told = spec.gang, []
+    gang, parts = spec.gang, []
     if gang.min_nodes is not None:
         wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
-        told.append(f"starts on {gang.min_nodes} or more{wait}")
+        parts.append(f"starts on {gang.min_nodes} or more{wait}")
     if gang.elastic:
-        told.append("elastic")
+        parts.append("elastic")
     if gang.mixed_models:
-        told.append("GPU models may differ")
+        parts.append("GPU models may differ")
     if gang.on_failure is not MemberFailure.FAIL:
-        told.append({MemberFailure.CONTINUE: "continues", MemberFailure.RESTART: "restarts"}[gang.on_failure])
-        told[-1] += " when one fails"
-    return "; ".join(told)
+        parts.append(
+            {MemberFailure.CONTINUE: "continues", MemberFailure.RESTART: "restarts"}[gang.on_failure]
+        )
+        parts[-1] += " if one gang member fails"
+    return "; ".join(parts)
 
 
 def _preemptible(spec: JobSpec) -> str:

@@ -77,8 +77,8 @@ def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
 def _sum_up(answer: WhatIfAnswer) -> None:
     later, sooner = counts(answer)
     waited = hours(answer)
-    told = f"{later} would start later, {sooner} sooner, {answer.unchanged} as now"
-    print_note(f"{told}{f' ({waited})' if waited else ''}.")
+    line = f"{later} would start later, {sooner} sooner, {answer.unchanged} as now"
+    print_note(f"{line}{f' ({waited})' if waited else ''}.")
     if not answer.whole:
         print_note("Starts after a job without a time limit are unknown.")
     if limits := extent(answer):
@@ -97,7 +97,7 @@ def _table(answer: WhatIfAnswer) -> Table[Shift]:
             Column("THEN", lambda shift: moment(answer, shift.becomes)),
             Column(
                 "DELAY",
-                lambda shift: _told(answer, shift),
+                lambda shift: _change_text(answer, shift),
                 colour=lambda shift: RED if delay(answer, shift) > 0 else YELLOW,
             ),
             Column("ON", lambda shift: ",".join(shift.nodes), keep=3, least=6),
@@ -107,7 +107,7 @@ def _table(answer: WhatIfAnswer) -> Table[Shift]:
     )
 
 
-def _told(answer: WhatIfAnswer, shift: Shift) -> str:
+def _change_text(answer: WhatIfAnswer, shift: Shift) -> str:
     seconds = delay(answer, shift)
     if shift.new or abs(seconds) == float("inf"):
         return "-"

@@ -27,7 +27,7 @@ def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
             raise CommandError(f"--clear: {word!r} is not an option of a job.{nearest(flag, BY_FLAG)}")
         changes.update(dict.fromkeys(_fields(BY_FLAG[flag])))
     if not changes:
-        raise CommandError("there is nothing to change", "Say what: corral job set 7 --priority high")
+        raise CommandError("there is nothing to change", "Name an option: corral job set 7 --priority high")
     return changes
 
 

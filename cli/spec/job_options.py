@@ -181,7 +181,7 @@ _ROWS = (
     ),
     JobOption(
         "gpus",
-        "GPUs over all nodes, such as 8, or a share of one GPU, such as 0.25. Default: 0.",
+        "GPUs on all nodes together, such as 8, or a part of one GPU, such as 0.25. Default: 0.",
         "gpus.total",
         metavar="N",
         read=amounts.gpus,
@@ -211,7 +211,7 @@ _ROWS = (
     ),
     JobOption(
         "on_member_failure",
-        "If the job fails on one node: fail, continue on the others, or restart. Default: fail.",
+        "Action if the job fails on one node: fail, continue (on the others), or restart. Default: fail.",
         "gang.on_failure",
         metavar="POLICY",
         read=amounts.member(MemberFailure),
@@ -233,7 +233,7 @@ _ROWS = (
     ),
     JobOption(
         "gpu_memory",
-        "Request a share of one GPU by its memory, such as 20G. Not together with --gpus.",
+        "Request a part of one GPU by its memory, such as 20G. Not together with --gpus.",
         "gpu.memory_mib",
         **_SIZE,
     ),
@@ -304,7 +304,7 @@ _ROWS = (
     ),
     JobOption(
         "near",
-        "Run where a job with this label runs: 'app=ps on rack', or 'app=ps on rack:prefer'.",
+        "Run on the node or rack of a job with this label: 'app=ps on rack', or 'app=ps on rack:prefer'.",
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),
@@ -312,7 +312,7 @@ _ROWS = (
     ),
     JobOption(
         "apart",
-        "Run where no job with this label runs: 'app=db on node'.",
+        "Run on a node or rack without any job with this label: 'app=db on node'.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
@@ -496,13 +496,13 @@ _ROWS = (
     ),
     JobOption(
         "deadline",
-        "Cancel the job when it can no longer end by this time. Written as for --begin.",
+        "Cancel the job when it can no longer end by this time. Formats as for --begin.",
         "deadline_at",
         **_WHEN,
     ),
     JobOption(
         "timeout",
-        "Cancel the job if it waits longer than this although nothing but room is missing, such as 2h.",
+        "Cancel the job if it waits longer than this only because of missing resources, such as 2h.",
         "start_within_s",
         **_TIME,
     ),
@@ -516,7 +516,7 @@ _ROWS = (
     ),
     JobOption(
         "restart_delay",
-        "Wait this long before a restart. The wait doubles up to the second time given. Default: 10s:10m.",
+        "Wait this long before a restart. It doubles each time, up to the second value. Default: 10s:10m.",
         "restart.delay",
         metavar="TIME[:TIME]",
         show=option_texts.restart_delay,
@@ -530,7 +530,7 @@ _ROWS = (
     ),
     JobOption(
         "on_node_lost",
-        "If the controller loses contact with the job's node: wait, requeue-after-lease or manual.",
+        "Action if the controller loses contact with the job's node: wait, requeue-after-lease or manual.",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),

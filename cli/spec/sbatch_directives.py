@@ -96,7 +96,9 @@ def translate(found: list[Option]) -> Translation:
             else:
                 _one(option, made, last)
         else:
-            instead = _REFUSED.get(option.flag, "Remove the line, or write the wish as a #CORRAL line.")
+            instead = _REFUSED.get(
+                option.flag, "Remove the line, or use a #CORRAL line with an option of 'corral submit'."
+            )
             made.problems.append(
                 f"{option.where}: Corral has no counterpart for #SBATCH {option.flag}. {instead}"
             )
@@ -185,14 +187,16 @@ def _dependency(text: str) -> Pairs:
         if kind not in _AFTER or not labels:
             raise ValueError(f"{part!r} has no counterpart; Corral knows {', '.join(_AFTER)}, each with jobs")
         if "+" in labels:
-            raise ValueError(f"{part!r} asks for a delay after a start, which Corral does not know")
+            raise ValueError(f"{part!r} requests a delay after a start, which Corral does not support")
         found += [(_AFTER[kind], label) for label in labels.split(":")]
     return [*found, ("after_count", "1")] if "?" in text else found
 
 
 def _licences(text: str) -> Pairs:
     if "|" in text:
-        raise ValueError(f"{text!r} means any of several; Corral holds all that are named")
+        raise ValueError(
+            f"{text!r} means one of several licences; a Corral job holds all licences that it names"
+        )
     return [("licence", part) for part in text.split(",")]
 
 
@@ -226,7 +230,7 @@ def _partition(text: str) -> Pairs:
 
 def _nice(text: str) -> Pairs:
     if text.startswith("-"):
-        raise _Harmless("a higher priority is asked for by #CORRAL --priority HIGH", [])
+        raise _Harmless("to request a higher priority, write #CORRAL --priority HIGH", [])
     return [("priority", "LOW")]
 
 
@@ -302,10 +306,10 @@ _TOGETHER = {
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
 """Options that may stand without a value. Only --nice may have a value, after '='."""
-_BIND = "a job has CPUs of its own near its GPUs ([jobs] bind)"
-_TASKS = "how tasks lie on the CPUs of a node is up to what starts them"
+_BIND = "a job gets its own CPUs, near its GPUs ([jobs] bind)"
+_TASKS = "the program that starts the tasks places them on the CPUs of a node"
 _IGNORED = {
-    "--acctg-freq": "use is measured all the time",
+    "--acctg-freq": "Corral always measures the use of resources",
     "--cores-per-socket": _TASKS,
     "--cpu-bind": _BIND,
     "--distribution": _TASKS,
@@ -316,23 +320,23 @@ _IGNORED = {
     "--mail-type": "Corral sends no mail; 'corral job wait' waits for the end",
     "--mail-user": "Corral sends no mail; 'corral job wait' waits for the end",
     "--mem-bind": _BIND,
-    "--no-kill": "--on-member-failure decides what becomes of the other nodes",
+    "--no-kill": "--on-member-failure sets what happens on the other nodes",
     "--ntasks-per-core": _TASKS,
     "--ntasks-per-socket": _TASKS,
     "--overcommit": _TASKS,
-    "--oversubscribe": "nodes are shared by what jobs ask for",
+    "--oversubscribe": "jobs share nodes, and each gets the resources that it requests",
     "--parsable": "'corral submit' prints the job's id alone",
-    "--profile": "use is measured all the time",
+    "--profile": "Corral always measures the use of resources",
     "--propagate": "a node sets its own limits",
     "--qos": "Corral has queues and priorities: #CORRAL --queue NAME, --priority CLASS",
     "--quiet": "'corral submit' prints the job's id alone",
-    "--reservation": "a reservation is for users and projects, whose jobs get into it by themselves",
+    "--reservation": "jobs of a reservation's users and projects use it without an option",
     "--sockets-per-node": _TASKS,
-    "--switches": "--same LABEL keeps the nodes of a job together",
+    "--switches": "--same LABEL takes only nodes with the same value of a node label",
     "--threads-per-core": _TASKS,
-    "--time-min": "the job gets all of its --time",
-    "--verbose": "'corral explain' tells why a job waits",
-    "--wckey": "--label is kept with the job",
+    "--time-min": "the job always gets its full --time",
+    "--verbose": "'corral explain' shows why a job waits",
+    "--wckey": "use --label to mark the job",
 }
 _REFUSED = {
     "--clusters": "Choose the controller by --url or CORRAL_URL.",

@@ -192,7 +192,7 @@ def _check(spec: JobSpec) -> None:
     if longest > job_script.MAX_ARGUMENT_BYTES:
         found.append(f"an argument has {longest:,} bytes; Linux takes {job_script.MAX_ARGUMENT_BYTES:,}")
     if found:
-        raise CommandError("; ".join(found), "'corral submit --help' shows what can be asked for.")
+        raise CommandError("; ".join(found), "'corral submit --help' shows all options.")
 
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:

@@ -23,10 +23,10 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
     cleared: list[str] = []
     for field in changes:
         options = [option for option in OPTIONS.values() if option.field == field]
-        said = [(option, text) for option in options for text in option.texts(spec)]
-        for option, text in said:
+        found = [(option, text) for option in options for text in option.texts(spec)]
+        for option, text in found:
             words += [option.flag] if option.is_switch else [option.flag, text]
-        if not said:
+        if not found:
             cleared.append(options[0].flag.removeprefix("--"))
     return [*words, *(["--clear", ",".join(cleared)] if cleared else [])]
 

@@ -46,7 +46,7 @@ def test_earlier_run_times_are_used_for_estimates(build: Callable[..., System]) 
         client.cancel(blocking)
         system.until(lambda: system.jobs()[third].state is JobState.COMPLETED, "the third has run")
         assert {each.kind for each in client.job(third).foreseen} >= {"latest", "likely"}
-        assert "at the latest, said at" in system.corral("job", "show", str(third))
+        assert "at the latest, estimated at" in system.corral("job", "show", str(third))
         starts = {each.kind: each for each in client.estimates().starts}
         assert {*starts} >= {"latest", "likely"}
         assert starts["latest"].bias_s < -100, "what it waited for was cancelled long before its limit"

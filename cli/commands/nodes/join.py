@@ -260,7 +260,7 @@ def _join(request: NodeRequest, added: list[str]) -> Arrival:
             address,
             False,
             "added, but its agent has not connected yet",
-            node.why or "it says nothing",
+            node.why or "the reason is unknown",
         )
     return Arrival(request.name, address, True, "joined", _what(node))
 

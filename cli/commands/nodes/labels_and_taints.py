@@ -85,11 +85,11 @@ def _marked(names: list[str], marks: NodeMarks, output: Format, *, dry_run: bool
         node_table().show(output, done)
     else:
         for node in done:
-            print_note(f"node {node.name}: {_told(node, marks)}")
+            print_note(f"node {node.name}: {_marks_text(node, marks)}")
     return refusals[0] if refusals else 0
 
 
-def _told(node: NodeView, marks: NodeMarks) -> str:
+def _marks_text(node: NodeView, marks: NodeMarks) -> str:
     if marks.taints:
         return f"taints {', '.join(map(printable, node.taints))}" if node.taints else "no taints"
     return "labels " + ", ".join(printable(f"{key}={value}") for key, value in sorted(node.labels.items()))

@@ -115,7 +115,7 @@ def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
         print_note(f"{result.name}: no terminal to confirm {result.fingerprint}; use --yes or --fingerprint")
         return False
     return confirmed(
-        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is that its own?"
+        f"{result.name} ({result.address}) has the host key {result.fingerprint}. Is this the right key?"
     )
 
 
@@ -130,18 +130,18 @@ def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) ->
     elif output is Format.NAME:
         write("".join(f"{result.name}\n" for result in results if result.ready))
     elif len(results) == 1:
-        write(_told(results[0], results[0].checks))
+        write(_checks_text(results[0], results[0].checks))
     else:
         for result in results:
             if ready or not result.ready:
                 grave = [check for check in result.checks if check.verdict not in ("ok", "note")]
-                write(_told(result, grave))
+                write(_checks_text(result, grave))
         write(_notes(results))
     sys.stdout.flush()
     return 0 if all(result.ready for result in results) else FAILED
 
 
-def _told(result: Preflight, checks: Sequence[Check]) -> str:
+def _checks_text(result: Preflight, checks: Sequence[Check]) -> str:
     where = f" at {result.address}" if result.address else ""
     lines = [printable(f"{result.name}{where}: {'ready' if result.ready else 'not ready'}", 300)]
     for one in checks:

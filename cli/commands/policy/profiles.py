@@ -107,8 +107,8 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
 def owners(view: ProfileView) -> str:
     """The users, projects and queues of a profile."""
     parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
-    told = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
-    return ", ".join(told) or "all"
+    texts = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
+    return ", ".join(texts) or "all"
 
 
 def order_text(policy: Mapping[str, Any]) -> str:
@@ -119,11 +119,11 @@ def order_text(policy: Mapping[str, Any]) -> str:
 
 def _backfill(policy: Mapping[str, Any]) -> str:
     kind = str(policy["backfill"])
-    told = {
+    texts = {
         "aggressive": f", by {policy['backfill_delay_s']:g} s at most",
         "conservative": f", for {policy['backfill_depth']} jobs",
     }
-    return kind + told.get(kind, "")
+    return kind + texts.get(kind, "")
 
 
 def _names(plugins: Any) -> str:

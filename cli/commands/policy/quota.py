@@ -77,13 +77,13 @@ def change(
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))
         return what_if_table.show(Client().what_if(WhatIf(quotas=(edit,))), output)
-    return _told(Client().set_quota(scope_of(scope), name, quota_of(words)), output)
+    return _print_view(Client().set_quota(scope_of(scope), name, quota_of(words)), output)
 
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
     """Remove limits that were set with 'corral quota set'; those of the configuration apply again."""
-    return _told(Client().unset_quota(scope_of(scope), name), output)
+    return _print_view(Client().unset_quota(scope_of(scope), name), output)
 
 
 def quota_of(words: list[str]) -> Quota:
@@ -111,7 +111,7 @@ def scope_of(word: str) -> str:
     return word
 
 
-def _told(view: QuotaView, output: Format) -> int:
+def _print_view(view: QuotaView, output: Format) -> int:
     if output is Format.TABLE:
         print_note(f"quota of {view.scope} {printable(view.name)}: {limits_text(view.quota) or 'none'}")
     else:

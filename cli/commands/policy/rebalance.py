@@ -123,7 +123,7 @@ def proposal_table() -> Table[ProposalView]:
             Column("PROPOSAL", lambda each: each.id),
             Column("KIND", lambda each: each.kind, keep=5),
             Column("SO THAT", proposal_benefit, least=12),
-            Column("MOVES", lambda each: ", ".join(map(_told, each.moves)), least=12),
+            Column("MOVES", lambda each: ", ".join(map(_move_text, each.moves)), least=12),
             Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, keep=1),
             Column(
                 "WORTH", lambda each: f"{each.worth:.2f}" if each.kind != "load" else "-", right=True, keep=2
@@ -152,7 +152,7 @@ def proposal_table() -> Table[ProposalView]:
     )
 
 
-def _told(move: MoveView) -> str:
+def _move_text(move: MoveView) -> str:
     return f"{move.label} {nodes_and_gpus(move.origin)} > {nodes_and_gpus(move.target)}"
 
 

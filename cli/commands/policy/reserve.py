@@ -93,7 +93,7 @@ class ReservationFlags(FlagGroup):
         )
         for where, sentence in reservation_problems(spec):
             raise CommandError(
-                f"{_FLAGS.get(where, '--' + where)}: {sentence}", "'corral reserve create --help' says how."
+                f"{_FLAGS.get(where, '--' + where)}: {sentence}", "'corral reserve create --help' shows how."
             )
         return spec
 
@@ -125,7 +125,7 @@ def listing(output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral reserve show fans"))
 def show(name: Name, output: Output = Format.TABLE) -> int:
     """Show one reservation."""
-    return _told(Client().reservation(name), output)
+    return _print_view(Client().reservation(name), output)
 
 
 @app.command(
@@ -153,7 +153,7 @@ def create(
     spec = flags.spec()
     if dry_run:
         return what_if_table.show(Client().what_if(WhatIf(reserve=(spec,))), output)
-    return _told(Client().reserve(spec, anyway=anyway), output)
+    return _print_view(Client().reserve(spec, anyway=anyway), output)
 
 
 @app.command(epilog=examples("corral reserve cancel fans"))
@@ -178,7 +178,7 @@ _FLAGS = {
 }
 
 
-def _told(view: ReservationView, output: Format) -> int:
+def _print_view(view: ReservationView, output: Format) -> int:
     if output.is_data:
         write_data(output, view)
     elif output is Format.TABLE:

@@ -106,8 +106,8 @@ def _state(each: ShareView, now: float) -> str:
 
 def _limits(each: ShareView) -> str:
     """The soft and the hard limit, as soft/hard; empty without limits."""
-    told = ["-" if limit is None else f"{limit:g}" for limit in (each.soft, each.hard)]
-    return "" if told == ["-", "-"] else "/".join(told)
+    limits = ["-" if limit is None else f"{limit:g}" for limit in (each.soft, each.hard)]
+    return "" if limits == ["-", "-"] else "/".join(limits)
 
 
 def table(now: float) -> Table[ShareView]:

@@ -58,7 +58,7 @@ def events(
         event_table().show(output, known, EventList(tuple(known), seq, begins))
         if start < begins and (after is not None or about is not None):
             print_note(
-                f"Entries up to {begins} were deleted: [retention] in scheduler.toml says how long they stay."
+                f"Entries up to {begins} were deleted: [retention] in scheduler.toml sets how long they stay."
             )
         return 0
     _line(known, output, heading=True)

@@ -218,7 +218,7 @@ def _answers() -> bool:
 def _verify_there() -> VerifyLine:
     last = VerifyLine(problems=("the controller ended before the verification was over",))
     for last in Client().verify():
-        _tell(last)
+        _print_progress(last)
     return last if last.done else VerifyLine(problems=("the verification was broken off",))
 
 
@@ -227,7 +227,9 @@ def _verify_here(url: str) -> VerifyLine:
     from controller.store.read_only_store import StoreReader
 
     try:
-        found = StoreReader(url).verify(lambda what, count: _tell(VerifyLine(doing=what, count=count)))
+        found = StoreReader(url).verify(
+            lambda what, count: _print_progress(VerifyLine(doing=what, count=count))
+        )
     except StoreFailure as failure:
         raise _mistake(failure) from None
     return VerifyLine(
@@ -243,7 +245,7 @@ def _verify_here(url: str) -> VerifyLine:
     )
 
 
-def _tell(line: VerifyLine) -> None:
+def _print_progress(line: VerifyLine) -> None:
     if not line.done:
         print_note(f"{line.doing}: {line.count:,} read")
 

@@ -132,7 +132,7 @@ def apply(
         return USAGE if done.problems else 0
     if yes:
         _show(done, shown)
-    return _told(done)
+    return _print_result(done)
 
 
 def _asked(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigRequest:
@@ -191,7 +191,7 @@ def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
     what_if_table.summarise(answer)
 
 
-def _told(done: ConfigAnswer) -> int:
+def _print_result(done: ConfigAnswer) -> int:
     for problem in done.problems:
         print_error(problem)
     if done.problems:

@@ -128,7 +128,7 @@ def _format(word: str, file: Path | None) -> Format:
     if word and word not in known:
         raise CommandError(f"--format: {word!r} is none of {', '.join(known)}")
     if not word and ending not in ("", *known):
-        raise CommandError(f"{file}: .{ending} is none of {', '.join(known)}", "Say which one with --format.")
+        raise CommandError(f"{file}: .{ending} is none of {', '.join(known)}", "Choose one with --format.")
     return Format(word or ending or Format.CSV)
 
 

@@ -141,14 +141,14 @@ def _show(output: Format, side: Side, outcomes: Sequence[ReplayResult], history:
     if output is Format.NAME:
         return
     for each, (gain, lose) in zip(outcomes, extremes, strict=True):
-        _tell(each)
+        _print_notes(each)
         for which, title, found in (("gain", "SOONER", gain), ("lose", "LATER", lose)):
             if found:
                 write(f"\n{each.policy}: jobs that {which} most\n")
                 _table(title).show(output, found)
 
 
-def _tell(outcome: ReplayResult) -> None:
+def _print_notes(outcome: ReplayResult) -> None:
     same = outcome.as_recorded == outcome.placements
     count = "all" if same else f"{outcome.as_recorded:,} of"
     print_note(

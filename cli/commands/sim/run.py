@@ -121,7 +121,7 @@ def simulate(
         read = read_log(log, skip_bad=flags.skip_bad)
         cluster = flags.cluster() or policy_options.find_cluster(read, chosen, explicit=bool(flags.config))
         work, dropped = read.work(cluster, reading)
-        _tell(read, cluster, len(work), dropped)
+        _print_notes(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
                 report.open(
@@ -201,7 +201,7 @@ def _exact(seconds: float) -> float:
     return int(seconds) if seconds == int(seconds) else seconds
 
 
-def _tell(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
+def _print_notes(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
     """Print which lines and jobs of the log were skipped."""
     if read.bad:
         line, why = read.bad[0]
@@ -209,8 +209,8 @@ def _tell(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, in
         print_note(f"{read.name}: skipped {count}, the first: line {line}: {why}")
     if read.unread:
         print_note(f"{read.name}: skipped unknown columns: {', '.join(read.unread)}")
-    told = ", ".join(f"{count:,} {why}" for why, count in dropped.items())
-    print_note(f"{_jobs(running)} on {cluster}" + (f"; dropped: {told}" if told else ""))
+    reasons = ", ".join(f"{count:,} {why}" for why, count in dropped.items())
+    print_note(f"{_jobs(running)} on {cluster}" + (f"; dropped: {reasons}" if reasons else ""))
 
 
 def _tell_refused(outcome: RunResult, given: int) -> None:

@@ -271,7 +271,7 @@ def test_sbatch_directives_are_understood(tmp_path: Path, line: str, expected: d
         ("#SBATCH -C bigmem", "line 2: --constraint: 'bigmem' is a feature of nodes, which are labels here"),
         ("#SBATCH --gres=license:1", "line 2: --gres: 'license:1' asks for something other"),
         ("#SBATCH -d singleton", "line 2: --dependency: 'singleton' has no counterpart"),
-        ("#SBATCH -d after:5+10", "line 2: --dependency: 'after:5+10' asks for a delay"),
+        ("#SBATCH -d after:5+10", "line 2: --dependency: 'after:5+10' requests a delay"),
         (
             "#SBATCH -d after:5,after:6?after:7",
             "line 2: --dependency: 'after:5,after:6?after:7' means all",
