@@ -1,4 +1,4 @@
-"""corral submit, and the parts that corral run and corral what-if share with it."""
+"""corral submit: queues a job. corral run and corral what-if use parts of this module, too."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ from wire.job.spec import JobSpec
 
 WORDS = "SCRIPT [ARG]... | -- COMMAND [ARG]..."
 
-# Options end at the first word, because '--epochs 3' after a script is an argument of the job.
+# The first word that is not an option ends the options, because '--epochs 3' after a script is an argument of
+# the job.
 JOB_SETTINGS = {**SETTINGS, "allow_interspersed_args": False}
 
 
 class JobCommand(TyperCommand):
-    """Records whether its words came after '--': then they are a command, otherwise a script."""
+    """The command class that records whether the job's words follow '--'. Then they are a command, otherwise
+    a script.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
@@ -51,7 +54,7 @@ class JobCommand(TyperCommand):
 
 
 def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
-    """The error for `-o FILE`, as in sbatch, with the option that takes a file."""
+    """The error for `-o FILE`, which sbatch accepts. The error names the Corral option that takes a file."""
     if error.param is not None and error.param.name == "answer":
         file = error.message.partition("' is none of")[0].lstrip("'")
         error.message += f". For a file that takes the job's output, write --output {file}"
@@ -118,25 +121,27 @@ def submit(
 
 
 def previewed(spec: JobSpec, as_user: str) -> JobSpec:
-    """The job as the controller would queue it; unchanged if no controller answers."""
+    """The job as the controller would queue it, with its defaults. If no controller answers, the job is
+    unchanged.
+    """
     try:
         return Client().preview(spec, as_user=as_user)
     except Unreachable:
         return spec
     except Refused as refused:
         if refused.problem.code == "not_found":
-            return spec  # because an older controller has no previews
+            return spec  # no preview, because the controller is of an older version
         raise _by_option(refused, spec) from None
 
 
 def _by_option(refused: Refused, spec: JobSpec) -> Refused:
-    """The same refusal, with the flag in place of the field of the API."""
+    """The controller's refusal, changed so that it names the flag of the command instead of the API field."""
     where = flag_of(refused.problem.where.removeprefix("spec."), spec)
     return Refused(refused.status, replace(refused.problem, where=where))
 
 
 def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
-    """Submit the job. Raises Refused, with the flag in place of the field of the API."""
+    """Submit the job. Raises Refused, which names the flag of the command instead of the API field."""
     try:
         return client.submit(spec, key=key, as_user=as_user)
     except Refused as refused:

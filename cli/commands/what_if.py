@@ -173,7 +173,7 @@ def unreserve(name: reserve.Name, within: Within = None, output: Output = Format
 
 @app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
 def more_nodes(
-    like: Annotated[str, option("--like", "NODE", "An existing node that the new nodes are like.")],
+    like: Annotated[str, option("--like", "NODE", "Existing node with the resources of the new nodes.")],
     add: Annotated[int, option("--add", "N", "Number of new nodes. Default: 1.", min=1, max=1000)] = 1,
     within: Within = None,
     output: Output = Format.TABLE,

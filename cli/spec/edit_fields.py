@@ -32,7 +32,9 @@ def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """The same problem, with the flag named instead of the field of the API."""
+    """The controller's problem report, changed so that it names the flag of the command instead of the API
+    field.
+    """
     return replace(problem, where=flag_of(problem.where))
 
 

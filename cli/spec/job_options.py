@@ -76,8 +76,8 @@ class JobOption:
     def texts(self, spec: JobSpec) -> option_texts.Texts:
         """The texts with which this option sets the value of the spec. Empty if the spec has the default."""
         value = getattr(spec, self.field)
-        # Compute the text from the whole value if the part is not a field of the value, such as the policy of
-        # a restart.
+        # If `part` is not a field of the value, as for the restart policy, the text is computed from the
+        # whole value.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)

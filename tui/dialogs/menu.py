@@ -164,7 +164,9 @@ class Menu(Dialog[str]):
             self._on_step(self._choices.entry.name)
 
     def action_pick(self) -> None:
-        """Close the menu with the entry under the cursor, unless the entry cannot be chosen now."""
+        """Close the menu and return the name of the entry under the cursor, unless that entry cannot be
+        chosen now.
+        """
         entry = self._choices.entry
         if entry is not None and not entry.wrong:
             self.dismiss(entry.name)

@@ -34,8 +34,8 @@ class Field:
     row: str = ""
 
     def flags(self, text: str) -> list[str]:
-        """The options of the command for a typed text. A field that takes several values gives one option for
-        each word.
+        """The option of the shell command that sets the field to a typed text. If the field takes several
+        values, each word of the text gives one option.
         """
         if self.read is yes_or_no:
             return [self.flag] if text.lower() == "yes" else []

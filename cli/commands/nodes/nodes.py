@@ -81,7 +81,7 @@ def drain(
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
 def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Resume drained nodes, or cordoned GPUs given as NODE:GPU, so that jobs start there again."""
+    """Resume drained nodes, or cordoned GPUs written as NODE:GPU, so that jobs start there again."""
     client = Client()
 
     def act(name: str) -> NodeView:

@@ -67,8 +67,8 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
 
 
 def look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
-    """Check all hosts and ask the user about unknown host keys; then check the hosts whose keys were accepted
-    again.
+    """Check all hosts and ask the user about unknown host keys; then repeat the check of hosts whose keys
+    were accepted.
     """
     if fingerprint and len(wanted) > 1:
         raise CommandError("--fingerprint is for one host", "Name one host, or pin keys with --yes.")

@@ -18,7 +18,7 @@ from cli.registry import examples
 from wire.http import addresses
 from wire.text import duration
 
-if TYPE_CHECKING:  # because numpy, pydantic and SQLAlchemy are slow to import
+if TYPE_CHECKING:  # not imported at run time, because numpy, pydantic and SQLAlchemy are slow to import
     from controller.core.model.events import Event
     from controller.sim.replay.history import History
     from controller.sim.replay.outcome import ReplayResult, WaitChange

@@ -124,9 +124,8 @@ def simulate(
         _print_notes(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
-                report.open(
-                    "a"
-                ).close()  # before the run, because a file that cannot be written should be reported at once
+                # Open the file before the run, because an error about it should be reported immediately.
+                report.open("a").close()
             outcomes = _outcomes(
                 [
                     RunTask(
@@ -154,7 +153,7 @@ def _outcomes(tasks: Sequence[RunTask]) -> list[RunResult]:
 
 @contextmanager
 def _jobs_files(path: Path | None, policies: Sequence[Policy]) -> Iterator[list[TextIO]]:
-    """The files to write jobs to, opened before the run: one, or one per policy."""
+    """The opened files for the starts of jobs: one file, or one for each policy."""
     with ExitStack() as stack:
         several = len(policies) > 1
         paths = [
@@ -202,7 +201,7 @@ def _exact(seconds: float) -> float:
 
 
 def _print_notes(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
-    """Print which lines and jobs of the log were skipped."""
+    """Print the number of lines and jobs of the log that were skipped, with the reasons."""
     if read.bad:
         line, why = read.bad[0]
         count = f"{len(read.bad):,} broken line{'s' * (len(read.bad) > 1)}"

@@ -1,4 +1,4 @@
-"""corral sim: the scheduler in virtual time. Each command is a module of its own."""
+"""corral sim: runs the scheduler in virtual time. Each subcommand has its own module."""
 
 from __future__ import annotations
 
