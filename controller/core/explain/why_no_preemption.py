@@ -21,6 +21,7 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     1. If no victims are found even without guards, no jobs may be preempted for it, or they free too little.
     2. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
     3. Otherwise name the guard without which victims are found. The search is the one that the pass uses.
+    4. If that takes several guards, name those that still block when all others apply.
     """
     state, pipeline = cycle.state, cycle.placer.pipeline
     if not pipeline.strategies:
@@ -39,7 +40,23 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         lifted = replace(pipeline.guards, **{name: getattr(NO_GUARDS, name)})
         if _plans(cycle, job, now, lifted):
             return _guard_text(cycle, name, now)
-    return "several of the limits in [preemption] are reached: " + ", ".join(_LIFTED)
+    return "several of the limits in [preemption] are reached: " + ", ".join(
+        _blocking_guards(cycle, job, now)
+    )
+
+
+def _blocking_guards(cycle: Cycle, job: Job, now: float) -> list[str]:
+    """The guards that must all be removed so that victims are found: none of them can be put back."""
+    guards = cycle.placer.pipeline.guards
+    lifted = replace(guards, **{name: getattr(NO_GUARDS, name) for name in _LIFTED})
+    blocking = []
+    for name in _LIFTED:
+        restored = replace(lifted, **{name: getattr(guards, name)})
+        if _plans(cycle, job, now, restored):
+            lifted = restored
+        else:
+            blocking.append(name)
+    return blocking
 
 
 def _plans(cycle: Cycle, job: Job, now: float, guards: PreemptionGuards) -> bool:

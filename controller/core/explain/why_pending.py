@@ -22,6 +22,7 @@ from controller.core.explain.blockers import (
 )
 from controller.core.explain.filter_losses import (
     MAX_EXAMPLES,
+    BindingFilters,
     binding_filters,
     filter_losses,
     uneven_gpus_hint,
@@ -169,8 +170,8 @@ def _nodes_that_can(
     """A text with the number of nodes that can hold the request now, and what the others lack."""
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:  # because of taints, or because the cluster has shrunk since the submit
-        largest = max(found, key=lambda loss: loss.lost).message if found else ""
-        return f"{fitting} of {total} can give that now: {largest}"
+        never, _ = filter_losses(placer, part, placer.nodes.idle)  # what jobs use now does not matter then
+        return f"{fitting} of {total} can give that now: {BindingFilters(bound.suitable, never or found)}"
     suitable = f"{bound.suitable} suitable nodes" if bound.suitable < total else f"{total}"
     if bound.suitable == 1 < total:
         suitable = "1 suitable node"

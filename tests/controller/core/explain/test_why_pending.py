@@ -68,6 +68,20 @@ def test_the_headline_names_a_drained_node_and_a_cordoned_gpu() -> None:
     assert why.notes == ("takes no new work: GPU n1:3 (cordoned)",)
 
 
+def test_the_headline_names_the_taint_of_the_only_node_with_the_label() -> None:
+    """The GPUs of n1 are in use, but n1 lacks the label as well, so free GPUs there would not help."""
+    harness = cluster("n1")
+    harness.submit(spec(8))
+    harness.tick()
+    harness.join("z", labels={"zone": "c"})
+    harness.tell(inputs.MarkNode("z", "root", {}, {"dedicated:NoSchedule": "ml"}))
+    waiting = harness.submit(spec(1, selector={"zone": "c"}))
+    harness.tick()
+    assert harness.why(waiting).sentence.endswith(
+        "0 of 2 can give that now: no label zone=c (n1); tainted, and it tolerates none (z)"
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "short"),
     [
@@ -262,6 +276,15 @@ def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
     harness.tick()
     harness.start(low)
     assert named in no_victims_sentence(harness)
+
+
+def test_only_the_guards_that_block_together_are_named() -> None:
+    harness, low = _guarded(PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, max_per_job=1, rate=1))
+    harness.tell(inputs.Preempt(low, "root"))
+    harness.exit(low, None, signal=15, why="preempted")
+    harness.tick()
+    harness.start(low)
+    assert no_victims_sentence(harness).endswith("are reached: rate, max_per_job")
 
 
 def test_no_job_of_lower_standing_is_named() -> None:
