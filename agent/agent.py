@@ -307,7 +307,7 @@ class Agent:
         self.retry_logs_planned = False
         self.logs.retry()
 
-    # --- hints, supervisors and the fork server ---
+    # --- hints that files changed, supervisors, and the fork server ---
 
     def _read_hints(self) -> None:
         """Apply the facts from the FIFO. Damaged hints are skipped, because the record also has the fact."""

@@ -551,7 +551,8 @@ _ROWS = (
     ),
     JobOption(
         "relax",
-        "Drop this requirement after --relax-after: select, gpu-model, affinity or nodes. May be repeated.",
+        "Drop the requirement of this option once the job has waited for the time of --relax-after: select, "
+        "gpu-model, affinity or nodes. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
         **_LIST,

@@ -94,7 +94,7 @@ class TenantEdits:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
     def move_all(self) -> None:
-        """Carry out all proposals after the user has confirmed it."""
+        """Ask the user to confirm, then carry out all proposed moves."""
         steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 

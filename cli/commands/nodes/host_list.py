@@ -42,7 +42,7 @@ def _pairs(words: Iterable[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, address = word.partition("=")
-        # Whether the name before this word has no address yet.
+        # True if the previous word is a host name that still needs an address: this word may be it.
         alone = bool(found) and found[-1][1] == found[-1][0]
         if equals:
             found.append((name, address))

@@ -1,4 +1,4 @@
-"""Counts the nodes that each filter rejects for a job, and finds the filters that bind.
+"""Counts the nodes that each filter rejects for a job, and finds the filters that prevent its start.
 
 A filter binds if it rejects nodes now that could hold the job if they were idle.
 """

@@ -612,7 +612,7 @@ class ReservationCancelled(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned(ClusterEvent):
-    """Jobs are moved to start another job, empty a node, bring free GPUs together or balance loads."""
+    """The rebalancer decided to move jobs, in order to start a job, empty a node, gather free GPUs or even out load."""
 
     proposal: str
     kind: str

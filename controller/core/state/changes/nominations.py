@@ -1,4 +1,4 @@
-"""Applies events about nominations: allocations that a job gets when other jobs have left them."""
+"""Applies events about nominations: a waiting job is promised resources that other jobs still hold."""
 
 from __future__ import annotations
 
