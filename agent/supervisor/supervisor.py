@@ -593,7 +593,7 @@ class Supervisor:
     # --- after the supervisor before this one was lost ---
 
     def _end_lost_attempt(self, known: list[list[str]]) -> None:
-        """Kill the processes that a lost supervisor left. Record that the attempt ended with an unknown exit code."""
+        """Kill the processes that a lost supervisor left. Record an end with unknown exit code."""
         started = next((fact for fact in known if fact[0] == "started"), None)
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
         empty = 0

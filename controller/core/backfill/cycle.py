@@ -603,7 +603,7 @@ class Cycle:
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
     def starts_next_pass(self, job: Job, now: float) -> bool:
-        """True if a job that fits now starts in the next pass, unless another input comes before that pass."""
+        """True if a job that fits now starts in the next pass, unless another input comes before."""
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
             return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now

@@ -139,7 +139,7 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit in what is free now. A start at `now` uses resources of jobs past their end.
+            # The job does not fit in what is free now: a start at `now` counts on overdue jobs to end.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._count_relevant()

@@ -87,8 +87,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # After a reboot of the node, its agent may not know a job that was told to stop and would be queued
-            # again. The job counts as lost, not as stopped, because it may have ended before the reboot.
+            # After a reboot of the node, its agent does not know a job that was to stop and be queued again.
+            # The job counts as lost, not as stopped, because it may have ended before the reboot.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:

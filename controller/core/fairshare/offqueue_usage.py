@@ -55,7 +55,7 @@ class OffQueueUsage:
     """`touched`, `ended` and `charged` are the nodes, ended uses and shares to write to the store next."""
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
-        """Record that a user began to use a GPU without a job, and charge the user's share for it from now on."""
+        """Record that a user began to use a GPU without a job, and charge the user's share from now on."""
         self.open[use.node, use.uuid, use.user] = use
         self.touched[use.node] = None
         self._charge(use, use.rate, use.since, shares)

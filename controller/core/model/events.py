@@ -612,7 +612,7 @@ class ReservationCancelled(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned(ClusterEvent):
-    """The rebalancer decided to move jobs, in order to start a job, empty a node, gather free GPUs or even out load."""
+    """The rebalancer decided to move jobs: to start a job, empty a node, gather GPUs or balance loads."""
 
     proposal: str
     kind: str
