@@ -33,7 +33,7 @@ from agent.isolation import container_supervision
 from agent.isolation.cgroup_detection import HostCgroups
 from agent.isolation.container_runtimes import ContainerRuntime
 from agent.isolation.scratch import ScratchArea
-from agent.supervisor import process_tree
+from agent.supervisor import log_rotation, process_tree
 from agent.supervisor.fork_server_client import ForkServerClient
 from agent.supervisor.supervisor_watch import HAS_PIDFD, SupervisorWatch
 from agent.supervisor.task_process import write_notice
@@ -539,8 +539,8 @@ class Agent:
         if self.running_log_bytes:
             keys = self.attempts.running_keys()
             running = [(self.attempts.user(key), self.spool.directory(key)) for key in keys]
-            log_retention.trim_running_logs(running, self.running_log_bytes)
-            self.loop.call_later(log_retention.RUNNING_INTERVAL_S, self._trim_running_logs)
+            log_rotation.trim_running_logs(running, self.running_log_bytes)
+            self.loop.call_later(log_rotation.RUNNING_INTERVAL_S, self._trim_running_logs)
 
     def _checkpoint_spec(self, key: AttemptKey) -> Optional[LaunchSpec]:
         order = self.attempts.running_order(key)

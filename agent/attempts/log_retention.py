@@ -1,38 +1,27 @@
-"""Limits the disk space of logs in the spool, per user and in total, for ended and for running attempts.
+"""Deletes the logs of ended attempts when they exceed a limit: per user, per node, or by age.
 
-Algorithm for ended attempts (`SettledLogs`)
-1. Store the user of each settled attempt and the size of its directory on disk.
+The logs of running attempts have their own limits (agent/supervisor/log_rotation.py).
+
+Algorithm
+1. Store the user of each settled attempt and the size of its directory on disk. An attempt is settled when
+   the controller has recorded its end.
 2. `take_surplus` returns the oldest attempts of each user whose logs exceed `log_user_mib`, then the oldest
    attempts of all users while all logs exceed `log_node_mib`, then attempts older than `log_days`.
 Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
-
-Algorithm for running attempts (`equal_share`)
-1. Sort the logs of a user by size, the smallest first. Divide the space that is left of `log_running_mib`
-   equally among the remaining logs. A log that is smaller than its part keeps its size.
-2. Delete the middle of logs that are larger than that part, as for `log_mib`.
-
-Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
-keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Iterable, Iterator
+from typing import Iterator
 
 from agent.attempts.spool import AttemptKey
-from agent.supervisor.log_limits import STREAMS, punch_middle
 from wire.agent.job_policy import JobPolicy
 
-RUNNING_INTERVAL_S = 2.0
-"""Seconds between two checks of the logs of running jobs."""
 AGE_INTERVAL_S = 3_600.0
 """Seconds between two checks for logs that are older than `log_days`."""
-_LEAST = 1 << 18
-"""The smallest size in bytes to which a log is cut. Half of it is the end of the log."""
 _MIB = 1 << 20
 _A_DAY = 86_400.0
 
@@ -96,22 +85,6 @@ class SettledLogs:
         return key
 
 
-def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """The size in bytes to which larger logs must be cut so that all logs together have at most `most` bytes.
-    None if they do not exceed it.
-    """
-    ordered = sorted(sizes)
-    if sum(ordered) <= most:
-        return None
-    left = most
-    for index, size in enumerate(ordered):
-        share = left // (len(ordered) - index)
-        if size > share:
-            return max(share, _LEAST)
-        left -= size
-    return None
-
-
 def directory_bytes(directory: str) -> int:
     """The size on disk of an attempt's directory, in bytes; 0 if it cannot be read."""
     try:
@@ -119,22 +92,3 @@ def directory_bytes(directory: str) -> int:
             return sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries) * 512
     except OSError:
         return 0
-
-
-def trim_running_logs(running: Iterable[tuple[str, str]], most: int) -> None:
-    """Cut the logs of running attempts to `most` bytes per user. `running` has (user, directory) pairs."""
-    logs: dict[str, dict[str, int]] = {}
-    for user, directory in running:
-        for name in STREAMS:
-            path = f"{directory}/{name}"
-            try:
-                found = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                logs.setdefault(user, {})[path] = found.st_blocks * 512
-    for sizes in logs.values():
-        share = equal_share(sizes.values(), most)
-        for path, size in sizes.items():
-            if share is not None and size > share:
-                punch_middle(path, share)

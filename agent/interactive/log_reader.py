@@ -9,7 +9,7 @@ from typing import Callable
 
 from agent.attempts.spool import AttemptKey, Spool, format_key
 from agent.controller_channel import Channel
-from agent.supervisor.log_limits import STREAMS, skip_hole
+from agent.supervisor.log_rotation import STREAMS, skip_hole
 from wire.agent.frames import LogChunk, ReadLog
 
 CHUNK_BYTES = 64 * 1024

@@ -16,7 +16,7 @@ from agent.isolation.attempt_cgroup import AttemptCgroup, out_of_memory_reason
 from agent.isolation.scratch import ScratchMeter
 from agent.supervisor import hooks, process_tree
 from agent.supervisor.cpu_binding import bind_process
-from agent.supervisor.log_limits import LogTrimmer
+from agent.supervisor.log_rotation import LogTrimmer
 from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)

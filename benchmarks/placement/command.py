@@ -29,7 +29,7 @@ from cli.output.stderr import print_note
 from cli.registry import application, examples
 from controller.sim.cluster import Cluster
 from controller.sim.parallel import run_in_processes
-from wire.job.spec import array_indices
+from wire.job.arrays import array_indices
 from wire.text import counted
 
 PROGRAM = "python -m benchmarks placement"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from cli.exit_codes import CommandError
 from wire import amounts
-from wire.job.spec import array_indices
+from wire.job.arrays import array_indices
 from wire.job.start_conditions import (
     MAX_CODES,
     MAX_RESTARTS,

@@ -46,10 +46,11 @@ from tests.engine_harness import EngineHarness, carry_out, spec
 from wire.agent.frames import AttemptStatus, CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
 from wire.cluster.hosts import HostSpec
 from wire.job.affinity import parse_preference, parse_term, parse_toleration
+from wire.job.arrays import array_concurrency_limit
 from wire.job.gangs import Gang, MemberFailure
 from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.job_affinity import parse_job_term
-from wire.job.spec import JobSpec, array_concurrency_limit
+from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Restart, RestartWhen, Until
 from wire.names import JobState, TroubleKind
 

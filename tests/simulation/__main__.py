@@ -24,7 +24,7 @@ from controller.registry import build_pipeline
 from tests.simulation.parallel_seeds import run_seeds
 from tests.simulation.trial_plan import TrialPlan
 from tests.simulation.trial_report import Failure, Verdict
-from wire.job.spec import array_indices
+from wire.job.arrays import array_indices
 from wire.text import duration, printable
 
 PROGRAM = "python -m tests.simulation"

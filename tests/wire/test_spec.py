@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from wire.job.spec import MAX_ARRAY, MAX_COMMAND, JobSpec, array_indices, gpus_text, spec_problems
+from wire.job.spec import MAX_COMMAND, JobSpec, gpus_text, spec_problems
 from wire.job.start_conditions import Dependency, Restart, RestartWhen, Until
 
 GOOD = JobSpec(command=("true",))
@@ -126,36 +124,6 @@ def test_invalid_field_is_named(change: dict[str, Any], where: str) -> None:
 def test_all_problems_are_reported_at_once() -> None:
     spec = replace(GOOD, command=(), priority=500, cpu_milli=-1)
     assert [where for where, _ in spec_problems(spec)] == ["command", "priority", "cpu_milli"]
-
-
-@pytest.mark.parametrize(
-    ("text", "indices"),
-    [
-        ("3", [3]),
-        ("0-3", [0, 1, 2, 3]),
-        ("3,1,1", [1, 3]),
-        ("0-10:5", [0, 5, 10]),
-        ("0-2, 2-4", [0, 1, 2, 3, 4]),
-        ("007", [7]),
-        ("0-2%2", [0, 1, 2]),
-    ],
-)
-def test_array_indices_are_sorted_and_unique(text: str, indices: list[int]) -> None:
-    assert array_indices(text) == indices
-
-
-@given(st.lists(st.integers(0, 10**9 - 1), min_size=1, max_size=50))
-def test_any_list_of_indices_is_parsed_back(numbers: list[int]) -> None:
-    assert array_indices(",".join(map(str, numbers))) == sorted(set(numbers))
-
-
-@given(st.text(alphabet="0123456789-,: %", max_size=40))
-def test_any_text_gives_few_indices_or_an_error(text: str) -> None:
-    try:
-        found = array_indices(text)
-    except ValueError:
-        return
-    assert 1 <= len(found) <= MAX_ARRAY
 
 
 @pytest.mark.parametrize(("gpus", "text"), [(8, "8"), (8.0, "8"), (0.25, "0.25"), (0, "0")])

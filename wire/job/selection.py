@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from wire.job.spec import array_indices
+from wire.job.arrays import array_indices
 
 _ID = re.compile(r"\d{1,18}", re.ASCII)
 _ELEMENT = re.compile(r"\d{1,18}_\d{1,9}", re.ASCII)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Iterator, Mapping, Optional
 
 from wire.job.affinity import Preference, Term, Toleration, affinity_problems, affinity_texts
+from wire.job.arrays import array_indices
 from wire.job.gangs import NO_GANG, Gang, gang_problems
 from wire.job.gpu_requirements import GpuWish, Topology, gpu_requirement_problems
 from wire.job.images import image_problems, image_texts
@@ -128,8 +129,6 @@ _AS_USUAL = _SELDOM(JobSpec(command=()))
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
-MAX_ARRAY = 10_000
-MAX_TEXT = 4_096
 MAX_COMMENT = 1_000
 MAX_COMMAND = 128 * 1024
 
@@ -285,36 +284,3 @@ def _whole_or_share(gpus: float) -> bool:
 def gpus_text(gpus: float) -> str:
     """A number of GPUs as text, such as 8 or 0.25."""
     return f"{gpus:g}"
-
-
-def array_concurrency_limit(text: str) -> Optional[int]:
-    """The number of elements that may run at the same time: 8 for `0-99%8`. None: no limit."""
-    most = text.partition("%")[2].strip()
-    return int(most) if most else None
-
-
-def array_indices(text: str) -> list[int]:
-    """The sorted indices of an array text such as `0-9`, `1,3,7`, `0-20:5` or `0-99%8`. Raises ValueError."""
-    if len(text) > MAX_TEXT:
-        raise ValueError(f"must be at most {MAX_TEXT} characters long")
-    text, percent, most = text.partition("%")
-    most = most.strip()
-    if percent and not (most.isascii() and most.isdigit() and int(most[:9]) > 0 and len(most) <= 9):
-        raise ValueError(f"cannot read {'%' + most!r}; write how many elements may run at once: 0-99%8")
-    seen: set[int] = set()
-    for part in text.split(","):
-        span, _, step_text = part.strip().partition(":")
-        low_text, dash, high_text = span.partition("-")
-        numbers = [low_text] + ([high_text] if dash else []) + ([step_text] if step_text else [])
-        if not all(number.isascii() and number.isdigit() and len(number) <= 9 for number in numbers):
-            raise ValueError(f"cannot read {part!r}; write indices like 0-9, 1,3,7 or 0-20:5")
-        low, step = int(low_text), int(step_text or 1)
-        high = int(high_text) if dash else low
-        if high < low or step < 1:
-            raise ValueError(f"{part!r} counts backwards or has a step of 0")
-        if (high - low) // step >= MAX_ARRAY or len(seen) > MAX_ARRAY:
-            raise ValueError(f"has more than {MAX_ARRAY} elements")
-        seen.update(range(low, high + 1, step))
-    if len(seen) > MAX_ARRAY:
-        raise ValueError(f"has more than {MAX_ARRAY} elements")
-    return sorted(seen)

@@ -18,7 +18,7 @@ from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.daemon import Daemon
 from controller.reload import ConfigReload
-from wire.job.spec import array_indices
+from wire.job.arrays import array_indices
 
 if TYPE_CHECKING:
     from controller.api.server.event_stream import EventStreams

@@ -19,7 +19,8 @@ from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
 from controller.core.model.start_estimates import should_record
 from controller.core.placement.placer import Placer
-from wire.job.spec import JobSpec, array_indices, is_storable, spec_problems
+from wire.job.arrays import array_indices
+from wire.job.spec import JobSpec, is_storable, spec_problems
 from wire.names import JobState, Reason
 
 BY_CONTROLLER = ""

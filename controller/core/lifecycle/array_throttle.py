@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from controller.core.model.events import Event, GateClosed, GateOpened
 from controller.core.model.job import Job
-from wire.job.spec import array_concurrency_limit
+from wire.job.arrays import array_concurrency_limit
 from wire.names import JobState, Reason
 
 

@@ -22,7 +22,8 @@ from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.wait_state import GATES, WaitRules, with_gate
 from controller.core.state.state import State
-from wire.job.spec import JobSpec, array_concurrency_limit
+from wire.job.arrays import array_concurrency_limit
+from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState, Reason
 from wire.text import duration

@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from controller.core.model.job import Job
 from wire.agent.frames import Start
+from wire.job.arrays import array_indices
 from wire.job.output_files import expand_patterns, is_per_node
-from wire.job.spec import array_indices, signal_name
+from wire.job.spec import signal_name
 
 HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 """The command on all nodes of a batch job except the first: it sleeps until the batch command has ended."""

@@ -1,21 +1,16 @@
-"""How much disk logs take: of ended and of running attempts, of one user and of all."""
+"""Logs of ended attempts are deleted beyond the limits per user, per node and by age."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.attempts import log_retention
 from agent.attempts.log_retention import SettledLogs
 from tests.agent.agent_process import AgentProcess, eventually
-from tests.agent.supervisor.test_log_limits import MIB, punches
 from wire.agent.frames import Settle
 from wire.agent.job_policy import JobPolicy
 
@@ -69,42 +64,6 @@ def test_expired_logs_are_deleted_when_an_agent_starts(run: Run) -> None:
     agent.kill()
     again = run(*policy(log_days=1e-9))
     eventually(lambda: kept(again) == set())
-
-
-def test_running_jobs_of_a_user_share_a_log_limit(run: Run, tmp_path: Path) -> None:
-    if not punches(tmp_path):
-        pytest.skip("this file system makes no holes")
-    agent = run(*policy(log_running_mib=4))
-    flood = "import os, time; os.write(1, b'begin'); [os.write(1, b'x' * 65536) for _ in range(64)]; "
-    flood += "os.write(1, b'end'); time.sleep(600)"
-    for job, user in ((1, "ada"), (2, "ada"), (3, "bob")):
-        agent.start(job, sys.executable, "-c", flood, user=user)
-    for job in (1, 2, 3):
-        agent.started(job)
-
-    def size(job: int) -> int:
-        return (agent.spool / "attempts" / f"{job}.1" / "stdout").stat().st_blocks * 512
-
-    for job in (1, 2, 3):
-        eventually(lambda job=job: agent.log(job).endswith(b"xend"))
-    eventually(lambda: 0 < size(1) + size(2) <= 4 * MIB + 2 * 4_096)
-    assert abs(size(1) - size(2)) <= 2 * 4_096
-    assert size(3) > 3 * MIB  # another user's bound is his own
-    text = agent.log(1)
-    assert text.startswith(b"beginx")
-    assert text.endswith(b"xend")
-    assert b"bytes are left out here" in text
-
-
-@given(st.lists(st.integers(0, 1 << 40), max_size=20), st.integers(1 << 23, 1 << 41))
-def test_largest_log_size_that_fits_is_chosen(sizes: list[int], most: int) -> None:
-    share = log_retention.equal_share(sizes, most)
-    if share is None:
-        assert sum(sizes) <= most
-        return
-    assert sum(sizes) > most
-    assert sum(min(each, share) for each in sizes) <= most
-    assert sum(min(each, share + 1) for each in sizes) > most - len(sizes)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3 << 20)), max_size=40))

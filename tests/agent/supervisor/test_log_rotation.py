@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.supervisor.log_limits import LogTrimmer, skip_hole
-from tests.agent.agent_process import AgentProcess
+from agent.supervisor.log_rotation import LogTrimmer, equal_share, skip_hole
+from tests.agent.agent_process import AgentProcess, eventually
 
 Run = Callable[..., AgentProcess]
 MIB = 1 << 20
@@ -68,3 +70,39 @@ def test_endless_binary_output_is_kept_within_its_limit(run: Run, tmp_path: Path
     assert b"bytes are left out here" in log
     assert len(log) < 2 * MIB
     assert (agent.spool / "attempts" / "1.1" / "stdout").stat().st_blocks * 512 < 2 * MIB
+
+
+def test_running_jobs_of_a_user_share_a_log_limit(run: Run, tmp_path: Path) -> None:
+    if not punches(tmp_path):
+        pytest.skip("this file system makes no holes")
+    agent = run("--jobs", '{"log_running_mib": 4}')
+    flood = "import os, time; os.write(1, b'begin'); [os.write(1, b'x' * 65536) for _ in range(64)]; "
+    flood += "os.write(1, b'end'); time.sleep(600)"
+    for job, user in ((1, "ada"), (2, "ada"), (3, "bob")):
+        agent.start(job, sys.executable, "-c", flood, user=user)
+    for job in (1, 2, 3):
+        agent.started(job)
+
+    def size(job: int) -> int:
+        return (agent.spool / "attempts" / f"{job}.1" / "stdout").stat().st_blocks * 512
+
+    for job in (1, 2, 3):
+        eventually(lambda job=job: agent.log(job).endswith(b"xend"))
+    eventually(lambda: 0 < size(1) + size(2) <= 4 * MIB + 2 * 4_096)
+    assert abs(size(1) - size(2)) <= 2 * 4_096
+    assert size(3) > 3 * MIB  # another user's bound is his own
+    text = agent.log(1)
+    assert text.startswith(b"beginx")
+    assert text.endswith(b"xend")
+    assert b"bytes are left out here" in text
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=20), st.integers(1 << 23, 1 << 41))
+def test_largest_log_size_that_fits_is_chosen(sizes: list[int], most: int) -> None:
+    share = equal_share(sizes, most)
+    if share is None:
+        assert sum(sizes) <= most
+        return
+    assert sum(sizes) > most
+    assert sum(min(each, share) for each in sizes) <= most
+    assert sum(min(each, share + 1) for each in sizes) > most - len(sizes)

@@ -1,0 +1,131 @@
+"""Limits the size of the logs of running jobs, where other systems rotate logs.
+
+The beginning and the end of a log are kept, and the middle is deleted. The job itself writes its log files,
+so its output does not depend on another process. The deleted middle becomes a hole in the file: all other
+bytes keep their offsets, and readers skip the hole.
+
+- Per log (`log_mib`): the supervisor of the attempt calls `LogTrimmer`.
+- Per user (`log_running_mib`): the agent calls `trim_running_logs`.
+
+Algorithm for the limit per user (`equal_share`)
+1. Sort the logs of a user by size, the smallest first. Divide the space that is left of `log_running_mib`
+   equally among the remaining logs. A log that is smaller than its part keeps its size.
+2. Delete the middle of logs that are larger than that part.
+
+Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
+keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
+
+The fork server imports this module, so it has only cheap imports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
+
+STREAMS = ("stdout", "stderr")
+HEAD_BYTES = 1 << 20
+RUNNING_INTERVAL_S = 2.0
+"""Seconds between two checks of the logs of running jobs."""
+_LEAST = 1 << 18
+"""The smallest size in bytes to which a log is cut. Half of it is the end of the log."""
+_BLOCK = 4_096
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""The flags have O_NONBLOCK, because a job may have replaced its log with a pipe that has no reader."""
+_PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_OFTEN_S, _SELDOM_S = 0.5, 10.0
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+class LogTrimmer:
+    """Limits each of the two logs of one attempt to `most` bytes. 0 means no limit."""
+
+    def __init__(self, directory: str, most: int) -> None:
+        self._place = directory
+        self._most = most
+        self._seen = [0, 0]
+
+    def trim(self) -> float | None:
+        """Trim both logs. Returns the number of seconds until the next check, or None if there is no
+        limit.
+        """
+        if not self._most:
+            return None
+        pause = _SELDOM_S
+        for index, name in enumerate(STREAMS):
+            size = punch_middle(f"{self._place}/{name}", self._most)
+            if size - self._seen[index] > self._most // 4:
+                pause = _OFTEN_S
+            self._seen[index] = size
+        return pause
+
+
+def punch_middle(path: str, most: int) -> int:
+    """Delete the middle of a log that is longer than `most` bytes. Returns the length of the log; 0 if it
+    cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, _WRITE)
+    except OSError:
+        return 0
+    try:
+        size = os.fstat(descriptor).st_size
+        head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
+        end = (size - (most - head)) // _BLOCK * _BLOCK
+        if size > most and end > head:
+            _libc.fallocate(descriptor, _PUNCH, head, end - head)  # Fails if the file system has no holes.
+        return size
+    finally:
+        os.close(descriptor)
+
+
+def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
+    """The offset of the next byte that was kept, and a notice to show in place of deleted bytes."""
+    try:
+        kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
+    except OSError:  # The offset is the end of the file, or the file system has no holes.
+        return offset, b""
+    if kept - offset < _BLOCK:
+        return offset, b""
+    return kept, b"\n[corral: %d bytes are left out here; beginning and end are kept]\n" % (kept - offset)
+
+
+def equal_share(sizes: Iterable[int], most: int) -> int | None:
+    """The size in bytes to which larger logs must be cut so that all logs together have at most `most` bytes.
+    None if they do not exceed it.
+    """
+    ordered = sorted(sizes)
+    if sum(ordered) <= most:
+        return None
+    left = most
+    for index, size in enumerate(ordered):
+        share = left // (len(ordered) - index)
+        if size > share:
+            return max(share, _LEAST)
+        left -= size
+    return None
+
+
+def trim_running_logs(running: Iterable[tuple[str, str]], most: int) -> None:
+    """Cut the logs of running attempts to `most` bytes per user. `running` has (user, directory) pairs."""
+    logs: dict[str, dict[str, int]] = {}
+    for user, directory in running:
+        for name in STREAMS:
+            path = f"{directory}/{name}"
+            try:
+                found = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                logs.setdefault(user, {})[path] = found.st_blocks * 512
+    for sizes in logs.values():
+        share = equal_share(sizes.values(), most)
+        for path, size in sizes.items():
+            if share is not None and size > share:
+                punch_middle(path, share)
