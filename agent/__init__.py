@@ -1,1 +1,3 @@
-"""What runs on a GPU host: standard library and pynvml, Python 3.9 and newer."""
+"""The agent, which runs jobs on a GPU host. It needs only the standard library and pynvml, and Python 3.9 or
+newer.
+"""

@@ -1,4 +1,6 @@
-"""`python -m agent`: the agent of one node. It exchanges frames with the controller over stdin and stdout."""
+"""Starts the agent of one node (`python -m agent`). It exchanges messages with the controller over stdin and
+stdout.
+"""
 
 from __future__ import annotations
 
@@ -116,17 +118,20 @@ def main() -> int:
         unsettled,
         lease.boot_time_s(),
     )
-    with suppress(KeyboardInterrupt):  # The agent may run in a terminal.
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends an agent that runs in a terminal.
         agent.serve(hello)
     groups.tidy()
     return 0
 
 
 def _read_options() -> list[str]:
-    """Read the options from stdin, as one line of JSON. On the command line a shell could change them."""
+    """Read the agent's options from stdin, as one line of JSON. They are not on the command line, because a
+    login shell could change them.
+    """
     line = b""
     while not line.endswith(b"\n"):
-        byte = os.read(0, 1)  # Read single bytes, because frames follow the line.
+        # Read single bytes, because the first messages of the controller follow the line in the same pipe.
+        byte = os.read(0, 1)
         if not byte or len(line) > 1 << 16:
             raise SystemExit("agent: stdin must begin with one line of JSON that has the options")
         line += byte
@@ -220,15 +225,17 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _claim_stdout() -> int:
-    """A copy of the descriptor of stdout for frames. Other output to stdout then goes to stderr."""
+    """Reserve stdout for messages to the controller. Return a copy of its descriptor, and redirect all other
+    output to stderr.
+    """
     frames = os.dup(1)
     os.dup2(2, 1)
     return frames
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files, because the agent needs an open file for each supervisor. The fork
-    server sets the old limit for jobs.
+    """Raise the limit of open files to the hard limit, because the agent needs an open file for each
+    supervisor. Jobs get the old limit from the fork server.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""The agent of one node: it receives orders of the controller, runs attempts and reports their state."""
+"""The agent of one node: it receives orders from the controller, runs attempts and reports their state."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _FIFO_READ_BYTES = 1 << 16
 
 
 class Agent:
-    """Runs the attempts of one node as ordered by the controller.
+    """Runs attempts of jobs on one node, as the controller orders.
 
     The agent has one thread. `AttemptStates` decides which actions are needed and does no I/O; this class
     carries the actions out.
@@ -192,8 +192,8 @@ class Agent:
     # --- start and loop ---
 
     def adopt(self) -> None:
-        """Take over the attempts that earlier agents left in the spool, and attempts that have processes but
-        no record.
+        """Take over the attempts of earlier agents: those with a record in the spool, and those that still
+        have processes but no record.
         """
         named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
         for lost in map(parse_key, named):
@@ -211,12 +211,14 @@ class Agent:
                     self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """The statuses of all attempts that are not settled, with GPU usage, for the hello."""
+        """Return the status and GPU usage of each attempt whose end the controller has not stored yet. The
+        hello, the first message to the controller, contains them.
+        """
         return tuple(map(self.meter.with_usage, self.attempts.unsettled()))
 
     def serve(self, hello: Hello) -> None:
-        """Send the hello and run the loop until the connection to the controller is closed or this agent has
-        to exit.
+        """Send the hello (the first message to the controller). Then run the loop until the connection is
+        closed or this agent must exit.
         """
         self.channel.send(hello)
         self._perform(self.attempts.resume())
@@ -235,22 +237,22 @@ class Agent:
             self.exec_sessions.close_all()
 
     def _run_once(self) -> None:
-        self.logs.send_chunks()  # 1
+        self.logs.send_chunks()  # Step 1 of the loop.
         if self.logs.following and not self.retry_logs_planned:
             self.retry_logs_planned = True
             self.loop.call_later(POLL_S, self._retry_logs)
-        self._watch_supervisors()  # 2
+        self._watch_supervisors()  # Step 2.
         server, channel = self.fork_server, self.channel
-        server.flush()  # 3
+        server.flush()  # Step 3.
         self.loop.on_writable(server.fileno(), server.flush if server.has_unsent else None)
         channel.flush()
-        if self.unfit_reason and not channel.unsent_bytes:  # 4
+        if self.unfit_reason and not channel.unsent_bytes:  # Step 4.
             print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
             raise AgentExit
         self.loop.on_writable(channel.sink, channel.flush if channel.unsent_bytes else None)
-        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # 5
+        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # Step 5.
 
-    # --- frames of the controller ---
+    # --- messages from the controller ---
 
     def _receive(self) -> None:
         for frame in self.channel.receive():
@@ -264,7 +266,8 @@ class Agent:
         if ping.heard is not None:
             try:
                 self.spool.renew_leases(ping.heard)
-            except OSError as error:  # Without renewals the leases expire, and the supervisors end the jobs.
+            except OSError as error:
+                # Continue: if leases are not renewed, they expire, and the supervisors end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
@@ -272,8 +275,8 @@ class Agent:
         raise AgentExit
 
     def _signal_job(self, frame: Signal) -> None:
-        """Send a signal to the processes of a job that have a handler for it. The order is not recorded,
-        because the user can send the signal again.
+        """Send a signal to those processes of a job that have a handler for it. The agent does not store the
+        order, because the user can send the signal again.
         """
         key = (frame.job, frame.attempt)
         supervisor = self.spool.supervisor_pid(key)
@@ -307,10 +310,12 @@ class Agent:
         self.retry_logs_planned = False
         self.logs.retry()
 
-    # --- hints that files changed, supervisors, and the fork server ---
+    # --- hints (messages of supervisors on the FIFO), supervisors, and the fork server ---
 
     def _read_hints(self) -> None:
-        """Apply the facts from the FIFO. Damaged hints are skipped, because the record also has the fact."""
+        """Read the FIFO on which supervisors report what happened to attempts. Skip damaged lines, because
+        each attempt's record has the same facts.
+        """
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")
         for line in lines:
@@ -323,7 +328,8 @@ class Agent:
                 continue
 
     def _watch_later(self, watch: actions.WatchSupervisor) -> None:
-        # Watch the supervisor in the next iteration. By then short attempts have ended and need no watch.
+        # Watch the supervisor only in the next iteration of the loop. A very short attempt has ended by
+        # then and needs no watch.
         self.to_watch[watch.key] = watch.pid
 
     def _watch_supervisors(self) -> None:
@@ -351,8 +357,8 @@ class Agent:
             os.close(watched.descriptor)
 
     def _read_after_end(self, key: AttemptKey) -> None:
-        """Read the record of an attempt after its supervisor has ended. Unless the supervisor was killed, the
-        record has the end of the attempt.
+        """Read the record of an attempt after its supervisor has exited. The record has the end of the
+        attempt, unless the supervisor was killed.
         """
         if self.attempts.has_ended(key) is not False:
             return
@@ -367,19 +373,22 @@ class Agent:
         self._perform(self.attempts.supervisor_gone(key, found, supervisor))
 
     def _intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
-        """Returns `found` if its record is intact. A damaged record is replaced by the record of a lost
-        supervisor.
+        """Return `found`, the content of an attempt's record, if the record is intact. Replace a damaged
+        record by one that says that the supervisor was lost, and return that.
         """
         if not found.damage:
             return found
         print(f"agent: the record of {format_key(key)} is damaged: {found.damage}", file=sys.stderr)
         supervisor = self.spool.supervisor_pid(key)
         if supervisor is not None:
-            os.kill(supervisor, signal.SIGKILL)  # The supervisor would append to the damaged record.
+            # Kill the supervisor, because it would append to the damaged record.
+            os.kill(supervisor, signal.SIGKILL)
         return self.spool.quarantine(key, found.damage)
 
     def _audit_supervisors(self) -> None:
-        """Handle supervisors that have ended without an event for the agent."""
+        """Find supervisors that have exited although the agent got no event for it, and read the records of
+        their attempts.
+        """
         with suppress(OSError):  # If too many files are open, the next audit tries again.
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
@@ -399,7 +408,8 @@ class Agent:
         self.loop.on_readable(self.fork_server.fileno(), None)
         self.loop.on_writable(self.fork_server.fileno(), None)
         self.fork_server.reap()
-        time.sleep(FORK_SERVER_PAUSE_S)  # Without it, restarts of a failing fork server use a whole core.
+        # Without this pause, restarts of a failing fork server would use a whole core.
+        time.sleep(FORK_SERVER_PAUSE_S)
         try:
             self.fork_server = ForkServerClient(self.spool.fifo, log)
         except OSError as error:
@@ -418,7 +428,8 @@ class Agent:
             except OSError as error:  # A user may have changed the spool, or the disk is full.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
-                    # Try these two actions again, because the controller does not repeat the order.
+                    # Try to write a stop or a gang release again, because the controller sends these orders
+                    # only once.
                     self.loop.call_later(RETRY_S, partial(self._perform, [action]))
 
     def _record_order(self, action: actions.RecordOrder) -> None:
@@ -435,7 +446,9 @@ class Agent:
         self.spool.record_order((status.job, status.attempt), None, end)
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
-        """Send the launch spec to the fork server as soon as the attempt's GPUs are clean."""
+        """Send the launch spec to the fork server as soon as the attempt's GPUs are clean, i.e. without
+        processes and used memory.
+        """
         key = action.key
         if action.after_s:
             self.loop.call_later(
@@ -455,12 +468,15 @@ class Agent:
             word = NODE_UNFIT if isinstance(error, HostUnfit) else "launch_failed"
             if self._end_unclaimed(key, f"{word}: {error}"):
                 return
-            # A supervisor has claimed the attempt and may have left processes: launch one that ends them.
+            # A supervisor has already begun this attempt and may have left processes. Launch a supervisor
+            # that ends them.
             spec = self.launches.build(key, directory, None)
         self.fork_server.send(spec)
 
     def _gpus_checked(self, key: AttemptKey, problem: str) -> None:
-        """Launch the attempt if its GPUs are clean; otherwise end it."""
+        """Launch the attempt if its GPUs are clean. Otherwise `problem` is the reason with which the attempt
+        ends.
+        """
         if not problem:
             self.clean.add(key)
             self._launch_supervisor(actions.LaunchSupervisor(key))
@@ -472,8 +488,8 @@ class Agent:
             self._read_after_end(action.key)
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
-        """Record and report the end of an attempt. Does nothing and returns False if a supervisor has claimed
-        it.
+        """Record and report the end of an attempt that no supervisor has begun. If a supervisor has begun it,
+        change nothing and return False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
@@ -482,8 +498,8 @@ class Agent:
         return True
 
     def _send_report(self, action: actions.SendReport) -> None:
-        """Send the report. After the report of a `node_unfit` end this agent exits, so that the node gets no
-        jobs until the next hello.
+        """Send the report of an attempt. If the attempt ended with `node_unfit`, the agent exits after the
+        report: the node gets no jobs until an agent connects again.
         """
         status = action.report.status
         self.channel.send(Report(self.meter.with_usage(status)))
@@ -497,7 +513,9 @@ class Agent:
             return  # The attempt ended before the stop order was written.
         try:
             self.spool.write_stop(action.stop)
-        finally:  # Even without the written order, a supervisor that is woken by SIGTERM ends its job.
+        finally:
+            # Wake the supervisor even if the stop order could not be written: a supervisor that gets
+            # SIGTERM without an order ends its job.
             self._wake_supervisor(key)
 
     def _release_barrier(self, action: actions.ReleaseBarrier) -> None:
@@ -548,22 +566,22 @@ class Agent:
             return None
         try:
             return self.launches.build_user_spec(self.spool.directory(key), order)
-        except CannotLaunch:  # The user of the job was removed from the host.
+        except CannotLaunch:  # The job's user no longer exists on this host.
             return None
 
     def _send_gpu_frame(self, frame: AgentFrame) -> None:
-        """Send a frame about GPUs. While the controller receives too slowly, readings are dropped; frames
-        about health are always sent.
+        """Send a message about GPUs. If the controller reads too slowly, drop GPU readings; messages about
+        GPU health are always sent.
         """
         if not (self.channel.congested and isinstance(frame, GpuReport)):
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """The running attempts that have GPUs. Attempts in containers get the key that proves the marks of
-        their processes.
+        """Return the running attempts that have GPUs. Those in containers include the HMAC key, with which
+        the marks (signed environment variables) of their processes are checked.
 
-        This does not depend on the container runtime that this agent has found, because docker may have been
-        stopped when the agent started.
+        The key does not depend on the container runtime that this agent has found, because docker may have
+        been stopped when the agent started.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

@@ -1,1 +1,1 @@
-"""The attempts of jobs on this host: states, records in the spool, and launches."""
+"""The attempts of jobs on this host: their states, their records in the spool, and how they are launched."""

@@ -1,4 +1,6 @@
-"""The actions that `AttemptStates` returns. The agent carries them out in the order of the list."""
+"""The actions that `AttemptStates` returns, such as launching a supervisor. The agent carries them out in
+order.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,24 @@ from wire.agent.frames import AttemptStatus, Report, Start, Stop
 
 @dataclass(frozen=True)
 class RecordOrder:
-    """Write the order to the spool. If that fails, call `record_failed`."""
+    """Write the start order of an attempt to the spool. If that fails, call `AttemptStates.record_failed`."""
 
     order: Start
 
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Write a record of an attempt that has ended without running here, so that it cannot start later."""
+    """Record that an attempt has ended although it never ran here. A start order that arrives later then has
+    no effect.
+    """
 
     status: AttemptStatus
 
 
 @dataclass(frozen=True)
 class LaunchSupervisor:
-    """Send the launch spec to the fork server after `after_s` seconds. If an earlier supervisor was lost, the
-    new supervisor records the end of the attempt.
+    """Send the attempt's launch spec to the fork server after `after_s` seconds. If an earlier supervisor of
+    the attempt was lost, the new one only records the end of the attempt.
     """
 
     key: AttemptKey
@@ -50,14 +54,14 @@ class RequestStop:
 
 @dataclass(frozen=True)
 class ReleaseBarrier:
-    """Write the file `go` to the spool, which lets the gang member start, and wake the supervisor."""
+    """Let a member of a gang start: write the file `go` to the spool, and wake the supervisor."""
 
     key: AttemptKey
 
 
 @dataclass(frozen=True)
 class FailLaunch:
-    """Record the end of an attempt that could not be launched, unless a supervisor has claimed it."""
+    """Record the end of an attempt that could not be launched, unless a supervisor has already begun it."""
 
     key: AttemptKey
     why: str
@@ -65,21 +69,21 @@ class FailLaunch:
 
 @dataclass(frozen=True)
 class MoveToSettled:
-    """Move the attempt's directory to settled/. From then on only its logs are needed."""
+    """Move the attempt's directory to settled/ in the spool. From then on it is kept only for its logs."""
 
     key: AttemptKey
 
 
 @dataclass(frozen=True)
 class DeleteLogs:
-    """Delete a settled attempt with its logs."""
+    """Delete the logs and the record of an attempt whose end the controller has stored."""
 
     key: AttemptKey
 
 
 @dataclass(frozen=True)
 class SendReport:
-    """Send a report to the controller."""
+    """Send the status of an attempt to the controller."""
 
     report: Report
 

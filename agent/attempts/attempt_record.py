@@ -32,12 +32,13 @@ _WHY_BYTES = 600
 
 
 class UnreadableRecord(Exception):
-    """A record or a hint is damaged. The message has the line number and the damage."""
+    """Raised for a damaged line of a record or of the FIFO. The message has the line number and the
+    damage."""
 
 
 def encode_fact(kind: str, *fields: object) -> bytes:
-    """A line of the record, with its checksum. Only the last field may contain spaces, and no field may
-    contain a newline.
+    """Return one line of the record, with its checksum. Only the last field may contain spaces, and no field
+    may contain a newline.
     """
     text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(text), text)
@@ -46,14 +47,16 @@ def encode_fact(kind: str, *fields: object) -> bytes:
 def encode_end(
     at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
 ) -> bytes:
-    """The `ended` line. It is short enough for the reserved space and for one atomic write to a pipe."""
+    """Return the `ended` line. It is short enough for the reserved space of the record and for one atomic
+    write to the FIFO.
+    """
     reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
     shown = ["-" if value is None else value for value in (code, signal)]
     return encode_fact("ended", f"{at:.6f}", *shown, f"{cpu_s:.3f}", rss_mib, reason)
 
 
 def decode_fact(raw: bytes) -> list[str]:
-    """The kind and the fields of one line. Raises UnreadableRecord if the checksum is wrong."""
+    """Return the kind and the fields of one line. Raise UnreadableRecord if the checksum is wrong."""
     check, _, text = raw.partition(b" ")
     if len(check) != 8 or b"%08x" % crc32(text) != check:
         raise UnreadableRecord("its checksum is wrong")
@@ -65,12 +68,14 @@ _SPLITS = {"order": 1, "claimed": 1, "lost": 0, "checkpoint": 2, "ended": 5}
 
 
 def read_record(descriptor: int) -> bytes:
-    """The content of a record, without the reserved space."""
+    """Return the content of a record file, without the reserved space at its end."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0).rstrip(b" ")
 
 
 def decode_facts(data: bytes) -> list[list[str]]:
-    """The facts of a record. The first one is the order. Raises UnreadableRecord."""
+    """Return the fields of each line of a record. The first line is always the order. Raise UnreadableRecord
+    if a line is damaged.
+    """
     found = []
     lines = data.split(b"\n")
     if lines.pop():
@@ -84,7 +89,7 @@ def decode_facts(data: bytes) -> list[list[str]]:
 
 
 def lock_record(descriptor: int) -> bool:
-    """Lock a record until this process ends. Returns False if another process has locked it."""
+    """Lock a record until this process exits. Return False if another process has locked it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -93,7 +98,7 @@ def lock_record(descriptor: int) -> bool:
 
 
 def lock_holder(path: str) -> int | None:
-    """The pid of the process that has locked this record; None if it is not locked."""
+    """Return the pid of the process that has locked this record; None if it is not locked."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -1,5 +1,5 @@
-"""Decides which actions the agent takes for each order and fact about its attempts. Has no clock and no
-I/O.
+"""Decides which actions the agent takes after each order of the controller and each change of an attempt. It
+has no clock and no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NODE_UNFIT = "node_unfit"
 
 @dataclass
 class AttemptState:
-    """The state of one attempt in the agent."""
+    """What the agent knows about one attempt."""
 
     status: AttemptStatus
     order: Start | None = None
@@ -50,7 +50,7 @@ class AttemptState:
 
     @property
     def ended(self) -> bool:
-        """Whether the end is recorded in the spool."""
+        """Whether the spool has the end of the attempt."""
         return self.status.ended_at is not None
 
 
@@ -87,46 +87,52 @@ class AttemptStates:
     # --- queries ---
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """The statuses of all attempts that are not settled, for the hello."""
+        """Return the statuses of all attempts whose end the controller has not stored yet. The agent sends
+        them when it connects.
+        """
         return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
 
     def has_ended(self, key: AttemptKey) -> bool | None:
-        """Whether this attempt has ended; None if the agent does not know it."""
+        """Return whether this attempt has ended; None if the agent does not know the attempt."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.ended
 
     def started(self, key: AttemptKey) -> bool:
-        """Whether the attempt's program has started."""
+        """Return whether the attempt's program was started."""
         attempt = self._known.get(key)
         return attempt is not None and attempt.status.pid is not None
 
     def order(self, key: AttemptKey) -> Start | None:
-        """The start order of an attempt; None if the attempt has ended or is unknown."""
+        """Return the start order of an attempt; None if the attempt has ended or is unknown."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.order
 
     def running_order(self, key: AttemptKey) -> Start | None:
-        """The start order of an attempt whose program runs; otherwise None."""
+        """Return the start order of an attempt whose program runs; None for any other attempt."""
         attempt = self._known.get(key)
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
     def user(self, key: AttemptKey) -> str:
-        """The user of the attempt's job; empty for an attempt that never had an order on this node."""
+        """Return the user of the attempt's job; empty for an attempt that never had a start order on this
+        node.
+        """
         attempt = self._known.get(key)
         return "" if attempt is None else attempt.user
 
     def running_keys(self) -> list[AttemptKey]:
-        """The attempts whose program runs."""
+        """Return the attempts whose program runs, as (job, attempt number)."""
         return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
 
     def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
-        """The attempts that must have a supervisor, each with the pid of its watched supervisor or None."""
+        """Return the attempts that must have a supervisor, each with the pid of its supervisor, or None if
+        the agent watches none.
+        """
         return [
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.ended
         ]
 
     def gpu_holders(self) -> list[GpuHolder]:
-        """The running attempts that have GPUs."""
+        """Return the running attempts that have GPUs."""
         return [
             GpuHolder(
                 *key,
@@ -143,7 +149,9 @@ class AttemptStates:
     # --- start of the agent ---
 
     def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
-        """Add an attempt of an earlier agent. `holder` is the pid of its supervisor, or None if none runs."""
+        """Add an attempt that an earlier agent has recorded. `holder` is the pid of its supervisor, or None
+        if none runs.
+        """
         status = found.status
         key = (status.job, status.attempt)
         ended = status.ended_at is not None
@@ -156,7 +164,9 @@ class AttemptStates:
             self._settled.append(key)
 
     def resume(self) -> list[AttemptAction]:
-        """Watch the supervisors of adopted attempts, and launch one for each attempt that has none."""
+        """Watch the running supervisors of attempts from earlier agents, and launch a supervisor for each
+        attempt that has none.
+        """
         actions: list[AttemptAction] = []
         for key, attempt in self._known.items():
             if attempt.ended:
@@ -172,7 +182,9 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record and launch an attempt, unless it is known or a newer attempt of the job is known."""
+        """Record and launch an attempt. If this attempt or a newer one of the same job is known, launch
+        nothing and only report it.
+        """
         key = (order.job, order.attempt)
         if key in self._known:
             return [SendReport(Report(self._known[key].status))]
@@ -190,13 +202,13 @@ class AttemptStates:
         return actions
 
     def record_failed(self, key: AttemptKey, now: float, why: str) -> list[AttemptAction]:
-        """Forget an attempt whose order could not be written, and report its end."""
+        """Forget an attempt whose start order could not be written to the spool, and report its end."""
         self._drop(key)
         return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
-        """Stop an attempt. An unknown attempt is recorded as ended, so that a late start order has no
-        effect.
+        """Stop an attempt. If the agent does not know the attempt, record it as ended, so that a start order
+        that arrives later has no effect.
         """
         key = (stop.job, stop.attempt)
         attempt = self._known.get(key)
@@ -215,11 +227,11 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        attempt.launched = True  # The supervisor will find the stop order and record the end.
+        attempt.launched = True  # Launch a supervisor even now: it finds the stop order and records the end.
         return [RequestStop(stop), LaunchSupervisor(key)]
 
     def release(self, go: Go) -> list[AttemptAction]:
-        """Let a gang member start, because all gang members are ready."""
+        """Let a member of a gang start, because all members are ready."""
         attempt = self._known.get((go.job, go.attempt))
         if attempt is None or attempt.ended or attempt.status.pid is not None:
             return []
@@ -234,8 +246,8 @@ class AttemptStates:
         return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
-        """Move an attempt to the settled ones, because the controller has recorded its end. Delete the logs
-        of the oldest settled attempts if there are more than `keep`.
+        """Keep an attempt only for its logs, because the controller has stored its end. If more than `keep`
+        such attempts exist, delete the oldest.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)
@@ -246,7 +258,7 @@ class AttemptStates:
         return [MoveToSettled(key), *self._delete_surplus()]
 
     def forget(self, key: AttemptKey) -> list[AttemptAction]:
-        """Delete the logs of a settled attempt that exceeds a limit of log retention."""
+        """Delete the logs of an ended attempt, because the logs exceed a limit of log_retention.py."""
         attempt = self._known.get(key)
         if attempt is None or not attempt.settled:
             return []
@@ -254,10 +266,12 @@ class AttemptStates:
         self._drop(key)
         return [DeleteLogs(key)]
 
-    # --- facts from the fork server and from supervisors ---
+    # --- lines from the fork server and from supervisors ---
 
     def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
-        """Apply a fact from the FIFO. It may arrive twice, late, or for an attempt that was deleted."""
+        """Apply one line that the fork server or a supervisor wrote to the FIFO. The line may arrive twice,
+        late, or for an attempt that was deleted.
+        """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:
             return []
@@ -270,8 +284,8 @@ class AttemptStates:
     def supervisor_gone(
         self, key: AttemptKey, found: SpooledAttempt, holder: int | None
     ) -> list[AttemptAction]:
-        """Handle the end of a watched supervisor. `found` is the attempt according to its record; `holder` is
-        the pid that has locked the record now, or None.
+        """Handle the exit of a watched supervisor. `found` is the attempt as recorded in the spool. `holder`
+        is the pid that has locked the record now, or None.
         """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:
@@ -286,8 +300,8 @@ class AttemptStates:
         return [*actions, LaunchSupervisor(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
 
     def fork_server_gone(self) -> list[AttemptAction]:
-        """Launch a supervisor for each attempt that has none. If one runs nevertheless, the second supervisor
-        finds the record locked and exits.
+        """Launch a supervisor for each attempt for which the agent watches none. If a supervisor runs
+        nevertheless, the second one finds the record locked and exits.
         """
         return [LaunchSupervisor(key) for key, pid in self.supervisors() if pid is None]
 
@@ -307,7 +321,9 @@ class AttemptStates:
         return [SendReport(Report(status)), *self._launch_next(key[0])]
 
     def _launch_next(self, job: int) -> list[AttemptAction]:
-        """Launch the oldest attempt of this job that has waited for the end of older attempts."""
+        """Launch the next attempt of this job. It had to wait until all older attempts of the job had
+        ended.
+        """
         for key in self._not_ended(job)[:1]:
             if not self._known[key].launched:
                 self._known[key].launched = True
@@ -315,7 +331,7 @@ class AttemptStates:
         return []
 
     def _not_ended(self, job: int) -> list[AttemptKey]:
-        """The attempts of a job that have not ended, oldest first."""
+        """Return the attempts of a job that have not ended, oldest first."""
         keys = [(job, attempt) for attempt in sorted(self._of_job.get(job, ()))]
         return [key for key in keys if not self._known[key].ended]
 

@@ -30,18 +30,18 @@ class CpuAllocator:
         self, host: HostFacts, mode: str, offered: int, has_ended: Callable[[AttemptKey], bool | None]
     ) -> None:
         self._host = host
-        # If the node offers more CPUs than it has, attempts must share CPUs.
+        # If the node offers more CPUs than it has, attempts cannot have exclusive CPUs.
         self._mode = "numa" if mode == "cores" and offered > host.cpus else mode
         self._has_ended = has_ended
         self._held: dict[AttemptKey, list[int]] = {}
 
     def adopt(self, key: AttemptKey, cpus: Sequence[int]) -> None:
-        """Keep the CPUs of an attempt that an earlier agent started."""
+        """Keep the CPUs that an earlier agent has assigned to an attempt."""
         if self._mode == "cores" and len(cpus) < self._host.cpus:
             self._held[key] = list(cpus)
 
     def choose(self, key: AttemptKey, order: Start) -> tuple[list[int], list[int]]:
-        """The CPUs and the NUMA nodes to which an attempt is bound. An empty list means no binding."""
+        """Return the CPUs and the NUMA nodes to which an attempt is bound. An empty list means no binding."""
         if self._mode == "none":
             return [], []
         numa = list(order.numa) if self._host.cpus_of(order.numa) else []
@@ -58,7 +58,7 @@ class CpuAllocator:
         return self._host.cpus_of(numa), self._near(numa)
 
     def describe(self) -> str:
-        """How attempts are bound to CPUs and memory, as text for `corral node`."""
+        """Return how attempts are bound to CPUs and memory, as text for `corral node`."""
         descriptions = {
             "cores": "exclusive CPUs on the job's NUMA nodes, and memory from there first",
             "numa": "all CPUs of the job's NUMA nodes, and memory from there first",
@@ -66,16 +66,18 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """The NUMA nodes to prefer for memory. Empty on a host with only one NUMA node."""
+        """Return the NUMA nodes whose memory the attempt should prefer: `nodes`, or none if the host has only
+        one NUMA node.
+        """
         return nodes if len(self._host.numa) > 1 else []
 
     def _fullest_first(self) -> list[int]:
-        """The NUMA nodes, ordered by their number of free CPUs, the fewest first."""
+        """Return the NUMA nodes of the host, the one with the fewest free CPUs first."""
         return sorted(self._host.numa, key=lambda node: len(self._free(self._host.numa[node])))
 
     def _free(self, among: Sequence[int]) -> list[int]:
-        """The free CPUs in `among`: first those of entirely free cores, with hyper-threads of a core
-        together.
+        """Return the free CPUs in `among`, those of entirely free cores first. Hyper-threads of one core are
+        next to each other.
         """
         for key in [key for key in self._held if self._has_ended(key) is not False]:
             del self._held[key]

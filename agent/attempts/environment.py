@@ -1,4 +1,6 @@
-"""Builds the environment variables of jobs and hooks: CORRAL_*, SLURM_*, and variables for launchers."""
+"""Builds the environment variables of jobs and hooks: CORRAL_*, SLURM_*, and variables for launchers such as
+torchrun.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
-    """The variables for all tasks: first defaults, then those of the order, then those of this host. A later
-    value replaces an earlier one. Variables of the agent itself are not passed on.
+    """Return the variables for all tasks of an attempt: defaults, then those of the start order, then those
+    of this host. A later value replaces an earlier one. The agent's own variables are not passed on.
     """
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)
@@ -29,7 +31,9 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the usual directory, for the job and not for the agent
         "SLURM_CPUS_PER_TASK": str(max(1, cpus // order.tasks)),
-        **order.env,  # These replace the defaults above; a batch script may set SLURM_CPUS_PER_TASK.
+        # The variables of the job replace the defaults above. For instance, a batch script may set
+        # SLURM_CPUS_PER_TASK.
+        **order.env,
         "CUDA_VISIBLE_DEVICES": gpus,
         "CORRAL_GPUS": str(len(order.gpus)),
         "CORRAL_CPU_MILLI": str(order.cpu_milli),
@@ -42,8 +46,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
 
 
 def task_variables(order: Start) -> list[dict[str, str]]:
-    """For each task, the variables that differ between tasks. A single task gets none, because launchers
-    would wait for further tasks.
+    """Return for each task the variables that only this task gets, such as its rank. A single task gets none,
+    because launchers would wait for further tasks.
     """
     size = order.tasks * order.nodes
     if size == 1:
@@ -68,13 +72,13 @@ def task_variables(order: Start) -> list[dict[str, str]]:
 
 
 def has_checkpoints(order: Start) -> bool:
-    """Whether the job has a checkpoint directory, command or signal."""
+    """Return whether the job has a checkpoint directory, a checkpoint command or a checkpoint signal."""
     return bool(order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal)
 
 
 def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
-    """The variables with the checkpoint directory, if the job writes checkpoints, and with the newest
-    checkpoint of earlier attempts.
+    """Return the variables with the checkpoint directory and the newest checkpoint of earlier attempts; empty
+    if the job writes no checkpoints.
     """
     variables = {}
     if has_checkpoints(order):
@@ -86,7 +90,9 @@ def checkpoint_variables(order: Start, cwd: str) -> dict[str, str]:
 
 
 def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[str, str]:
-    """The variables for prolog and epilog. Users cannot set any of them, because hooks may run as root."""
+    """Return the variables for prolog and epilog. Users cannot set any of them, because prolog and epilog may
+    run as root.
+    """
     name, _, value = spool_variable(directory).partition("=")
     return {
         "PATH": BASE_PATH,
@@ -102,5 +108,7 @@ def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[s
 
 
 def home_directory(account: UnixAccount) -> str:
-    """The working directory of jobs that set none: the home directory, or / if that does not exist."""
+    """Return the working directory of jobs that set none: the user's home directory, or / if that does not
+    exist.
+    """
     return account.home if os.path.isdir(account.home) else "/"

@@ -1,5 +1,5 @@
-"""The launch spec: everything that a supervisor needs to run one attempt. The agent sends it to the fork
-server.
+"""The launch spec: a message from the agent to the fork server with everything that a supervisor needs to run
+an attempt.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ LENGTH_BYTES = 4
 
 
 class LaunchSpec:
-    """Everything that a supervisor needs to run one attempt. The agent has already looked up users, paths and
+    """The settings with which a supervisor runs one attempt. The agent has already looked up users, paths and
     devices.
 
     Format: 4 bytes with the length (big endian), then a marshalled dict of these fields by name. This class
@@ -88,22 +88,26 @@ class LaunchSpec:
 
     @property
     def is_docker(self) -> bool:
-        """Whether the docker daemon runs the containers."""
+        """Return whether the docker daemon runs the containers of the attempt."""
         return bool(self.container_engine) and "docker" in self.container_engine[0].rpartition("/")[2]
 
     @property
     def is_podman(self) -> bool:
-        """Whether podman runs the containers, as descendants of the supervisor."""
+        """Return whether podman runs the containers of the attempt. They are then descendants of the
+        supervisor.
+        """
         return bool(self.container_engine) and not self.is_docker
 
     def pack(self) -> bytes:
-        """The launch spec as bytes, which `take_spec` decodes."""
+        """Return the launch spec as bytes. `take_spec` decodes them."""
         body = marshal.dumps(vars(self))
         return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def take_spec(buffer: bytearray) -> LaunchSpec | None:
-    """Remove the first launch spec from a buffer and return it. None if its bytes are not complete yet."""
+    """Remove the first launch spec from a buffer and return it. Return None if some of its bytes have not
+    arrived yet.
+    """
     end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
     if len(buffer) < max(end, LENGTH_BYTES + 1):
         return None

@@ -19,23 +19,23 @@ _TRIES = 3
 
 
 def boot_time_s() -> float:
-    """Seconds since this host booted, including time in suspend. This clock cannot be changed."""
+    """Return the seconds since this host booted, including suspend. Users cannot change this clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def write_renewal(descriptor: int, boot_id: str, heard: float) -> None:
-    """Write the time of the last contact with the controller, in seconds since boot."""
+    """Write the time of the last contact with the controller. `heard` is in seconds since boot."""
     os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{heard:020.6f}"), 0)
 
 
 def last_renewal(spool: str, boot_id: str) -> float:
-    """The time of the last contact with the controller, in seconds since boot. -inf if the file has no time
-    for the current boot.
+    """Return the time of the last contact with the controller, in seconds since boot; -inf if the file has no
+    time for this boot.
     """
     for _ in range(_TRIES):
         with suppress(OSError, UnreadableRecord, ValueError, IndexError):
             with open(f"{spool}/{NAME}", "rb") as file:
                 line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
             return float(line[2]) if line[1] == boot_id else float("-inf")
-        time.sleep(0.01)  # The agent may be writing the file at this moment.
+        time.sleep(0.01)  # Read again, because the agent may be writing the file at this moment.
     return float("-inf")

@@ -1,4 +1,5 @@
-"""Reads and writes the spool directory. Every fact about an attempt is written here before it is reported.
+"""Reads and writes the spool, a directory in which the agent records attempts. Facts are written before they
+are reported.
 
     key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
@@ -41,12 +42,12 @@ EVICT_AFTER_S = 0.5
 
 
 class SpoolUnusable(Exception):
-    """The spool directory cannot be used. The message has the reason and a remedy."""
+    """Raised if the spool directory cannot be used. The message has the reason and a remedy."""
 
 
 @dataclass(frozen=True)
 class SpooledAttempt:
-    """The state of an attempt according to its record in the spool."""
+    """One attempt as the spool has recorded it."""
 
     status: AttemptStatus
     order: Start | None = None
@@ -56,19 +57,19 @@ class SpooledAttempt:
 
 
 def format_key(key: AttemptKey) -> str:
-    """The name of an attempt, such as 42.1 for attempt 1 of job 42."""
+    """Return the name of an attempt, such as 42.1 for attempt 1 of job 42."""
     return f"{key[0]}.{key[1]}"
 
 
 def parse_key(name: str) -> AttemptKey | None:
-    """The key (job, attempt) of a name such as 42.1; None if the text is not such a name."""
+    """Return (job, attempt number) for a name such as 42.1; None if the text is not such a name."""
     job, _, attempt = name.partition(".")
     good = job.isascii() and job.isdigit() and attempt.isascii() and attempt.isdigit()
     return (int(job), int(attempt)) if good and format_key((int(job), int(attempt))) == name else None
 
 
 class Spool:
-    """Reads and writes the spool directory."""
+    """The spool directory of this agent."""
 
     def __init__(self, root: Path, boot_id: str) -> None:
         self.root = root.absolute()
@@ -86,8 +87,8 @@ class Spool:
     def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
         """Create the directories and lock the spool for this agent. Raises SpoolUnusable.
 
-        If another agent uses the spool, wait at most `patience_s` seconds for its exit. With `replace` kill
-        that agent.
+        If another agent has locked the spool, wait at most `patience_s` seconds for its exit. With
+        `replace`, kill that agent.
         """
         try:
             for folder in (str(self.root), self._attempts, self._settled, f"{self.root}/unreadable"):
@@ -101,7 +102,8 @@ class Spool:
                 os.mkfifo(self.fifo, 0o600)
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
-                if parse_key(leftover.name[1:]) is not None:  # Other names were not made by an agent.
+                if parse_key(leftover.name[1:]) is not None:
+                    # Delete only names of the form `.42.1`: other names were not made by an agent.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -114,7 +116,9 @@ class Spool:
             ) from None
 
     def _check_owners(self) -> None:
-        """Raise UntrustedPath if an entry of the spool belongs to another user, who could change it."""
+        """Raise UntrustedPath if a file or directory in the spool belongs to another user, because that user
+        could change it.
+        """
         with os.scandir(self.root) as entries:
             for entry in entries:
                 found = entry.stat(follow_symlinks=False)
@@ -125,7 +129,7 @@ class Spool:
                     )
 
     def has(self, key: AttemptKey) -> bool:
-        """Whether the spool has a directory for this attempt."""
+        """Return whether the spool has a directory for this attempt."""
         return any(os.path.lexists(f"{each}/{format_key(key)}") for each in (self._attempts, self._settled))
 
     def _lock_spool(self, patience_s: float, replace: bool, cluster: str) -> None:
@@ -148,14 +152,15 @@ class Spool:
                         "End that agent, or give this agent its own directory with --spool."
                     ) from None
                 time.sleep(0.05)
-        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)  # Not truncated first, because the disk may be full.
+        # Overwrite the old pid without truncating the file first, because the disk may be full.
+        os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)
 
     def _owner(self) -> str:
         return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _claim_for(self, cluster: str) -> None:
-        """Take the spool over from another cluster. Raises SpoolUnusable if it has unsettled attempts of that
-        cluster.
+        """Mark the spool as used by this cluster. If another cluster used it before, move its logs out of the
+        way, or raise SpoolUnusable if that cluster has attempts here that are not finished.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:
@@ -167,14 +172,14 @@ class Spool:
             cluster_ownership.write_owner(self.root, cluster)
 
     def _evict(self) -> None:
-        """Kill the agent that has the lock. It has no connection to the controller, and a signal may have
-        stopped it.
+        """Kill the agent that has locked the spool. It has lost its connection to the controller, and it may
+        hang or be stopped.
         """
         text = self._owner()
         if not text.isdigit():
             return
         lock_file = os.fstat(self._lock)
-        with suppress(OSError):  # The process has exited or belongs to another user.
+        with suppress(OSError):  # An OSError means that the agent has exited or belongs to another user.
             for each in os.scandir(f"/proc/{text}/fd"):
                 if os.path.samestat(os.stat(each.path), lock_file):
                     os.kill(int(text), signal.SIGKILL)
@@ -183,16 +188,16 @@ class Spool:
     # --- writing ---
 
     def renew_leases(self, heard: float) -> None:
-        """Let all leases count from `heard`, in seconds since boot, unless they already count from a later
-        time.
+        """Set the time of the last contact with the controller to `heard` (seconds since boot), from which
+        all leases count. Ignore an earlier time than the stored one.
         """
         if heard > self._heard:
             self._heard = heard
             lease.write_renewal(self._lease, self.boot_id, heard)
 
     def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
-        """Write a new record with the order and `facts`, and reserve space for further facts. Raises
-        OSError.
+        """Create the record of an attempt with its start order and the lines in `facts`, and reserve disk
+        space for the lines that will follow. Raise OSError if the disk is full.
         """
         name = format_key(key)
         new = f"{self._attempts}/.{name}"
@@ -206,8 +211,8 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Record the end of an attempt. If a supervisor has claimed the attempt, write nothing and return
-        False.
+        """Record the end of an attempt that no supervisor has begun. If a supervisor has begun it, write
+        nothing and return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
@@ -227,7 +232,7 @@ class Spool:
             os.close(descriptor)
 
     def write_stop(self, stop: Stop) -> None:
-        """Write a stop order for the supervisor."""
+        """Write a stop order, which the attempt's supervisor reads when it gets SIGTERM."""
         directory = self.directory((stop.job, stop.attempt))
         descriptor = os.open(
             f"{directory}/.stop", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
@@ -239,19 +244,21 @@ class Spool:
         os.rename(f"{directory}/.stop", f"{directory}/stop")
 
     def write_go(self, key: AttemptKey) -> None:
-        """Write the file `go`, which lets a gang member start."""
+        """Write the file `go`, for which the supervisor of a gang member waits before it starts the
+        program.
+        """
         os.close(os.open(f"{self.directory(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def settle(self, key: AttemptKey) -> None:
-        """Move an attempt to settled/, because the controller has recorded its end."""
+        """Move an attempt to settled/, because the controller has stored its end."""
         os.rename(self.directory(key), self.settled_directory(key))
 
     def settled_directory(self, key: AttemptKey) -> str:
-        """The directory of a settled attempt."""
+        """Return the directory below settled/ of an attempt whose end the controller has stored."""
         return f"{self._settled}/{format_key(key)}"
 
     def delete(self, key: AttemptKey) -> None:
-        """Delete a settled attempt with its logs."""
+        """Delete an attempt in settled/ with its logs."""
         directory = f"{self._settled}/{format_key(key)}"
         try:
             for name in os.listdir(directory):
@@ -261,7 +268,9 @@ class Spool:
             shutil.rmtree(directory, ignore_errors=True)
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
-        """Move a damaged record to unreadable/, and replace it by a record with a lost supervisor."""
+        """Move a damaged record to unreadable/. Replace it by a record that says that the supervisor was
+        lost.
+        """
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)
         why = f"supervisor_lost: its record in the spool cannot be trusted ({damage})"
@@ -281,12 +290,15 @@ class Spool:
     # --- reading ---
 
     def directory(self, key: AttemptKey) -> str:
-        """The directory of an attempt that is not settled."""
+        """Return the directory of an attempt whose end the controller has not stored yet."""
         return f"{self._attempts}/{format_key(key)}"
 
     def open_log(self, key: AttemptKey, stream: str) -> int:
-        """A descriptor of the log. Raises FileNotFoundError if the attempt has no log yet."""
-        # Use O_NONBLOCK, because a job that runs as the agent's user may have replaced the log with a pipe.
+        """Return a descriptor of a log (`stdout` or `stderr`). Raise FileNotFoundError if the attempt has no
+        log yet.
+        """
+        # Use O_NONBLOCK, because a job that runs as the agent's user may have replaced its log with a pipe,
+        # and open() would then block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             return os.open(f"{self.directory(key)}/{stream}", flags)
@@ -294,22 +306,26 @@ class Spool:
             return os.open(f"{self._settled}/{format_key(key)}/{stream}", flags)
 
     def supervisor_pid(self, key: AttemptKey) -> int | None:
-        """The pid of the supervisor that has locked the record; None if the attempt has no supervisor."""
+        """Return the pid of the supervisor that has locked the attempt's record; None if no supervisor
+        runs.
+        """
         return attempt_record.lock_holder(f"{self.directory(key)}/record")
 
     def unsettled(self) -> list[SpooledAttempt]:
-        """The attempts that are not settled, ordered by job and attempt number."""
+        """Return the attempts whose end the controller has not stored yet, ordered by job and attempt
+        number.
+        """
         return [self.read(key) for key in sorted(self._keys(self._attempts))]
 
     def settled(self) -> list[SpooledAttempt]:
-        """The settled attempts, which are kept for their logs, in the order of their ends."""
+        """Return the attempts that are kept only for their logs, in the order in which they ended."""
         found = [self._read(key, f"{self._settled}/{format_key(key)}") for key in self._keys(self._settled)]
         found = [self._without_record(each) if each.damage else each for each in found]
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """The state of a settled attempt with a damaged record. Its end is the last change of its
-        directory.
+        """Return an attempt in settled/ whose record is damaged. The last change of its directory counts as
+        its end.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime
@@ -322,7 +338,7 @@ class Spool:
         return [key for key in map(parse_key, os.listdir(folder)) if key is not None]
 
     def read(self, key: AttemptKey) -> SpooledAttempt:
-        """The state of one attempt that is not settled."""
+        """Return one attempt whose end the controller has not stored yet."""
         return self._read(key, self.directory(key))
 
     def _read(self, key: AttemptKey, directory: str) -> SpooledAttempt:
@@ -345,7 +361,9 @@ class Spool:
 
 
 def _write(path: str, lines: bytes) -> None:
-    """Write a new record with reserved space for further facts. Raises OSError if the disk is full."""
+    """Write a new record and reserve space for the lines that will follow. Raise OSError if the disk is
+    full.
+    """
     data = lines + b" " * attempt_record.RESERVED_BYTES
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -380,7 +398,9 @@ def _order(key: AttemptKey, lines: list[list[str]]) -> Start | None:
 
 
 def apply_fact(status: AttemptStatus, fact: list[str]) -> AttemptStatus:
-    """The status of an attempt after one more fact. Raises UnreadableRecord if the fact has wrong fields."""
+    """Return the status of an attempt after one more line of its record. Raise UnreadableRecord if the line
+    has wrong fields.
+    """
     try:
         if fact[0] == "ready":
             return replace(status, ready=True)

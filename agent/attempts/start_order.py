@@ -1,4 +1,6 @@
-"""Turns a start order into a launch spec: user, environment, CPUs, cgroups, scratch and container."""
+"""Turns a start order into a launch spec: it chooses user, environment, CPUs, cgroups, scratch and
+container.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,18 @@ from wire.agent.job_policy import JobPolicy
 
 
 class CannotLaunch(Exception):
-    """The attempt cannot run on this host. The message is the reason."""
+    """Raised if the attempt cannot run on this host. The message is the reason."""
 
 
 class HostUnfit(CannotLaunch):
-    """The attempt cannot run on this host but may run on other nodes. The controller tries another node."""
+    """Raised if the attempt cannot run on this host but may run on other nodes. The controller then tries
+    another node.
+    """
 
 
 @dataclass(frozen=True)
 class UnixAccount:
-    """The Unix user of a job. `switch` is (uid, gid, groups), or None if the agent already runs as that
+    """The Unix user of a job. `switch` is (uid, gid, groups), or None if the agent already runs as this
     user.
     """
 
@@ -42,20 +46,20 @@ class UnixAccount:
 
 @dataclass
 class UnixAccounts:
-    """Maps the user of a job to a Unix account. It is the account of the submitting user if the agent runs as
-    root; otherwise the account of the agent.
+    """Maps the user of a job to a Unix account. An agent that runs as root uses the account of the submitting
+    user. Any other agent uses its own account.
     """
 
     run_as_self: bool
 
     def describe(self) -> str:
-        """The account that jobs run as, as text for `corral node`."""
+        """Return the account that jobs run as, as text for `corral node`."""
         if os.geteuid() == 0 and not self.run_as_self:
             return "the user who submitted the job"
         return f"{_own_account(os.geteuid()).name}, for the jobs of all users"
 
     def account_of(self, user: str) -> UnixAccount:
-        """The account for jobs of this user. Raises CannotLaunch if this host has no such account.
+        """Return the account for jobs of this user. Raise CannotLaunch if this host has no such account.
 
         The account is looked up for each launch, so that added and removed groups take effect at once.
         """
@@ -75,7 +79,7 @@ class UnixAccounts:
 def _own_account(uid: int) -> UnixAccount:
     try:
         entry = pwd.getpwuid(uid)
-    except KeyError:  # In a container the uid often has no account.
+    except KeyError:  # In a container, the agent's own uid often has no account.
         return UnixAccount(str(uid), "/", "/bin/sh")
     return UnixAccount(entry.pw_name, entry.pw_dir, entry.pw_shell)
 
@@ -104,10 +108,10 @@ class LaunchBuilder:
     mark_key: str = ""
 
     def build(self, key: AttemptKey, directory: str, order: Start | None) -> LaunchSpec:
-        """The launch spec of an attempt. Without an order, the supervisor only ends the processes that are
-        left of the attempt.
+        """Return the launch spec of an attempt. If `order` is None, the supervisor starts nothing and only
+        ends processes that are left of the attempt.
 
-        Raises CannotLaunch, or HostUnfit if the attempt may run on another node.
+        Raise CannotLaunch if the attempt cannot run, or HostUnfit if it may run on another node.
         """
         name = format_key(key)
         cgroups = self.cgroups.parts(name, order, self.policy.max_processes)
@@ -127,8 +131,8 @@ class LaunchBuilder:
         spec.barrier = order.barrier
         spec.is_first_rank = order.rank == 0 and "MASTER_PORT" in spec.env
         if spec.checkpoint_dir and order.attempt > 1:
-            # Set the variable even if it is empty: the supervisor then looks for checkpoints that an earlier
-            # attempt wrote after its last report to the controller.
+            # Set the variable even if it is empty. The supervisor then also looks for a checkpoint that an
+            # earlier attempt wrote but could not report to the controller.
             spec.env.setdefault("CORRAL_CHECKPOINT", "")
         self._add_mark(spec)
         spec.end_if_scratch_full = policy.scratch_overuse == "end"
@@ -137,17 +141,19 @@ class LaunchBuilder:
         return spec
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
-        """A launch spec that is used only to look for checkpoints as the user of the attempt."""
+        """Return a launch spec that does not start a job. It is used only to scan for checkpoints as the
+        job's user.
+        """
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 
     def build_exec(
         self, key: AttemptKey, directory: str, order: Start, command: tuple[str, ...], term: str
     ) -> LaunchSpec:
-        """The launch spec of a `corral exec` command in the job's allocation. If `command` is empty, it runs
-        a login shell.
+        """Return the launch spec of a `corral exec` command, which runs in the allocation of a running job.
+        If `command` is empty, it runs a login shell.
 
-        It has the user, environment, cgroups, scratch and container of the job, but no prolog, limits or
-        logs.
+        The command has the user, environment, cgroups, scratch and container of the job, but no prolog,
+        limits or logs.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)
@@ -189,7 +195,7 @@ class LaunchBuilder:
 
 
 def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
-    """A launch spec with all fields that depend only on the order and the account."""
+    """Return a launch spec with the fields that depend only on the order and on the account."""
     spec = LaunchSpec(key, directory)
     spec.argv = list(order.command)
     spec.cwd = order.workdir or environment.home_directory(account)
@@ -213,8 +219,8 @@ def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount
 
 
 def _oom_score(order: Start) -> int:
-    """The OOM score of a job. If the host runs out of memory, the kernel kills best-effort jobs first, then
-    jobs that may use more memory than they request.
+    """Return the OOM score of a job. If the host runs out of memory, the kernel kills best-effort jobs first,
+    then jobs that may use more memory than they request.
     """
     if order.best_effort:
         return 1_000
