@@ -1,4 +1,4 @@
-"""Sends and receives frames to and from the controller, over two descriptors that never block."""
+"""Sends messages to the controller and receives its messages, over two descriptors that never block."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ BUSY_BYTES = 256 * 1024
 
 
 class AgentExit(Exception):
-    """Ends the agent process. It is raised when the connection to the controller is closed, when the
-    controller sent Leave, or when a new agent has to send a hello with changed facts.
+    """Raised to end the agent process: the connection to the controller is closed, the controller sent
+    Leave, or the facts of this host have changed.
 
-    Jobs continue to run. The controller starts another agent.
+    Jobs continue to run. The controller starts another agent, which reports the new facts when it connects.
     """
 
 
 class Channel:
-    """Reads and writes frames. One system call may transfer many frames."""
+    """The connection to the controller. One system call may transfer many messages."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -37,25 +37,25 @@ class Channel:
 
     @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that have not been written yet."""
+        """Return how many bytes wait to be written."""
         return self._unsent_bytes
 
     @property
     def congested(self) -> bool:
-        """Whether too many bytes are unsent, because the controller reads more slowly than the agent
-        writes.
+        """Return whether more than BUSY_BYTES bytes wait to be written, because the controller reads too
+        slowly.
         """
         return self._unsent_bytes > BUSY_BYTES
 
     def send(self, frame: AgentFrame) -> None:
-        """Queue a frame for the next flush."""
+        """Add a message to those that the next `flush` writes."""
         data = pack(frame)
         self._outgoing.append(data)
         self._unsent_bytes += len(data)
 
     def flush(self) -> None:
-        """Write queued frames as far as possible. Raises AgentExit if the controller has closed the
-        connection.
+        """Write as much of the queued messages as the pipe accepts. Raise AgentExit if the controller has
+        closed the connection.
         """
         while self._outgoing:
             data = b"".join(self._outgoing) if len(self._outgoing) > 1 else self._outgoing[0]
@@ -70,8 +70,8 @@ class Channel:
             self._outgoing = [data[written:]] if written < len(data) else []
 
     def receive(self) -> Iterator[Frame]:
-        """The frames that have arrived. Malformed frames are skipped. Raises AgentExit if the controller has
-        closed the connection.
+        """Return the messages that have arrived. Malformed messages are skipped. Raise AgentExit if the
+        controller has closed the connection.
         """
         try:
             data = os.read(self.source, _READ)

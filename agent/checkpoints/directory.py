@@ -32,10 +32,10 @@ FoundCheckpoint = tuple[float, int, str]
 
 
 def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundCheckpoint | None:
-    """The newest checkpoint as (unix time, bytes, path), or None if there is none.
+    """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
-    A checkpoint that changed after `trusted_until` may be incomplete and does not count. If `checkpoint_keep`
-    is set, only that many of the newest checkpoints are kept and older ones are deleted.
+    A checkpoint that changed after the time `trusted_until` may be incomplete, and is ignored. If
+    `checkpoint_keep` is set, older checkpoints than this number of newest ones are deleted.
     """
     text = _ask(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -45,12 +45,12 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
 
 
 def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
-    """The path of the checkpoint from which a new attempt resumes; empty if there is none.
+    """Return the path of the checkpoint from which a new attempt resumes; empty if there is none.
 
-    1. If `named`, the checkpoint from the controller, exists, return it.
-    2. Otherwise return the newest checkpoint, because a lost attempt may have written a later checkpoint and
-       deleted `named`.
-    3. If the file system does not answer, return `named`.
+    1. `named` is the checkpoint that the controller knows. If it exists, return it.
+    2. Otherwise return the newest checkpoint: an attempt on a lost node may have written a later checkpoint
+       and deleted `named`.
+    3. If the file system does not answer, return `named` without a check.
     """
 
     def look() -> str:
@@ -67,8 +67,8 @@ def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
 
 
 def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
-    """Call `question` in a child process that runs as the job's user, and return its result. Empty if the
-    child does not answer in time.
+    """Call `question` in a child process that runs as the job's user, and return its result. If the child
+    fails or does not answer in time, return an empty result.
     """
     answer, sink = os.pipe()
     try:
@@ -103,7 +103,9 @@ def _answer(launch: LaunchSpec, question: Callable[[], str], sink: int) -> None:
 
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
-    """The newest complete checkpoint as a line of text. Also deletes checkpoints beyond `checkpoint_keep`."""
+    """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also
+    delete the checkpoints that exceed `checkpoint_keep`.
+    """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]
     if launch.checkpoint_keep:
@@ -113,7 +115,7 @@ def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
 
 
 def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
-    """All checkpoints in a directory. Raises OSError."""
+    """Return all checkpoints in a directory, unordered. Raise OSError if the directory cannot be read."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -125,7 +127,9 @@ def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
 
 
 def _measure(entry: os.DirEntry[str]) -> tuple[float, int]:
-    """Unix time of the last change, and size in bytes. For a directory both include its content."""
+    """Return the unix time of the last change, and the size in bytes. For a directory, both cover all files
+    in it.
+    """
     seen = entry.stat(follow_symlinks=False)
     at, size, waiting, count = seen.st_mtime, seen.st_size, [], 0
     if stat.S_ISDIR(seen.st_mode):

@@ -1,4 +1,5 @@
-"""Watches the checkpoint directories of running jobs, and reports a checkpoint when it no longer changes.
+"""Watches the checkpoint directories of running jobs. It reports a checkpoint as soon as two scans find it
+unchanged.
 
 1. Every `every_s` seconds, start a child process for each job that scans the job's directory. It runs as the
    job's user and without the agent's descriptors, so that a hanging file system blocks only that child.
@@ -28,14 +29,14 @@ checkpoints or does not run."""
 
 @dataclass
 class _Scan:
-    """A running scan: the pid of its process, and the pipe for its answer."""
+    """A running scan: the pid of its child process, and the pipe from which the agent reads its result."""
 
     pid: int
     answer: int
 
 
 class CheckpointWatcher:
-    """Calls `report` for each complete checkpoint of the attempts in `running`."""
+    """Calls `report` for each complete checkpoint that the attempts in `running` write."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class CheckpointWatcher:
         self._reported: dict[AttemptKey, FoundCheckpoint] = {}
 
     def start(self) -> None:
-        """Begin to scan."""
+        """Start the timer of the first scan."""
         self._loop.call_later(self._every_s, self._round)
 
     def _round(self) -> None:
@@ -72,7 +73,7 @@ class CheckpointWatcher:
         answer, sink = os.pipe()
         try:
             pid = os.fork()
-        except OSError:  # The host has too many processes. The next round tries again.
+        except OSError:  # The host has too many processes. Try again in the next round of scans.
             os.close(answer)
             os.close(sink)
             return
@@ -83,7 +84,9 @@ class CheckpointWatcher:
         self._loop.on_readable(answer, partial(self._read_answer, key))
 
     def _read_answer(self, key: AttemptKey) -> None:
-        """Read the answer of a scan. It is one line, or empty if there is no checkpoint."""
+        """Read the result of a scan: one line for the newest checkpoint, or nothing if there is no
+        checkpoint.
+        """
         scan = self._scans[key]
         text = os.read(scan.answer, 4_096).decode("utf-8", "replace")
         self._end_scan(key)
@@ -92,7 +95,8 @@ class CheckpointWatcher:
         at, size, path = text.split(" ", 2)
         found = float(at), int(size), path
         before, self._seen[key] = self._seen.get(key), found
-        # Report only a checkpoint that has not changed since the last scan, because it may be incomplete.
+        # Report a checkpoint only if it is the same as in the previous scan. One that still changes may be
+        # incomplete.
         if found == before and found != self._reported.get(key):
             self._reported[key] = found
             self._report(key, Checkpoint(path, int(size), float(at)))
@@ -112,14 +116,15 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int) -> None:
-    """Runs in the child: write the newest checkpoint as one line."""
+    """Write the newest checkpoint to `sink` as one line, and exit. This function runs in the child process."""
     try:
         for name in os.listdir("/proc/self/fd"):
             if int(name) != sink:
                 try:
                     os.close(int(name))
                 except OSError:
-                    continue  # This was the descriptor that listdir used and has closed.
+                    # Ignore the descriptor with which listdir read the directory: it is closed already.
+                    continue
         task_process.become_user(launch)
         found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)
         if found is not None:

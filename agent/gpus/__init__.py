@@ -1,1 +1,3 @@
-"""The GPUs of this host: readings by NVML, simulated GPUs, processes on GPUs, usage and resets."""
+"""The GPUs of this host: their readings from NVML, simulated GPUs, the processes on GPUs, GPU usage and
+resets.
+"""

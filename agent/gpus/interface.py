@@ -1,4 +1,6 @@
-"""The interface of GPU sources. Implementations: nvml.py, late_driver.py, simulated.py, and `NoGpus`."""
+"""The interface of GPU sources. A GPU source lists and reads the GPUs of a host: nvml.py, late_driver.py,
+simulated.py, `NoGpus`.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,17 @@ NO_SUCH_GPU = "this host has no such GPU"
 
 
 def ignore_readings(_samples: list[GpuSample], _processes: Sequence[GpuProcess]) -> None:
-    """A callback that ignores the readings."""
+    """Do nothing. This is the default callback for GPU readings."""
 
 
 class GpusUnknown(ValueError):
-    """The GPUs cannot be listed. The message is the reason."""
+    """Raised if the host may have GPUs but they cannot be listed. The message is the reason."""
 
 
 class GpuSource(Protocol):
-    """The GPUs of a host: their facts, readings, health and resets."""
+    """The GPUs of a host: the hello lists them, readings and faults are sent, and the controller may check
+    and reset them.
+    """
 
     facts: tuple[GpuFacts, ...]
     numa_nodes: int
@@ -46,24 +50,28 @@ class GpuSource(Protocol):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to send readings that have changed noticeably and trouble of GPUs. `send` sends a frame."""
+        """Begin to call `send` with readings that have changed noticeably and with GPU faults. `holders`
+        returns the running attempts that have GPUs.
+        """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when these GPUs have no processes and no used memory. If they do
-        not become clean in time, call it with the reason.
+        """Call `then` with an empty string when the GPUs have no processes and no used memory. If that
+        takes too long, call it with the reason.
         """
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds and send the result. A later check or reset replaces this
-        order.
+        """Check a GPU in `after_s` seconds and send the result. A later check or reset of the same GPU
+        cancels this one.
         """
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds, if no attempt holds it then, and send the result."""
+        """Reset a GPU in `after_s` seconds with the program `command`, and send the result. If an attempt
+        has the GPU then, the reset fails.
+        """
 
 
 class NoGpus:
-    """A host without GPUs."""
+    """The GPU source of a host without GPUs."""
 
     facts: tuple[GpuFacts, ...] = ()
     numa_nodes = 0
@@ -81,33 +89,35 @@ class NoGpus:
         self._send = send
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` at once. The launch fails later, because the host has no GPUs."""
+        """Call `then` at once. The launch of the attempt fails later, because the host has no GPUs."""
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002
-        """Send that there is no such GPU."""
+        """Send that the check failed, because there is no such GPU."""
         self._send(GpuChecked(uuid, False, NO_SUCH_GPU))
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send that there is no such GPU."""
+        """Send that the reset failed, because there is no such GPU."""
         self._send(GpuReset(uuid, False, NO_SUCH_GPU))
 
 
 class ReportedReadings:
-    """Stores the readings that were sent last, and filters out readings that differ little from them."""
+    """Remembers the readings that were sent last, so that only readings that differ noticeably are sent."""
 
     def __init__(self) -> None:
         self._sent: dict[str, GpuSample] = {}
         self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
-        """The samples that differ noticeably from those sent last. They are stored as sent."""
+        """Return the readings that differ noticeably from those sent last. They then count as sent."""
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Whether the processes differ noticeably from those sent last. If so, they are stored as sent."""
+        """Return whether the processes on GPUs differ noticeably from those sent last. If so, they then
+        count as sent.
+        """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes
         ] or any(
@@ -132,7 +142,7 @@ def _differs(new: GpuSample, old: GpuSample | None) -> bool:
 
 
 def _rarely_changing(sample: GpuSample) -> tuple[object, ...]:
-    """The values that are sent after every change, however small."""
+    """Return those values of a reading that are sent after every change, however small."""
     return (
         sample.throttle,
         sample.ecc_corrected,

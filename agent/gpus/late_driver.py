@@ -15,8 +15,8 @@ PROBE_INTERVAL_S = 60.0
 
 
 class LateDriverGpus(NoGpus):
-    """Queries NVML every minute. When NVML lists GPUs, the agent exits, and the next agent reports the
-    GPUs.
+    """Starts a probe process every minute that looks for GPUs. When it finds GPUs, the agent exits, and the
+    next agent reports the GPUs.
     """
 
     def __init__(self, interval_s: float = PROBE_INTERVAL_S, timeout_s: float = FIRST_ANSWER_S) -> None:
@@ -30,7 +30,7 @@ class LateDriverGpus(NoGpus):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to query NVML."""
+        """Start the timer of the first probe."""
         super().watch(loop, holders, send, on_samples)
         self._loop = loop
         loop.call_later(self._interval_s, self._start_probe)
@@ -56,7 +56,9 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """End the probe. If it hangs in the driver, it does not end, and no other probe is started."""
+        """Kill the probe. A probe that hangs in the driver does not exit; until it does, no other probe is
+        started.
+        """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()
         self._restart(probe)

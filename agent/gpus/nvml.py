@@ -63,16 +63,16 @@ _CODE = (
 
 
 class NvmlMissing(GpusUnknown):
-    """This host has no working NVML."""
+    """Raised if this host has no working NVML."""
 
 
 class ProbeEnded(Exception):
-    """The probe process has failed or ended. The message is the reason."""
+    """Raised if the probe process has failed or ended. The message is the reason."""
 
 
 class ProbeProcess:
-    """One probe process (nvml_probe.py). `again` is True for a replacement, which skips the GPUs in
-    `skip`.
+    """A process that reads the GPUs with NVML (nvml_probe.py). `again` is True for a replacement of an
+    earlier probe. The GPUs in `skip` are not read.
     """
 
     def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
@@ -89,7 +89,7 @@ class ProbeProcess:
         self._unfinished = b""
 
     def read(self, patience_s: float = 0.0) -> list[dict[str, Any]]:
-        """The next messages of the probe; empty if none arrives within `patience_s` seconds. Raises
+        """Return the next messages of the probe; empty if none arrives within `patience_s` seconds. Raise
         ProbeEnded if the probe has ended or reports an error.
         """
         lines: list[bytes] = []
@@ -109,7 +109,7 @@ class ProbeProcess:
         return messages
 
     def ask(self) -> None:
-        """Request a reading of all GPUs now."""
+        """Let the probe read all GPUs now, without waiting for the next round."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(b"look\n")
@@ -117,11 +117,11 @@ class ProbeProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended."""
+        """Return whether the probe process has exited."""
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill the process and close its pipes. A process that hangs in the driver does not end."""
+        """Kill the probe process and close its pipes. A process that hangs in the driver does not exit."""
         assert self._process.stdout is not None
         assert self._process.stdin is not None
         self._process.stdout.close()
@@ -133,7 +133,7 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingProof:
-    """A launch that waits until the GPUs in `uuids` are clean."""
+    """A launch that waits until the GPUs in `uuids` are clean. `then` is called with the result."""
 
     uuids: tuple[str, ...]
     then: ReasonCallback
@@ -141,7 +141,7 @@ class PendingProof:
 
 
 class NvmlGpus:
-    """The GPUs of this host. Raises GpusUnknown if NVML does not list them.
+    """The GPU source of a host with NVML. Raises GpusUnknown if NVML does not list the GPUs.
 
     Reading
     1. The probe process reads all GPUs every `pause_s` seconds. It writes one line per GPU, then `done`.
@@ -203,7 +203,7 @@ class NvmlGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to send changed readings and trouble to the controller."""
+        """Begin to send changed readings and GPU faults to the controller."""
         self._loop, self._holders, self._send, self._on_samples = loop, holders, send, on_samples
         assert self._probe is not None
         loop.on_readable(self._probe.descriptor, self._read_probe)
@@ -226,8 +226,8 @@ class NvmlGpus:
     # --- clean GPUs ---
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when the GPUs are clean. If they do not become clean in time, call
-        it with the reason.
+        """Call `then` with an empty string when the GPUs are clean. If they are not clean within
+        CLEAN_TIMEOUT_S seconds, call it with the reason.
         """
         proof = PendingProof(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
         self._proofs.append(proof)
@@ -246,7 +246,9 @@ class NvmlGpus:
     def _answer_proofs(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Answer the waiting launches, from a reading that began after their requests."""
+        """Call back the launches that wait for clean GPUs. `round_lines` are readings that began after the
+        launches asked.
+        """
         held = held_milli(self._holders())
         for proof in self._proofs[:]:
             if not round_lines.keys() >= set(proof.uuids):
@@ -266,7 +268,9 @@ class NvmlGpus:
     def _why_unclean(
         self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
     ) -> str:
-        """Why a GPU is not clean: an off-queue process, or used memory. Empty if the GPU is clean."""
+        """Return why a GPU is not clean: a process outside Corral's jobs uses it, or its memory is not
+        free. Empty if the GPU is clean.
+        """
         gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
         number = gpu.number
         if "error" in line:
@@ -278,7 +282,8 @@ class NvmlGpus:
         used = int(line["sample"]["memory_used_mib"])
         if there or uuid in held:
             return ""
-        # Assume that the driver needs 2 % of the memory until the GPU was seen idle.
+        # Until the GPU was seen idle, assume that the driver itself needs 2 % of the memory, and at least 1
+        # GiB.
         least = self._least.get(uuid, max(1_024, gpu.memory_mib // 50))
         self._least[uuid] = least = min(used, least)
         if used - least <= CLEAN_MIB:
@@ -288,12 +293,12 @@ class NvmlGpus:
     # --- checks ---
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds. A later check or reset of the GPU replaces this order."""
+        """Check a GPU in `after_s` seconds. A later check or reset of the same GPU cancels this one."""
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Request a reading now. For a GPU on which the driver hung, start a new probe that reads it."""
+        """Read the GPU now. If the driver hung on this GPU before, start a new probe that does not skip it."""
         if self._ordered.get(uuid) != number:
             return
         if self._resetting:
@@ -324,7 +329,9 @@ class NvmlGpus:
     # --- resets ---
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds. A later check or reset of the GPU replaces this order."""
+        """Reset a GPU in `after_s` seconds with the program `command`. A later check or reset of the same
+        GPU cancels this one.
+        """
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._reset, uuid, number, tuple(command)))
 
@@ -335,11 +342,11 @@ class NvmlGpus:
             self._send(GpuReset(uuid, False, NO_SUCH_GPU))
         elif uuid in held_milli(self._holders()):
             self._send(GpuReset(uuid, False, "a job is on it"))
-        elif self._resetting:  # Only one reset may use the driver at a time.
+        elif self._resetting:  # Wait, because only one reset may use the driver at a time.
             self._loop.call_later(_AGAIN_S, partial(self._reset, uuid, number, command))
         else:
             self._resetting = uuid
-            self._end_probe()  # A GPU with an open NVML handle cannot be reset.
+            self._end_probe()  # End the probe, because a GPU with an open NVML handle cannot be reset.
             ResetCommand(self._loop, [*command, uuid], partial(self._was_reset, uuid))
 
     def _was_reset(self, uuid: str, why: str) -> None:
@@ -352,7 +359,9 @@ class NvmlGpus:
     # --- the probe process ---
 
     def _check_probe(self) -> None:
-        """Replace a probe that has ended or hangs. The pause between rounds does not count as hanging."""
+        """Replace a probe that has ended or hangs. Silence during the pause between two rounds does not
+        count as hanging.
+        """
         silent = time.monotonic() - self._heard_at - (self._pause_s if self._waiting else 0.0)
         if self._resetting:
             pass
@@ -376,8 +385,8 @@ class NvmlGpus:
             self._probe = None
 
     def _report_hang(self, why: str) -> None:
-        """Report the GPU on which the driver hangs: the first GPU without a line in this round. If every GPU
-        has a line, report all GPUs.
+        """Report the GPU on which the driver hangs: the first one that the probe has not read in this
+        round. If it has read all of them, report all GPUs.
         """
         asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
         hanging = next((uuid for uuid in asked if uuid not in self._round), None)
@@ -387,7 +396,7 @@ class NvmlGpus:
         else:
             bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
             for gpu in self.facts:
-                if gpu.pci_bus == bus:  # The MIG instances of a GPU hang together with it.
+                if gpu.pci_bus == bus:  # The MIG instances of one GPU hang together.
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 
@@ -425,11 +434,14 @@ class NvmlGpus:
             self._round[line["uuid"]], self._waiting = line, False
 
     def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
-        """After a complete round, report trouble, answer checks and send changed readings."""
+        """Handle the readings of a complete round: report faults, answer checks of the controller and send
+        changed readings.
+        """
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # Report only off-queue processes here, because memory of an ended job may still be released.
+            # Report a GPU without an attempt only if another process uses it. Used memory alone may belong
+            # to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""
@@ -438,7 +450,7 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # No callback is needed: a GPU that does not become clean is reported as trouble.
+            # The callback does nothing: a GPU that does not become clean is reported as a fault.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._answer_proofs(round_lines, processes)
@@ -452,7 +464,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """Exit when other NVLinks are up for several rounds, because only a hello reports linked GPUs."""
+        """End the agent if the number of active NVLinks has differed for several rounds. Only the hello of
+        a new agent reports which GPUs are linked.
+        """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
         self._changed_links_rounds = (
@@ -477,8 +491,8 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report each new trouble once, and answer a running check. Only a later check shows that trouble has
-        ended.
+        """Report a fault of a GPU once, and let a running check of the GPU fail. Only a later check can
+        find that the fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

@@ -1,8 +1,9 @@
 """The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-It writes JSON lines. The first line has the facts of the GPUs. Then, every few seconds and for each line on
-stdin, it writes one line per GPU with a sample, and `{"done": true}` after the last GPU. Because each GPU has
-its own line, the agent can find the GPU on which the driver hangs. Xid events are written when they occur.
+The probe writes JSON lines. The first line describes the GPUs. Then, every few seconds and for each line
+on stdin, it writes one line per GPU with a reading, and `{"done": true}` after the last GPU. From the line
+that is missing the agent sees on which GPU the driver hangs. Xid events (GPU errors) are written when they
+occur.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _write_lock = threading.Lock()
 
 
 class Device(NamedTuple):
-    """A device that jobs can use: a GPU, or a MIG instance of the GPU `whole`."""
+    """A GPU or MIG instance that jobs can use. `whole` is the GPU that contains a MIG instance."""
 
     uuid: str
     handle: Any
@@ -57,10 +58,11 @@ class Device(NamedTuple):
 def main(
     pause_s: float, again: bool = False, skip: Collection[str] = (), sys_root: Path = Path("/sys")
 ) -> None:
-    """Write readings until the pipe is closed. If NVML does not work, write a line with `error` and end.
+    """Write readings until the agent closes the pipe. If NVML does not work, write a line with `error` and
+    exit.
 
-    A replacement (`again`) skips the GPUs in `skip` and writes no facts. If the driver hung while it read
-    facts, the agent could not find out on which GPU.
+    A probe that replaces an earlier one (`again`) skips the GPUs in `skip`, and does not describe the
+    GPUs: if the driver hung during the description, the agent could not see on which GPU.
     """
     _die_with_the_agent()
     try:
@@ -84,14 +86,15 @@ def main(
                 break
     except BrokenPipeError:
         pass
-    except Exception as error:  # A broken driver may also return values that cannot be decoded.
+    except Exception as error:
+        # Catch every exception, because a broken driver may also return values that cannot be decoded.
         _write_line({"error": str(error) or type(error).__name__})
-    os._exit(0)  # Do not wait for the thread that waits for Xid events.
+    os._exit(0)  # Exit without waiting for the thread that waits for Xid events.
 
 
 def _die_with_the_agent() -> None:
-    """Let the kernel kill this process when the agent ends, because a hanging probe does not see that its
-    pipe was closed.
+    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver would not
+    notice that its pipe is closed.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -107,7 +110,7 @@ def _write_line(words: dict[str, Any]) -> None:
 
 
 def _devices(skip: Collection[str]) -> list[Device]:
-    """The devices that NVML lists, without those in `skip`."""
+    """Return the GPUs and MIG instances that NVML lists, without those in `skip`."""
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
@@ -121,7 +124,7 @@ def _devices(skip: Collection[str]) -> list[Device]:
 
 
 def _answers(device: Device) -> bool:
-    """Whether NVML can read a device. It cannot read a GPU that has fallen off the bus."""
+    """Return whether NVML can read this GPU. NVML fails for a GPU that has fallen off the bus."""
     try:
         pynvml.nvmlDeviceGetMemoryInfo(device.handle)
     except pynvml.NVMLError:
@@ -130,7 +133,7 @@ def _answers(device: Device) -> bool:
 
 
 def _instances(whole: Device) -> list[Device]:
-    """The MIG instances of a GPU, which jobs get instead of the GPU itself. Empty if MIG is not enabled."""
+    """Return the MIG instances of a GPU. Jobs get these instead of the GPU. Empty if MIG is not enabled."""
     handle = whole.handle
     if not _ask(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
         return []
@@ -139,7 +142,7 @@ def _instances(whole: Device) -> list[Device]:
         try:
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
         except pynvml.NVMLError:
-            continue  # This slot has no MIG instance.
+            continue  # Skip a number for which the GPU has no MIG instance.
         profile = _text(pynvml.nvmlDeviceGetName(instance)).rpartition(" ")[2]
         number = f"{whole.number}:{len(found)}"
         found.append(Device(_text(pynvml.nvmlDeviceGetUUID(instance)), instance, handle, number, profile))
@@ -185,19 +188,23 @@ def _compute(handle: Any) -> str:
 
 
 def _reached(handle: Any) -> set[str]:
-    """The PCI addresses to which a GPU's NVLinks lead: other GPUs, or switches that GPUs share."""
+    """Return the PCI addresses to which the NVLinks of a GPU lead. Each is another GPU, or a switch that
+    several GPUs share.
+    """
     found = set()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             if pynvml.nvmlDeviceGetNvLinkState(handle, link):
                 found.add(_text(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId))
         except pynvml.NVMLError:
-            continue  # The GPU has no link with this number.
+            continue  # The GPU has no NVLink with this number.
     return found
 
 
 def _numa(bus: str, sys_root: Path) -> int:
-    """The NUMA node of a GPU; 0 if unknown. The PCI domain has eight digits in NVML and four in /sys."""
+    """Return the NUMA node of a GPU; 0 if unknown. The PCI domain has eight digits in NVML and four in
+    /sys.
+    """
     try:
         text = (sys_root / "bus/pci/devices" / bus[-12:].lower() / "numa_node").read_text(encoding="ascii")
         return max(0, int(text))
@@ -209,7 +216,7 @@ def _numa(bus: str, sys_root: Path) -> int:
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:
-    """One line with the sample of a GPU, or with the error if NVML cannot read it."""
+    """Return the line for one GPU, with its reading, or with the error if NVML cannot read it."""
     handle, whole = device.handle, device.whole
     try:
         up, links = _links(whole) if not device.mig else (0, 0)
@@ -244,14 +251,14 @@ def _read_gpu(device: Device) -> dict[str, Any]:
 
 
 def _links(handle: Any) -> tuple[int, int]:
-    """The number of NVLinks of a GPU that are up, and the number of all its NVLinks."""
+    """Return how many NVLinks of a GPU are active, and how many it has."""
     up = there = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             up += pynvml.nvmlDeviceGetNvLinkState(handle, link)
             there += 1
         except (*_UNSUPPORTED, pynvml.NVMLError_InvalidArgument):
-            break  # This was the last link: links are numbered without gaps.
+            break  # The GPU has no more NVLinks, because they are numbered without gaps.
     return up, there
 
 
@@ -261,7 +268,7 @@ def _throttle(handle: Any) -> list[str]:
 
 
 def _ecc(handle: Any, kind: int) -> int:
-    counter = pynvml.NVML_VOLATILE_ECC  # This counter starts when the driver is loaded.
+    counter = pynvml.NVML_VOLATILE_ECC  # Use the counter that starts at 0 when the driver is loaded.
     found: int = _ask(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
     return found
 
@@ -273,7 +280,7 @@ def _write_xids(devices: list[Device]) -> None:
         for device in devices:
             pynvml.nvmlDeviceRegisterEvents(device.whole, pynvml.nvmlEventTypeXidCriticalError, events)
     except pynvml.NVMLError:
-        return  # This GPU or virtual machine does not support events.
+        return  # The GPU or the virtual machine does not support events.
     while True:
         try:
             event = pynvml.nvmlEventSetWait(events, _EVENTS_MS)
@@ -282,20 +289,20 @@ def _write_xids(devices: list[Device]) -> None:
         except pynvml.NVMLError_Timeout:
             continue
         except pynvml.NVMLError:
-            time.sleep(1.0)  # With a lost GPU every wait fails at once.
+            time.sleep(1.0)  # Pause, because after the loss of a GPU every wait fails at once.
         except OSError:
             return
 
 
 def _ask(question: Callable[[], Any], otherwise: Any) -> Any:
-    """The result of an NVML call, or `otherwise` if the GPU does not support the value. Raises NVMLError for
-    a lost GPU.
+    """Call `question`, which reads one value from NVML, and return the value, or `otherwise` if the GPU
+    does not support it. Raise NVMLError for a lost GPU.
     """
     try:
         found = question()
     except _UNSUPPORTED:
         return otherwise
-    # Some drivers return all bits set, or only the sign bit, for an unknown value.
+    # For an unknown value, some drivers return a number with all bits set, or with only the sign bit.
     return otherwise if isinstance(found, int) and not 0 <= found <= _MOST else found
 
 

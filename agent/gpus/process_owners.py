@@ -1,4 +1,4 @@
-"""Finds the user and the attempt of a process on a GPU."""
+"""Finds the user and the job attempt to which a process on a GPU belongs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _MAX_GENERATIONS = 64
 
 @dataclass(frozen=True)
 class GpuHolder:
-    """A running attempt that has GPUs. Its processes are descendants of `supervisor` or have its mark.
+    """A running attempt that has GPUs. Its processes are descendants of its supervisor, or have its mark
+    (process_marks.py).
 
-    Processes in docker containers are descendants of the docker daemon; they have only the mark.
+    Processes in docker containers are descendants of the docker daemon, so only their mark identifies them.
     """
 
     job: int
@@ -40,7 +41,7 @@ ListHolders = Callable[[], list[GpuHolder]]
 
 
 def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """The part of each GPU that attempts hold, in thousandths of the GPU, by UUID."""
+    """Return how much of each GPU is allocated to attempts, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:
@@ -50,7 +51,9 @@ def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ProcessOwner:
-    """User and command of a process. `holder` is its attempt, or None for an off-queue process."""
+    """The user and the command of a process. `holder` is the attempt to which it belongs; None if no job
+    started it.
+    """
 
     user: str
     command: str
@@ -58,10 +61,10 @@ class ProcessOwner:
 
 
 def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
-    """The owner of a process on a GPU. User and command are "?" if the process has ended.
+    """Return the owner of a process on the GPU `uuid`. User and command are "?" if the process has ended.
 
-    A mark counts only on GPUs that its attempt holds, because a user can give the mark of a job to any
-    process.
+    A mark proves the attempt only on GPUs that are allocated to the attempt: any user could copy the
+    mark of a job into another process.
     """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None
@@ -97,7 +100,7 @@ def _marked_holder(pid: int, uuid: str, holders: Iterable[GpuHolder]) -> Optiona
             if process.attempt(each.spool) == key and process.proves(each.mark_key, key):
                 return each
     except OSError:
-        pass  # The process has ended.
+        pass  # The process has ended, so its user stays unknown.
     return None
 
 
@@ -117,7 +120,7 @@ def _name(uid: int) -> str:
 
 
 def _command(pid: int, proc: str) -> str:
-    """The first 120 characters of the command line of a process; "?" if it is unknown."""
+    """Return the first 120 characters of the command line of a process; "?" if it is unknown."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:
             words = file.read(400)

@@ -1,4 +1,6 @@
-"""Runs the program that resets a GPU, with a timeout. If it fails, its last line of output is the reason."""
+"""Runs the site's program that resets a GPU, with a timeout. If it fails, its last line of output is the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _READ = 4_096
 
 
 class ResetCommand:
-    """One run of the reset program. Calls `then` once, with the reason of a failure or an empty string."""
+    """One run of the reset program. Calls `then` once: with an empty string after success, otherwise with
+    the reason.
+    """
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ NVLINK_CLIQUE = 8
 
 @dataclass(frozen=True)
 class SimulatedModel:
-    """The properties of a GPU model."""
+    """The properties of a GPU model that can be simulated."""
 
     name: str
     memory_mib: int
@@ -58,7 +58,9 @@ _HOT_C = 68
 
 
 class SimulatedGpus:
-    """Simulated GPUs. Their load, temperature and used memory depend on the attempts that hold them."""
+    """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts
+    to which they are allocated.
+    """
 
     numa_nodes = 2
     driver, cuda = "550.90.07", "12.4"
@@ -100,14 +102,14 @@ class SimulatedGpus:
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Send that the GPU is healthy, if it exists."""
+        """Send that the GPU is healthy; if it does not exist, send that the check failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuChecked(uuid, there, "" if there else NO_SUCH_GPU))
         )
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send that the reset succeeded, if the GPU exists."""
+        """Send that the reset succeeded; if the GPU does not exist, send that it failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuReset(uuid, there, "" if there else NO_SUCH_GPU))
@@ -126,7 +128,9 @@ class SimulatedGpus:
         loop.call_later(SAMPLE_INTERVAL_S, lambda: self._read(loop, holders, send))
 
     def sample(self, held: Mapping[str, int]) -> list[GpuSample]:
-        """The next sample of every GPU. `held` is the used part of each GPU in thousandths, by UUID."""
+        """Return a new reading of every GPU. `held` is how much of each GPU is allocated, in thousandths,
+        by UUID.
+        """
         self._tick += 1
         return [
             self._reading(gpu, self._models[gpu.index], held.get(gpu.uuid, 0) / WHOLE_GPU)
@@ -134,8 +138,8 @@ class SimulatedGpus:
         ]
 
     def _reading(self, gpu: GpuFacts, model: SimulatedModel, load: float) -> GpuSample:
-        """The next sample of one GPU. The load varies in slow waves, and the temperature follows the load
-        with a delay.
+        """Return a new reading of one GPU. Its utilisation varies in slow waves, and its temperature
+        follows with a delay.
         """
         index = gpu.index
         wave = math.sin(self._tick / 7 + int(gpu.uuid[4:8], 16))
@@ -158,8 +162,8 @@ class SimulatedGpus:
 
 
 def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
-    """The processes that NVML would report: one for each attempt and GPU, with its part of the used
-    memory.
+    """Return the processes that NVML would list: one for each attempt on each of its GPUs. Used memory is
+    divided among them.
     """
     return tuple(
         GpuProcess(
@@ -177,7 +181,7 @@ def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProce
 
 
 def _divided(node: str, gpu: GpuFacts, slices: Sequence[str], first: int, number: str) -> list[GpuFacts]:
-    """The MIG instances of a GPU. Each is a separate device without NVLink."""
+    """Return the MIG instances of a GPU, numbered from `first`. Each is a separate device without NVLink."""
     return [
         replace(
             gpu,
@@ -197,8 +201,8 @@ def _uuid(seed: str) -> uuid.UUID:
 
 
 def _facts(node: str, first: int, position: int, count: int, model: SimulatedModel) -> GpuFacts:
-    """The GPU at this position of its group. Each CPU socket has half of the group, and every eight GPUs are
-    connected by NVLink.
+    """Return the GPU at this position of a group of equal GPUs. Each CPU socket has half of the group, and
+    NVLink connects every eight GPUs.
     """
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE

@@ -30,7 +30,9 @@ _LONGEST_S = 60.0
 
 @dataclass
 class UsageSums:
-    """Sums of one attempt: GPU-seconds at each percent of utilisation, peak memory in MiB, energy in Wh."""
+    """Accumulated GPU usage of one attempt: seconds at each percent of utilisation, peak memory in MiB,
+    energy in Wh.
+    """
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * 101)
     peak_mib: int = 0
@@ -38,7 +40,9 @@ class UsageSums:
     saved_at: float = 0.0
 
     def summary(self) -> Optional[GpuUse]:
-        """Mean and 95th percentile of utilisation, peak memory and energy. None if there was no reading."""
+        """Return mean and 95th percentile of utilisation, peak memory and energy; None if there was no
+        reading.
+        """
         total = sum(self.seconds)
         if not total:
             return None
@@ -53,7 +57,9 @@ class UsageSums:
 
 
 class UsageMeter:
-    """Sums up the GPU usage of attempts. `directory` returns the directory of an attempt in the spool."""
+    """Measures the GPU usage of attempts. `directory` returns the spool directory of an attempt, in which
+    its usage is saved.
+    """
 
     def __init__(self, directory: Callable[[AttemptKey], str]) -> None:
         self._directory = directory
@@ -69,7 +75,9 @@ class UsageMeter:
         processes: Sequence[GpuProcess],
         now: float,
     ) -> None:
-        """Add one reading of the GPUs. It counts from the previous reading, for the attempts in `holders`."""
+        """Add one reading of the GPUs to the usage of the attempts in `holders`. The reading counts for the
+        time since the previous one.
+        """
         before, self._read_at = self._read_at, now
         if before is None or not 0 < now - before <= _LONGEST_S:
             return
@@ -85,9 +93,10 @@ class UsageMeter:
                 self._save(key)
 
     def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
-        """The usage of all running attempts if it has to be sent now; otherwise empty.
+        """Return the usage of all running attempts if it is time to send it; otherwise return an empty
+        tuple.
 
-        It always has all running attempts, because the controller replaces all its values for the node.
+        The result always has every running attempt, because the controller replaces all values of the node.
         """
         uses = {}
         for holder in holders:
@@ -101,7 +110,9 @@ class UsageMeter:
         return tuple(uses.values())
 
     def with_usage(self, status: AttemptStatus) -> AttemptStatus:
-        """The status unchanged, or, if the attempt has ended, with its GPU usage."""
+        """Return the status of an ended attempt with its GPU usage added. The status of a running attempt
+        is returned unchanged.
+        """
         if status.ended_at is None:
             return status
         key = (status.job, status.attempt)
@@ -113,7 +124,7 @@ class UsageMeter:
         return replace(status, usage=replace(status.usage or Usage(), gpu=use))
 
     def forget(self, key: AttemptKey) -> None:
-        """Delete the sums of an attempt, because the controller has recorded its end."""
+        """Delete the usage of an attempt from memory, because the controller has stored its end."""
         self._sums.pop(key, None)
 
     def _add(
@@ -124,12 +135,12 @@ class UsageMeter:
         process_mib: Counter[tuple[str, Optional[int]]],
         seconds: float,
     ) -> None:
-        """Add one reading to the sums of one attempt. `process_mib` is the memory of processes by GPU and
-        job; the job is None for off-queue processes.
+        """Add one reading to the usage of one attempt. `process_mib` is the GPU memory of processes, by GPU
+        and job; the job is None for processes that no job started.
 
-        On a whole GPU, the attempt's memory is all used memory except that of off-queue processes. On a part
-        of a GPU, it is the memory of the job's processes; if the driver does not report memory per process,
-        it is the same part of the used memory.
+        If the attempt has a whole GPU, its memory is all used memory of the GPU, without that of
+        processes that no job started. If it has a part of a GPU, its memory is that of its job's processes.
+        If the driver does not report memory per process, it is the same part of the used memory.
         """
         memory = 0.0
         for hold in holder.gpus:
@@ -151,7 +162,7 @@ class UsageMeter:
         return f"{self._directory(key)}/gpu-use"
 
     def _load(self, key: AttemptKey) -> UsageSums:
-        """The sums that an earlier agent saved; empty sums if the file cannot be read."""
+        """Return the usage that an earlier agent saved for an attempt; no usage if the file cannot be read."""
         try:
             with open(self._file(key), encoding="ascii") as file:
                 seconds, peak_mib, wh = json.load(file)
@@ -164,7 +175,7 @@ class UsageMeter:
     def _save(self, key: AttemptKey) -> None:
         sums = self._sums[key]
         new = self._file(key) + ".new"
-        with suppress(OSError):  # On a full disk only these sums are lost.
+        with suppress(OSError):  # Continue: on a full disk only the saved usage is lost.
             with open(new, "w", encoding="ascii") as file:
                 json.dump([[round(each, 3) for each in sums.seconds], sums.peak_mib, sums.wh], file)
             os.replace(new, self._file(key))

@@ -1,1 +1,3 @@
-"""The host: its resources, the preflight, the installation of the agent, and other agents on the host."""
+"""The host of the agent: its resources, the preflight report, the installation of the agent, and other
+agents on it.
+"""

@@ -22,10 +22,11 @@ _STALE_S = 3_600.0
 
 
 def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) -> None:
-    """Exec the zipapp `name` below `home`, by default ~/.corral. If that fails, write the reason.
+    """Replace this program by the zipapp `name` in the directory `home` (default ~/.corral). If that fails,
+    write the reason.
 
-    The random word is passed in parts, so that a terminal that echoes its input does not print the whole
-    word.
+    `word` is the random word, in parts. A terminal may echo the command line, and must not print the
+    whole word, because the controller takes a line with it for an answer.
     """
     os.umask(0o077)
     try:
@@ -47,7 +48,9 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
 
 
 def _say(word: Sequence[str], what: str, detail: str) -> None:
-    """Write an answer as a separate line, even if the output so far ends with an incomplete line."""
+    """Write an answer as a line of its own. The answer begins with a newline, because the login shell may
+    have printed an incomplete line.
+    """
     os.write(1, f"\n{''.join(word)} {json.dumps([what, detail])}\n".encode("ascii"))
 
 
@@ -60,8 +63,8 @@ def _is_complete(path: str, digest: str) -> bool:
 
 
 def _receive(new: str, path: str, size: int) -> None:
-    """Read the zipapp from stdin and put it in place with one rename, because another process may do the
-    same.
+    """Read the zipapp from stdin, write it to the file `new`, and rename it to `path`. A rename is safe if
+    another process installs the same zipapp at the same time.
     """
     try:
         data = sys.stdin.buffer.read(size)
@@ -76,7 +79,9 @@ def _receive(new: str, path: str, size: int) -> None:
 
 
 def _delete_old(folder: str, wanted: str) -> None:
-    """Delete old versions and incomplete uploads."""
+    """Delete old versions of the zipapp, except the newest KEPT and `wanted`, and uploads that were not
+    completed.
+    """
     found = []
     for entry in os.scandir(folder):
         try:

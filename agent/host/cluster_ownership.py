@@ -1,7 +1,7 @@
-"""Stores which cluster a spool belongs to, because each job id is valid only in one cluster.
+"""Records to which cluster a spool belongs, because job ids of different clusters may be equal.
 
-The file contains `ID@MACHINE`: the id of the cluster, and the machine of its controller, which is used in
-messages.
+The file `cluster` contains `ID@MACHINE`: the id of the cluster, and the host name of its controller,
+which error messages show.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _NAME = "cluster"
 
 
 def other_cluster(root: Path, cluster: str) -> str:
-    """A description of the cluster that owns this spool, if it is not `cluster`; otherwise empty."""
+    """Return a description of the cluster to which this spool belongs; empty if that is `cluster` or no
+    cluster.
+    """
     try:
         owner = (root / _NAME).read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
@@ -31,14 +33,15 @@ def write_owner(root: Path, cluster: str) -> None:
     """Record that the spool belongs to this cluster."""
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
-            return  # Without a write, the agent can also start on a full disk.
+            # If the file is unchanged, do not write it, so that the agent can also start on a full disk.
+            return
     new = root / f".{_NAME}"
     new.write_text(f"{cluster}\n", encoding="utf-8")
     os.rename(new, root / _NAME)
 
 
 def other_cluster_error(root: Path, other: str) -> str:
-    """The error message for a spool that belongs to another cluster."""
+    """Return the error message for a spool that belongs to another cluster."""
     return (
         f"the spool directory {root} belongs to another Corral cluster, {other}, whose agent or jobs use it. "
         "Choose another directory with --spool, and give each cluster its part of the host. Or "

@@ -23,14 +23,16 @@ class HostFacts:
     """For each CPU, the CPUs (hyper-threads) of the same core."""
 
     def cpus_of(self, nodes: Sequence[int]) -> list[int]:
-        """The CPUs of these NUMA nodes. Empty, which means no binding, if a NUMA node is unknown."""
+        """Return the CPUs of these NUMA nodes. If one of the NUMA nodes is unknown, return none, so that
+        the job is not bound to CPUs.
+        """
         if not nodes or not all(self.numa.get(node) for node in nodes):
             return []
         return sorted(cpu for node in nodes for cpu in self.numa[node])
 
 
 def read_host(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> HostFacts:
-    """The facts of this host. Only CPUs that this process may use are included."""
+    """Read the CPUs, memory and NUMA nodes of this host. CPUs that this process may not use are left out."""
     usable = os.sched_getaffinity(0)
     numa, nodes = {}, []
     for folder in sorted(sys.glob("devices/system/node/node[0-9]*"), key=lambda each: int(each.name[4:])):
@@ -53,7 +55,7 @@ def _siblings(sys: Path, cpu: int) -> str:
 
 
 def cpu_list(text: str) -> list[int]:
-    """The numbers in a list in the kernel's format, such as `0-3,8-11`."""
+    """Parse a list of numbers in the kernel's format, such as `0-3,8-11`."""
     found: list[int] = []
     for part in text.strip().split(","):
         if part:
@@ -71,8 +73,8 @@ def _numa_memory_mib(folder: Path) -> int:
 
 
 def _distances(folder: Path) -> tuple[int, ...]:
-    """The distances to all NUMA nodes according to the firmware; 10 is the distance of a NUMA node to itself.
-    Empty if unknown.
+    """Return the distances from one NUMA node to all NUMA nodes, as the firmware gives them; 10 is the
+    distance to itself. Empty if unknown.
     """
     try:
         return tuple(map(int, (folder / "distance").read_text(encoding="ascii").split()))

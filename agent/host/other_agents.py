@@ -1,5 +1,5 @@
-"""Finds other agents on this host. Two agents would both offer all CPUs and GPUs of the host to their
-clusters.
+"""Finds other agents on this host. Two agents would each offer all CPUs and GPUs of the host, possibly to
+different clusters.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MOST_SPOOLS = 100
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:
-    """A description of each other agent. The agent that uses this spool is left out, because the new agent
-    will replace it.
+    """Return a description of each other agent. An agent that uses `own_spool` is left out, because the new
+    agent will replace it.
     """
     descriptions = []
     try:
         own = _holder(own_spool)
-    except PermissionError:  # The check of the spool reports this error.
+    except PermissionError:  # Ignore the error here, because the preflight check of the spool reports it.
         own = 0
     for pid, uid, home in sorted(_agents(proc)):
         name = _name(home, pid)
@@ -44,7 +44,9 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 def _name(home: Path, pid: int) -> str:
-    """The node of an agent, or "an agent" if its spools cannot be read. Empty if it only runs a preflight."""
+    """Return which node an agent serves, as text; "an agent" if its spools cannot be read; empty if it
+    serves none, for instance during a preflight.
+    """
     try:
         found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]
     except PermissionError:
@@ -53,7 +55,9 @@ def _name(home: Path, pid: int) -> str:
 
 
 def _spools(home: Path) -> list[Path]:
-    """The possible spools of an agent: its home directory, and the directories in `nodes` below it."""
+    """Return the directories that may be the spool of an agent: its home directory, and the directories in
+    `nodes` below it.
+    """
     try:
         return [home, *islice((home / "nodes").iterdir(), MOST_SPOOLS)]
     except (FileNotFoundError, NotADirectoryError):
@@ -61,11 +65,12 @@ def _spools(home: Path) -> list[Path]:
 
 
 def _holder(spool: Path) -> int:
-    """The pid of the agent that uses a spool; 0 if no agent uses it. Raises PermissionError if the spool is
-    not readable.
+    """Return the pid of the agent that uses a spool; 0 if no agent uses it. Raise PermissionError if the
+    spool cannot be read.
     """
     try:
-        # Do not follow links and do not wait, because any user can start a process with such a command line.
+        # Do not follow links and do not block: any user can start a process that looks like an agent, and
+        # choose this path.
         lock = os.open(spool / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return int(os.pread(lock, 20, 0) or 0)

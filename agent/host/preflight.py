@@ -1,5 +1,5 @@
-"""Writes the preflight report about this host (`--check`), before it is added as a node. Creates only the
-spool.
+"""Writes a report on whether this host can run jobs (`--check`), before it is added as a node. It creates
+only the spool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHARED = {"nfs", "nfs4", "cifs", "smb3", "lustre", "fuse.sshfs", "ceph", "gpfs"
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """One line of the report. `verdict` is ok, note (the host works with a restriction) or failed."""
+    """One line of the report. `verdict` is ok, note (the host works, with a restriction) or failed."""
 
     name: str
     verdict: str
@@ -53,7 +53,7 @@ def report(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> str:
-    """The report as JSON, with the time of the host's clock and the boot id."""
+    """Return the report as JSON, with the time of the host's clock and its boot id."""
     checks = [
         _python(),
         _user(run_as_self),
@@ -117,7 +117,9 @@ def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
 
 
 def _other_agents(spool: Path) -> list[PreflightCheck]:
-    """A note if other agents run on this host, because each of them offers all CPUs and GPUs of the host."""
+    """Check for other agents on this host. The result is a note if there are any, because each agent offers
+    all CPUs and GPUs.
+    """
     found = other_agents.describe_other_agents(spool)
     if not found:
         return []
@@ -127,7 +129,9 @@ def _other_agents(spool: Path) -> list[PreflightCheck]:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system that has this path, from the longest mount point above the path."""
+    """Return the type of the file system that contains this path. It is the mount with the longest matching
+    mount point.
+    """
     best, kind = "", "unknown"
     real = os.path.realpath(path)
     try:
@@ -219,7 +223,7 @@ def _cgroups() -> PreflightCheck:
 def _containers(policy: JobPolicy, find_gpus: Callable[[], GpuSource]) -> PreflightCheck:
     try:
         gpus = find_gpus()
-    except GpusUnknown:  # The check GPUs reports this error.
+    except GpusUnknown:  # Ignore the error here, because the check of the GPUs reports it.
         uuids = []
     else:
         uuids = [gpu.uuid for gpu in gpus.facts] if gpus.real else []

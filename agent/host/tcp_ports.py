@@ -10,16 +10,16 @@ FIRST, COUNT = 20_000, 20_000
 
 
 def ports_in_use() -> set[int]:
-    """The local ports of all TCP sockets, for IPv4 and IPv6.
+    """Return the local ports of all TCP sockets on this host, for IPv4 and IPv6.
 
-    They include the local ports of connections: the kernel gives outgoing connections ports above 32,767, and
-    a job cannot listen on such a port while the connection exists.
+    This includes the local ports of outgoing connections, which the kernel chooses above 32,767: a job
+    cannot listen on such a port while the connection exists.
     """
     found = set()
     for table in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{table}", encoding="ascii") as file:
-                next(file, "")  # Skip the first line, which has the names of the columns.
+                next(file, "")  # Skip the header line of the table.
                 found |= {int(line.split(None, 2)[1].rpartition(":")[2], 16) for line in file}
         except OSError:
             continue  # This host has no IPv6.
@@ -27,8 +27,8 @@ def ports_in_use() -> set[int]:
 
 
 def next_free_port(port: int) -> int:
-    """The port itself if it is free, otherwise the next free port of the range. If no port is free, the port
-    itself.
+    """Return `port` if it is free, otherwise the next free port of the range. If no port is free, return
+    `port`.
     """
     taken = ports_in_use()
     for step in range(COUNT):

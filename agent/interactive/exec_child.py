@@ -1,7 +1,7 @@
 """Runs a command of `corral exec` with the user, environment, CPUs and cgroups of a job.
 
-The agent starts this program as a new process. It changes its user and its cgroups, and then execs the
-command.
+The agent starts this program as a new process. The process changes its user and its cgroups, and then
+replaces itself by the command (exec).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 
 
 class CannotExec(Exception):
-    """The command cannot be run. The message is the reason."""
+    """Raised if the command cannot be run. The message is the reason."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class _Session:
 
 
 class ExecSessions:
-    """The open sessions of this node.
+    """The commands of `corral exec` that run on this node. Each one is a session.
 
     1. `open` starts the command with the job's user, environment and cgroups. A failure is sent as the
        answer.
@@ -91,7 +91,7 @@ class ExecSessions:
         self._check_planned = False
 
     def open(self, order: OpenShell) -> None:
-        """Start a command. If it cannot start, send the end of the session with the reason."""
+        """Start a command of `corral exec`. If it cannot start, send ShellEnded with the reason."""
         key = (order.job, order.attempt)
         try:
             if len(self._open) >= MAX_SESSIONS:
@@ -109,7 +109,7 @@ class ExecSessions:
             self._loop.call_later(_CHECK_S, self._check)
 
     def write(self, frame: ShellInput) -> None:
-        """Write input to the command."""
+        """Write input of the user to the command."""
         session = self._open.get(frame.request)
         if session is not None and session.sink >= 0:
             session.waiting += b64decode(frame.data)
@@ -117,14 +117,16 @@ class ExecSessions:
             self._flush(session)
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Add credit for bytes that the client has read."""
+        """Allow more output to be sent, because the client has read some: add the number of bytes to the
+        session's credit.
+        """
         session = self._open.get(frame.request)
         if session is not None:
             session.credit += frame.size
             self._set_readers(session)
 
     def resize(self, frame: ResizeShell) -> None:
-        """Change the size of the command's terminal."""
+        """Change the size of the command's terminal to that of the user's window."""
         session = self._open.get(frame.request)
         if session is not None and session.terminal:
             _resize(session.sink, frame.rows, frame.columns)
@@ -138,7 +140,7 @@ class ExecSessions:
             )
 
     def close_all(self) -> None:
-        """End all sessions, because the agent exits."""
+        """End all sessions, because the agent is about to exit."""
         for session in list(self._open.values()):
             self._end(session, "the agent has ended, and the command has ended with it; the job goes on")
 
@@ -153,7 +155,8 @@ class ExecSessions:
             data = os.read(source, min(_READ_BYTES, max(1, session.credit)))
         except BlockingIOError:
             return
-        except OSError:  # No process has the terminal open any more.
+        except OSError:
+            # Treat the error as the end of the output: no process has the terminal open any more.
             data = b""
         if not data:
             self._drop(session, source)
@@ -178,7 +181,7 @@ class ExecSessions:
             self._loop.on_writable(session.sink, partial(self._flush, session))
             return
         except OSError:
-            session.waiting.clear()  # The command has closed its input.
+            session.waiting.clear()  # Discard the input, because the command has closed its stdin.
         self._loop.on_writable(session.sink, None)
         if session.finished and not session.terminal:
             os.close(session.sink)
@@ -192,7 +195,8 @@ class ExecSessions:
             elif session.process.poll() is not None and not any(map(_readable, session.sources)):
                 self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
-            # On hosts without cgroups, processes of a session may be left.
+            # The job has ended. On a host without cgroups, processes of its exec commands may still run:
+            # kill them.
             left = self._used_specs.pop(key)
             uid = None if left.user is None else left.user[0]
             strays = process_tree.find_strays(left.directory, format_key(key), None, None, uid, left.mark_key)
@@ -202,8 +206,8 @@ class ExecSessions:
             self._loop.call_later(_CHECK_S if self._open else _IDLE_CHECK_S, self._check)
 
     def _end(self, session: _Session, why: str) -> None:
-        """Send SIGHUP to the session's processes, then kill the command and its descendants. `why` is sent to
-        the client.
+        """Send SIGHUP to the session's process group, and then SIGKILL to the command and its descendants.
+        The client gets `why` as the reason.
         """
         with suppress(OSError):
             os.killpg(session.process.pid, signal.SIGHUP)

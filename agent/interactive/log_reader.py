@@ -1,4 +1,6 @@
-"""Sends logs that the controller requests, and sends new output of logs that it follows."""
+"""Sends the logs of jobs to the controller. A client may also follow a log, so that new output is sent as
+the job writes it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class _LogRequest:
 
 
 class LogReader:
-    """The log requests that are being answered.
+    """The requests for logs that are not yet answered completely.
 
     1. Each iteration of the event loop sends one chunk for each request, again and again, until the channel
        is congested.
@@ -44,16 +46,16 @@ class LogReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a request may have more data to send."""
+        """Return whether a request is not yet at the end of its log, so that the loop must not sleep."""
         return any(not reading.caught_up for reading in self._readings.values())
 
     @property
     def following(self) -> bool:
-        """Whether a request waits for new output in its log."""
+        """Return whether a request is at the end of its log and waits for new output."""
         return any(reading.caught_up for reading in self._readings.values())
 
     def read(self, request: ReadLog) -> None:
-        """Begin to answer a request."""
+        """Begin to answer a request for a log."""
         key = (request.job, request.attempt)
         self.stop(request.request)
         if request.stream not in STREAMS:
@@ -64,19 +66,19 @@ class LogReader:
             self._readings[request.request] = _LogRequest(request, key, request.offset)
 
     def stop(self, request: int) -> None:
-        """Stop answering a request."""
+        """Stop answering the request with this number."""
         reading = self._readings.pop(request, None)
         if reading is not None and reading.descriptor is not None:
             os.close(reading.descriptor)
 
     def retry(self) -> None:
-        """Let the waiting requests read their logs again."""
+        """Let the requests that wait for new output read their logs again."""
         for reading in self._readings.values():
             reading.caught_up = False
 
     def send_chunks(self) -> None:
-        """Send a chunk for each request, again and again, until all requests wait or the channel is
-        congested.
+        """Send one chunk for each request in turn, until every request waits for new output or the
+        controller reads too slowly.
         """
         while not self._channel.congested:
             ready = [reading for reading in self._readings.values() if not reading.caught_up]
@@ -86,9 +88,9 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        ended = (
-            self._has_ended(reading.key) is not False
-        )  # This check comes before the read, so that output written before the end is sent.
+        # Check this before the read. Otherwise output that is written between the read and the end would not
+        # be sent.
+        ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)
         except OSError as error:
@@ -109,13 +111,13 @@ class LogReader:
             try:
                 reading.descriptor = self._spool.open_log(reading.key, reading.request.stream)
             except FileNotFoundError:
-                return b""  # The job has not started yet, or ended without a start.
+                return b""  # The job has not started yet, or it ended without a start.
             if reading.offset < 0:
                 size = os.fstat(reading.descriptor).st_size
                 reading.offset = max(0, size + reading.offset)
         reading.offset, notice = skip_hole(reading.descriptor, reading.offset)
         if notice:
-            return notice  # The notice replaces the bytes that were deleted.
+            return notice  # Send a notice in place of the deleted bytes.
         data = os.pread(reading.descriptor, CHUNK_BYTES, reading.offset)
         reading.offset += len(data)
         return data
