@@ -134,7 +134,9 @@ class Agent:
         self.running_log_bytes = policy.log_running_mib << 20
         self.meter = UsageMeter(spool.directory)
         self.clean: set[AttemptKey] = set()
-        """Attempts whose GPUs have passed the check for clean GPUs. They are not checked again."""
+        """Attempts whose GPUs were found clean (no processes, no used memory). Their GPUs are not checked
+        again.
+        """
         self.cpus = CpuAllocator(host, policy.bind, offered_cpus, self.attempts.has_ended)
         scratch = scratch or ScratchArea("", "none")
         self.launches = LaunchBuilder(accounts, self.cpus, cgroups, policy, runtime, scratch, spool.mark_key)

@@ -12,7 +12,7 @@ from wire.text import printable
 
 _READ = 1 << 18
 BUSY_BYTES = 256 * 1024
-"""While more bytes than this are unsent, GPU readings are dropped and log chunks are delayed."""
+"""While more bytes than this wait to be written, GPU readings are dropped and logs are sent later."""
 
 
 class AgentExit(Exception):

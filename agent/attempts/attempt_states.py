@@ -34,14 +34,14 @@ class AttemptState:
 
     status: AttemptStatus
     order: Start | None = None
-    """None if the attempt has ended or never had an order on this node."""
+    """The start order; None if the attempt has ended or never had a start order on this node."""
     launched: bool = False
     """Whether a launch spec was sent to the fork server, by this agent or by an earlier one."""
     supervisor: int | None = None
     """The pid of the supervisor that the agent watches; None if the attempt has no supervisor."""
     stop: Stop | None = None
     losses: int = 0
-    """The number of supervisors of this attempt that were lost."""
+    """How many supervisors of this attempt were lost, i.e. exited without recording an end."""
     user: str = ""
     settled: bool = False
     """Whether the controller has recorded the end of the attempt."""

@@ -26,13 +26,13 @@ class LaunchSpec:
         self.directory = directory
         """The attempt's directory in the spool. It has the record, the logs and the orders."""
         self.mark_key = ""
-        """The HMAC key for the marks of processes (process_marks.py)."""
+        """The HMAC key with which the processes of the attempt are marked (process_marks.py)."""
 
         # the process
         self.argv: list[str] = []
         self.env: dict[str, str] = {}
         self.tasks: list[dict[str, str]] = [{}]
-        """For each task, the variables that it has in addition to `env`."""
+        """For each task, the variables that only this task gets, in addition to `env`."""
         self.cwd = "/"
         self.user: tuple[int, int, list[int]] | None = None
         """uid, gid and groups of the job's user; None if the job runs as the agent's user."""
@@ -59,7 +59,8 @@ class LaunchSpec:
         self.barrier = False
         """Whether the attempt waits for the file `go` before its program starts, as gang members do."""
         self.is_first_rank = False
-        """Whether this is the first node of the job, to whose MASTER_PORT the job's processes connect."""
+        """Whether this is the first node of the job. The processes of the job connect to MASTER_PORT on it.
+        """
         self.time_limit_s: float | None = None
         self.grace_s = 0.0
         self.warn: tuple[int, float] | None = None
@@ -78,9 +79,13 @@ class LaunchSpec:
 
         # containers
         self.container_commands: list[list[str]] = []
-        """For each task, the command that runs a container; `argv` is appended. Empty without an image."""
+        """For each task, the command line that runs a container, to which `argv` is appended. Empty if the
+        job has no image.
+        """
         self.container_exec: list[str] = []
-        """The command that runs another command in the first container; the other command is appended."""
+        """The command line that runs a further command in the container of the first task; that command is
+        appended.
+        """
         self.container_engine: list[str] = []
         """podman or docker with its options. A subcommand such as `inspect` is appended."""
         self.container_names: list[str] = []

@@ -34,7 +34,7 @@ class _Logs:
 
 
 class SettledLogs:
-    """The sizes of the logs of settled attempts, in the order of their ends."""
+    """The sizes of the logs of ended attempts, in the order in which the attempts ended."""
 
     def __init__(self, policy: JobPolicy) -> None:
         self._of_user = policy.log_user_mib * _MIB
@@ -46,7 +46,7 @@ class SettledLogs:
         self._sum = 0
 
     def add(self, key: AttemptKey, user: str, size: int, ended_at: float) -> None:
-        """Add a settled attempt. Attempts must be added in the order of their ends."""
+        """Add an ended attempt. The caller must add attempts in the order in which they ended."""
         self.remove(key)
         self._logs[key] = _Logs(user, size, ended_at)
         self._users.setdefault(user, OrderedDict())[key] = size
@@ -54,7 +54,7 @@ class SettledLogs:
         self._sum += size
 
     def remove(self, key: AttemptKey) -> None:
-        """Remove an attempt whose logs are deleted."""
+        """Remove an attempt because its logs are deleted."""
         logs = self._logs.pop(key, None)
         if logs is None:
             return
@@ -65,9 +65,11 @@ class SettledLogs:
             del self._users[logs.user], self._sums[logs.user]
 
     def take_surplus(self, now: float, user: str = "") -> Iterator[AttemptKey]:
-        """Remove attempts that exceed the limits and yield them. The caller must delete their logs.
+        """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The
+        caller must delete their logs.
 
-        With `user`, the limit per user is checked only for that user.
+        With `user`, only this user's limit is checked, besides the limits that hold for all users
+        together.
         """
         for each in [user] if user else list(self._users):
             while self._of_user and self._sums.get(each, 0) > self._of_user:
@@ -86,7 +88,7 @@ class SettledLogs:
 
 
 def directory_bytes(directory: str) -> int:
-    """The size on disk of an attempt's directory, in bytes; 0 if it cannot be read."""
+    """Return the size on disk of an attempt's directory, in bytes; 0 if it cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries) * 512

@@ -82,7 +82,7 @@ class Spool:
         self._heard = float("-inf")
         self._lock = -1
         self.mark_key = ""
-        """The HMAC key for the marks of processes (process_marks.py)."""
+        """The HMAC key with which the processes of attempts are marked (process_marks.py)."""
 
     def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
         """Create the directories and lock the spool for this agent. Raises SpoolUnusable.

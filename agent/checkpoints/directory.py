@@ -17,7 +17,9 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.supervisor import task_process
 
 ANSWER_TIMEOUT_S = 30.0
-"""A file system that does not answer for this many seconds counts as hanging, so that the attempt can end."""
+"""A file system that does not answer for this many seconds counts as hanging. The attempt then ends without
+waiting for it.
+"""
 MAX_PATH_BYTES = 1_000
 """Longer paths are ignored, because they do not fit into the reserved space of a record."""
 _MOST_ENTRIES = 100_000

@@ -23,8 +23,9 @@ from agent.supervisor import task_process
 from wire.agent.frames import Checkpoint
 
 CheckpointSpec = Callable[[AttemptKey], Optional[LaunchSpec]]
-"""Returns the launch spec with user and checkpoint directory of an attempt. None if the attempt writes no
-checkpoints or does not run."""
+"""Returns a launch spec with the user and the checkpoint directory of an attempt; None if the attempt
+writes no checkpoints or does not run.
+"""
 
 
 @dataclass
@@ -116,7 +117,7 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int) -> None:
-    """Write the newest checkpoint to `sink` as one line, and exit. This function runs in the child process."""
+    """Write the newest checkpoint to `sink` as one line, and exit. This function runs in the child."""
     try:
         for name in os.listdir("/proc/self/fd"):
             if int(name) != sink:

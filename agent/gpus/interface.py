@@ -19,7 +19,9 @@ ReasonCallback = Callable[[str], None]
 
 SAMPLE_INTERVAL_S = 2.0
 IDLE_PERCENT = 5
-"""A GPU below this utilisation is idle for the controller (controller/watchers/idle_gpus.py)."""
+"""The controller counts a GPU below this utilisation, in percent, as idle
+(controller/watchers/idle_gpus.py).
+"""
 NO_SUCH_GPU = "this host has no such GPU"
 
 

@@ -44,13 +44,17 @@ from wire.codec import decode
 from wire.names import TroubleKind
 
 FIRST_ANSWER_S = 30.0
-"""Time limit for the first answer of the probe, in seconds. Without persistence mode, eight GPUs need
-long."""
+"""Time limit for the first message of the probe, in seconds. It is long, because the driver needs long to
+initialise eight GPUs without persistence mode.
+"""
 HANG_S = 3.0
-"""If the probe writes no line for this many seconds, the driver counts as hanging. The next probe skips the
-GPU on which the driver hangs and has the same time limit, so that all hanging GPUs are known within 10 s."""
+"""If the probe writes no line for this many seconds, the driver counts as hanging on a GPU. The next probe
+skips that GPU and has the same limit, so that several such GPUs are found within 10 s.
+"""
 LINKS_ROUNDS = 5
-"""The agent exits after this many consecutive readings with other NVLinks than at its start."""
+"""The agent exits after this many readings in a row with another number of active NVLinks than at its
+start.
+"""
 CLEAN_TIMEOUT_S = 5.0
 """Seconds within which the GPU memory of an ended job must become free."""
 CLEAN_MIB = 512
@@ -172,7 +176,9 @@ class NvmlGpus:
         self._patience_s = patience_s
         self._hang_s = min(hang_s, patience_s)
         self._first_links: dict[tuple[str, int], int] = {}
-        """The number of NVLinks that were up at the first reading, by GPU and its number of NVLinks."""
+        """How many NVLinks were active at the first reading. The key is the UUID of the GPU and its number
+        of NVLinks.
+        """
         self._changed_links_rounds = 0
         self._readings = ReportedReadings()
         self._trouble: dict[str, str] = {}
@@ -184,8 +190,9 @@ class NvmlGpus:
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
-        """By GPU: `_ordered` has the number of the last ordered check or reset, `_checking` that of the
-        running check."""
+        """`_ordered` has the number of the last ordered check or reset of each GPU, `_checking` that of the
+        check that runs now.
+        """
         self._resetting = ""
         self._round: dict[str, dict[str, Any]] = {}
         self._probe: ProbeProcess | None = ProbeProcess(pause_s)
@@ -298,7 +305,7 @@ class NvmlGpus:
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Read the GPU now. If the driver hung on this GPU before, start a new probe that does not skip it."""
+        """Read the GPU now. If the driver hung on this GPU before, start a probe that does not skip it."""
         if self._ordered.get(uuid) != number:
             return
         if self._resetting:

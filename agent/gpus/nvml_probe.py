@@ -51,7 +51,8 @@ class Device(NamedTuple):
     handle: Any
     whole: Any
     number: str
-    """The number in the driver: `3`, or `2:1` for the second MIG instance of GPU 2."""
+    """The number that the driver gives the GPU, such as `3`, or `2:1` for the second MIG instance of GPU 2.
+    """
     mig: str = ""
 
 

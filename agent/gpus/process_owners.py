@@ -13,7 +13,7 @@ from agent.supervisor.process_marks import MarkedProcess
 from wire.agent.frames import GpuHold
 
 _MAX_GENERATIONS = 64
-"""Limit on the number of parents that are followed. A longer chain is a loop caused by reused pids."""
+"""How many parents of a process are followed. A longer chain must be a loop, caused by reused pids."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class GpuHolder:
     supervisor: Optional[int]
     gpus: tuple[GpuHold, ...]
     spool: str = ""
-    """The spool that the mark names. Empty if all processes of the attempt are descendants of its
-    supervisor."""
+    """The spool that marks of this attempt contain. Empty if no marks are needed, because all processes are
+    descendants of the supervisor.
+    """
     mark_key: str = field(default="", repr=False)
 
 

@@ -25,7 +25,7 @@ from wire.names import WHOLE_GPU
 SAVE_INTERVAL_S = 30.0
 REPORT_INTERVAL_S = 10.0
 _LONGEST_S = 60.0
-"""If more seconds than this lie between two readings, the usage between them is unknown and not counted."""
+"""If two readings are more seconds apart than this, the usage between them is unknown and does not count."""
 
 
 @dataclass
@@ -162,7 +162,7 @@ class UsageMeter:
         return f"{self._directory(key)}/gpu-use"
 
     def _load(self, key: AttemptKey) -> UsageSums:
-        """Return the usage that an earlier agent saved for an attempt; no usage if the file cannot be read."""
+        """Return the usage that an earlier agent saved for an attempt; zeros if the file cannot be read."""
         try:
             with open(self._file(key), encoding="ascii") as file:
                 seconds, peak_mib, wh = json.load(file)

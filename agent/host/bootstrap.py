@@ -17,7 +17,7 @@ from typing import Sequence
 from wire.trusted_paths import UntrustedPath, open_directory, open_file
 
 KEPT = 5
-"""The number of zipapps that are kept, so that a change back to an earlier version needs no upload."""
+"""How many zipapps are kept, so that a return to an earlier version needs no upload."""
 _STALE_S = 3_600.0
 
 

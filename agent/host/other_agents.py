@@ -13,7 +13,7 @@ from typing import Iterator
 
 _AGENT = re.compile(rb"(.*)/agents/agent-[0-9a-f]{20}\.pyz")
 MOST_SPOOLS = 100
-"""The largest number of spools below one home that are checked."""
+"""How many spools below one home directory are checked at most."""
 
 
 def describe_other_agents(own_spool: Path, proc: Path = Path("/proc")) -> list[str]:

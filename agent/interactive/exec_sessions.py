@@ -38,8 +38,9 @@ _CODE = (
 )
 _READ_BYTES = 1 << 15
 WINDOW_BYTES = 1 << 20
-"""The number of bytes that may be sent without acknowledgement. After that, no output is read and the command
-has to wait."""
+"""How many bytes of output are sent before the client must acknowledge some. Until then the output is not
+read, so that the command blocks.
+"""
 MAX_SESSIONS = 64
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
 

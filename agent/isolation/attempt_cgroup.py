@@ -1,4 +1,5 @@
-"""The cgroups of one attempt: creates them with limits, starts processes in them, kills and removes them.
+"""The cgroups of one attempt: creates them with limits, starts processes in them, and kills and removes
+them.
 
 The fork server imports this module, so it has only cheap imports. Paths and settings come from
 cgroup_detection.py.
@@ -15,11 +16,15 @@ import signal
 from agent.supervisor import clone_into_cgroup
 
 CgroupSpec = tuple[str, str, list[tuple[str, str]]]
-"""The directory of the attempt's cgroup, that of the supervisor's own cgroup, and (file, value) settings."""
+"""A cgroup to create: its directory, the directory of the supervisor's own cgroup, and settings as (file,
+value).
+"""
 
 
 class AttemptCgroup:
-    """The cgroups of an attempt: one for each v1 controller, or one v2 cgroup; none if the host has none."""
+    """The cgroups of one attempt. On cgroup v2 this is one cgroup, on v1 one for each controller; on a host
+    without cgroups it is empty.
+    """
 
     def __init__(self, parts: list[CgroupSpec]) -> None:
         self._parts = parts
@@ -32,15 +37,15 @@ class AttemptCgroup:
                 write_setting(f"{directory}/{name}", value)
 
     def enter(self) -> None:
-        """Move this process, which has one thread, into the cgroups. New children start there, too. Raises
-        OSError.
+        """Move this process, which must have only one thread, into the attempt's cgroups, so that its next
+        children start there. Raise OSError.
         """
         for directory, _, _ in self._parts:
             _move_to(directory)
 
     def leave(self) -> None:
-        """Move this process back to its own cgroup, so that the job's limits do not apply to the
-        supervisor.
+        """Move this process back to its own cgroup, because the supervisor must not run under the job's
+        limits.
         """
         for _, own_directory, _ in self._parts:
             try:
@@ -49,12 +54,15 @@ class AttemptCgroup:
                 continue
 
     def fork(self) -> int:
-        """Like os.fork(), but the child is in the cgroups and this process is not. Raises OSError."""
+        """Fork a child that starts in the attempt's cgroups; this process stays in its own. The result is
+        that of os.fork(). Raise OSError.
+        """
         if self.is_v2:
             try:
                 return clone_into_cgroup.fork_into(self._parts[0][0])
             except OSError:
-                pass  # The kernel is older than 5.7, or seccomp forbids clone3.
+                # Continue with the other method: the kernel is older than 5.7, or seccomp forbids clone3.
+                pass
         pid = -1
         try:
             self.enter()
@@ -66,11 +74,13 @@ class AttemptCgroup:
 
     @property
     def is_v2(self) -> bool:
-        """Whether this is a v2 cgroup. Entering and leaving a v2 cgroup is slow."""
+        """Return whether this is a v2 cgroup. Moving a process into or out of a v2 cgroup is slow."""
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
     def members(self) -> list[int]:
-        """The pids of all processes in the cgroups, and in cgroups that the job created below them."""
+        """Return the pids of all processes in the cgroups, including those in cgroups that the job has
+        created inside.
+        """
         found: set[int] = set()
         for directory, _, _ in self._parts:
             for below, _, _ in os.walk(directory):
@@ -78,7 +88,7 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in the cgroups at once, if the kernel supports it."""
+        """Kill all processes in the cgroups at once. On kernels that cannot do this, do nothing."""
         for directory, _, _ in self._parts:
             try:
                 if os.path.exists(f"{directory}/freezer.state"):
@@ -89,8 +99,8 @@ class AttemptCgroup:
                 continue
 
     def _freeze_and_kill(self, directory: str) -> None:
-        """Freeze the processes and kill them, because frozen processes cannot fork. The next call kills
-        processes that this call missed.
+        """Freeze the processes of a v1 cgroup and kill them: a frozen process cannot fork. A process that
+        was missed is killed by the next call.
         """
         write_setting(f"{directory}/freezer.state", "FROZEN")
         try:
@@ -103,12 +113,12 @@ class AttemptCgroup:
             write_setting(f"{directory}/freezer.state", "THAWED")
 
     def remove(self) -> bool:
-        """Remove the cgroups. Returns False if the kernel refuses because processes are left."""
+        """Remove the cgroups. Return False if the kernel refuses, because they still have processes."""
         left = [directory for directory, _, _ in self._parts if not _remove(directory)]
         return not left
 
     def has_oom_kill(self) -> bool:
-        """Whether the kernel killed a process of the attempt because of missing memory."""
+        """Return whether the kernel killed a process of the attempt because memory ran out."""
         for directory, _, _ in self._parts:
             for name in ("memory.events", "memory.oom_control"):
                 for line in _read(f"{directory}/{name}").splitlines():
@@ -117,8 +127,8 @@ class AttemptCgroup:
         return False
 
     def peak_mib(self) -> int:
-        """The peak memory of all processes of the attempt together, in MiB. 0 if the kernel does not report
-        it.
+        """Return the peak memory of all processes of the attempt together, in MiB; 0 if the kernel does not
+        report it.
         """
         for directory, _, _ in self._parts:
             for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -129,7 +139,9 @@ class AttemptCgroup:
 
 
 def out_of_memory_reason(limit_mib: int, reached_mib: int) -> str:
-    """The reason text for an attempt that the kernel killed: its limit, its peak, and the option for more."""
+    """Return why the kernel killed an attempt that ran out of memory, as text: its limit, its peak, and the
+    option with which users request more.
+    """
     reached = f", and it reached {reached_mib} MiB" if reached_mib else ""
     if not limit_mib:
         return f"out_of_memory: the host had no memory left{reached}"
@@ -144,11 +156,14 @@ def _make(directory: str) -> None:
     except FileExistsError:
         pass
     except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)  # The agent's parent cgroup has been removed.
+        # Create the agent's parent cgroup again, because it has been removed.
+        os.makedirs(directory, exist_ok=True)
 
 
 def _remove(directory: str) -> bool:
-    """Remove a cgroup and, if needed, the cgroups below it. Returns whether it was removed."""
+    """Remove a cgroup; if the kernel refuses, first remove the cgroups in it. Return whether the cgroup was
+    removed.
+    """
     try:
         os.rmdir(directory)
         return True
@@ -176,7 +191,9 @@ def _move_to(directory: str) -> None:
 
 
 def write_setting(path: str, text: str) -> None:
-    """Write a cgroup file. Raises OSError if the kernel does not have the file or refuses the value."""
+    """Write one setting to a cgroup file. Raise OSError if the kernel does not have the file or refuses the
+    value.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

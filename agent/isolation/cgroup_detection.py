@@ -18,14 +18,14 @@ _PERIOD_US = 100_000
 
 @dataclass
 class HostCgroups:
-    """The cgroups of this host in which the agent creates the cgroups of attempts."""
+    """The cgroups of this host in which the agent may create the cgroups of attempts."""
 
     v2_parent: str = ""
-    """The parent of the attempts' v2 cgroups; empty if v1 is used."""
+    """The parent of the attempts' cgroups if cgroup v2 is used; empty if v1 is used."""
     parents: dict[str, str] = field(default_factory=dict)
-    """The parent of the attempts' cgroups, by v1 controller; for v2 under ""."""
+    """The parent of the attempts' cgroups, by v1 controller. The entry "" is the parent in cgroup v2."""
     own: dict[str, str] = field(default_factory=dict)
-    """The agent's own cgroup, by v1 controller; for v2 under ""."""
+    """The agent's own cgroup, by v1 controller. The entry "" is its v2 cgroup."""
     limited: tuple[str, ...] = ()
     """The cgroup controllers that limit jobs on this host."""
     kills: bool = False
@@ -34,8 +34,8 @@ class HostCgroups:
     """Why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
-        """The cgroups of one attempt. Without an order they have no settings and only serve to find and kill
-        processes.
+        """Return the cgroups to create for one attempt, with their settings. Without an order there are no
+        settings: the cgroups then only serve to find and kill processes.
         """
         settings = (
             {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
@@ -53,8 +53,9 @@ class HostCgroups:
         quota = None if most_cpu is None else str(max(1_000, most_cpu * _PERIOD_US // 1_000))
         memory = None if most_memory is None else str(most_memory << 20)
         processes = ("pids.max", str(max_processes))
-        # Weight and protected memory depend on the request, so that jobs that use more than their request
-        # lose CPU and memory first. A best-effort job has no request and gets only unused CPU and memory.
+        # The CPU weight and the protected memory (memory.low) depend on the request. So a job that uses
+        # more than its request loses CPU and memory first, and a best-effort job, which has no request,
+        # gets only what is unused.
         protected = "0" if order.best_effort else str(order.memory_mib << 20)
         if self.v2_parent:
             weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))
@@ -79,29 +80,31 @@ class HostCgroups:
         }
 
     def tidy(self) -> None:
-        """Remove the parent cgroups if they have no cgroup of an attempt."""
+        """Remove the parent cgroup of the attempts, unless it still has the cgroup of an attempt."""
         for parent in [self.v2_parent] if self.v2_parent else self.parents.values():
             with suppress(OSError):
                 os.rmdir(parent)
 
     def describe(self) -> str:
-        """The controllers that limit jobs, as text for `corral node`."""
+        """Return the cgroup controllers that limit jobs, as text for `corral node`."""
         if not self.limited:
             return f"none: {self.why}"
         return f"{', '.join(self.limited)} by cgroup {'v2' if self.v2_parent else 'v1'}"
 
     def describe_end(self) -> str:
-        """The method that ends the processes of a job, as text for `corral node`."""
+        """Return the method that ends all processes of a job, as text for `corral node`."""
         return f"{'the whole group' if self.kills else 'process tree'}, and no process left"
 
 
 def cpu_shares(order: Start) -> int:
-    """The CPU weight of a job in the unit of cgroup v1 and container runtimes: 1024 for each CPU."""
+    """Return the CPU weight of a job in the unit of cgroup v1 and of container runtimes: 1024 per CPU."""
     return 2 if order.best_effort else min(262_144, max(2, order.cpu_milli * 1_024 // 1_000))
 
 
 def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
-    """Find the usable cgroups and create the parent cgroups. `tag` distinguishes the agents of one host."""
+    """Find the cgroups that this agent may use, and create the parent of the attempts' cgroups. `tag`
+    distinguishes the agents of one host.
+    """
     if mode == "none":
         return HostCgroups(why='[jobs] limits is "none"')
     mounts, own = _mounts(proc), _own(proc)
@@ -113,19 +116,23 @@ def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
 
 
 def writable_v1(proc: Path = Path("/proc")) -> tuple[str, ...]:
-    """The v1 controllers with which this process could limit jobs. Creates no cgroups."""
+    """Return the v1 controllers with which this process could limit jobs. Create no cgroups."""
     mounts, own = _mounts(proc), _own(proc)
     places = {name: mounts[name] + own.get(name, "") for name in CONTROLLERS if name in mounts}
     return tuple(name for name, place in places.items() if os.access(place, os.W_OK))
 
 
 def cgroup_tag(node: str, spool: Path) -> str:
-    """The tag in the names of this agent's cgroups. All agents of this node and spool have the same tag."""
+    """Return a tag for the names of this agent's cgroups. Every agent for this node and spool has the same
+    tag, so that a new agent finds the cgroups of an earlier one.
+    """
     return f"{node}-{crc32(os.fsencode(spool)):08x}"
 
 
 def _mounts(proc: Path) -> dict[str, str]:
-    """The mount point of each cgroup controller; "" stands for v2."""
+    """Return where each cgroup v1 controller is mounted, by controller. The entry "" is the mount of cgroup
+    v2.
+    """
     found: dict[str, str] = {}
     for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():
         _, parent, kind, options, *_ = line.split(" ")
@@ -138,7 +145,7 @@ def _mounts(proc: Path) -> dict[str, str]:
 
 
 def _own(proc: Path) -> dict[str, str]:
-    """The agent's own cgroup for each controller; "" stands for v2."""
+    """Return the path of the agent's own cgroup for each v1 controller. The entry "" is its v2 cgroup."""
     found = {}
     for line in (proc / "self/cgroup").read_text(encoding="utf-8").splitlines():
         _, names, path = line.split(":", 2)
@@ -148,8 +155,8 @@ def _own(proc: Path) -> dict[str, str]:
 
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
-    """Use v2: as root in the root cgroup, like container engines, otherwise in the cgroup delegated to the
-    agent.
+    """Use cgroup v2: below the root cgroup if the agent runs as root, like container engines; otherwise in
+    the agent's own cgroup, if systemd delegated it. Return None if v2 cannot be used.
     """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")
@@ -163,7 +170,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
             _enable(base, limited)
             parent = _make_parent(base, "corral", tag, enable=limited)
             for above in (f"{base}/corral", parent):
-                # memory.low of an attempt takes effect only up to the value of each parent cgroup.
+                # Set memory.low of the parent cgroups too: the kernel protects no more memory of an attempt
+                # than its parents allow.
                 with suppress(OSError):
                     write_setting(f"{above}/memory.low", "max")
             return HostCgroups(
@@ -178,8 +186,8 @@ def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
 
 
 def _move_agent_down(base: str) -> str:
-    """Move the agent into a child cgroup, because a cgroup that enables controllers for its children must
-    not have processes.
+    """Move the agent into a child cgroup: the kernel does not enable controllers for the children of a
+    cgroup that itself has processes. Return the child's path.
     """
     own_directory = f"{base}/corral-agent"
     os.makedirs(own_directory, exist_ok=True)
@@ -195,8 +203,8 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
-    """Use each available v1 controller. The freezer, or a v2 cgroup without controllers, is used to kill all
-    processes of an attempt.
+    """Use every v1 controller that is available. The freezer controller, or a v2 cgroup without
+    controllers, serves to kill all processes of an attempt.
     """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):
@@ -219,7 +227,9 @@ def _make_parent(base: str, *names: str, enable: tuple[str, ...] = ()) -> str:
     for name in names:
         base = f"{base}/{name}"
         os.makedirs(base, exist_ok=True)
-        with suppress(OSError):  # A user's container runtime must be able to read its own cgroup.
+        with suppress(OSError):
+            # Make the cgroup readable for all users, because a container runtime that runs as the job's
+            # user must read its own cgroup.
             Path(base).chmod(0o755)
         if enable:
             _enable(base, enable)

@@ -1,8 +1,8 @@
 """Finds the container runtime of this host, and builds the commands that run a job in a container.
 
-With podman and apptainer, the processes of the job are descendants of the supervisor in the host's PID
-namespace. They are signalled and ended like the processes of other jobs. With docker they are descendants of
-its daemon, which container_supervision.py queries.
+With podman and apptainer, the job's processes are descendants of the supervisor, in the host's PID
+namespace, and are signalled and ended like those of other jobs. With docker they are descendants of its
+daemon; container_supervision.py finds them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from wire.agent.job_policy import JobPolicy
 
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 RUNTIMES = ("podman", "docker", "apptainer", "singularity")
-"""The supported runtimes, in the order of preference. Podman is first, because it needs no daemon."""
+"""The supported runtimes, the preferred one first. Podman is preferred, because it needs no daemon."""
 SPOOL_LABEL, ATTEMPT_LABEL = "corral.spool", "corral.attempt"
-"""The labels of every container: the spool that has the record of its attempt, and the name of the
-attempt."""
+"""The labels of every container. They contain the spool that has the record of its attempt, and the name of
+the attempt.
+"""
 _TIMEOUT_S = 5.0
 _IMAGE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR")
-"""Variables that have the values of the image, unless the job sets them."""
+"""Variables whose values the image sets, unless the job sets them."""
 
 
 class CannotUseContainer(Exception):
-    """The job cannot run in a container on this host. The message is the reason."""
+    """Raised if the job cannot run in a container on this host. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the host that is mounted in a container."""
+    """A path of the host that a container sees under the path `target`."""
 
     source: str
     target: str
@@ -56,7 +57,7 @@ class Mount:
 
 
 def parse_mount(text: str) -> Mount:
-    """The mount for a text such as `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
+    """Parse a mount such as `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
     text, _, last = text.rpartition(":") if text.endswith((":ro", ":rw")) else (text, "", "")
     source, _, target = text.partition(":")
     return Mount(source, target or source, last == "ro")
@@ -64,7 +65,9 @@ def parse_mount(text: str) -> Mount:
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """A program that runs containers. `devices` is True if the host has real GPUs to pass to containers."""
+    """A program that runs containers. `devices` is True if containers can get real GPUs; simulated GPUs are
+    not passed to them.
+    """
 
     kind: str
     command: tuple[str, ...]
@@ -78,17 +81,21 @@ class ContainerRuntime:
         return f"{self.kind} {self.version}"
 
     def describe(self) -> str:
-        """The name and version, and why containers cannot use GPUs, as text for `corral node`."""
+        """Return the name and version of the runtime, and why containers cannot use GPUs, as text for
+        `corral node`.
+        """
         return f"{self}; no GPUs for containers: {self.gpu_problem}" if self.gpu_problem else str(self)
 
     def add_container(self, launch: LaunchSpec, order: Start) -> None:
-        """Change a launch spec so that each task runs in a container. Raises CannotUseContainer."""
+        """Change a launch spec so that each task of the job runs in its own container. Raise
+        CannotUseContainer.
+        """
         names = [
             f"corral-{crc32(os.fsencode(launch.directory)):08x}-{launch.key}-{number}"
             for number in range(len(launch.tasks))
         ]
         if self.kind == "docker":
-            # Use the daemon of the site, and not one that the job's user selects with DOCKER_* variables.
+            # Remove DOCKER_* variables, because a user could select another docker daemon with them.
             launch.env = {name: value for name, value in launch.env.items() if not name.startswith("DOCKER_")}
         given = {name for name in order.env if name in launch.env}
         passed_on = given | (set(launch.env) - set(_IMAGE_VARIABLES))
@@ -105,8 +112,8 @@ class ContainerRuntime:
             launch.container_engine, launch.container_names = list(self.command), names
 
     def exec_command(self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool) -> list[str]:
-        """The command line that runs a `corral exec` command in the running container, or, with apptainer, in
-        a new container.
+        """Return the command line that runs a `corral exec` command in the job's container. With apptainer
+        it starts a new container.
         """
         words, inside = list(command) or ["/bin/sh"], launch.container_exec
         if self.kind in ("apptainer", "singularity"):
@@ -126,7 +133,8 @@ class ContainerRuntime:
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
             # Use the host's network, because the members of a gang connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Do not exceed the limits of the agent: in some containers the runtime cannot raise them.
+            # Do not request more than the agent's own limits: if the agent itself runs in a container, the
+            # runtime may not be allowed to raise them.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -154,8 +162,8 @@ class ContainerRuntime:
         ]
 
     def _pass_on(self, launch: LaunchSpec, passed_on: set[str]) -> None:
-        """Add the variables under names with the prefix APPTAINERENV_, because apptainer passes only these to
-        the container.
+        """Copy each variable to a name with the prefix APPTAINERENV_, because apptainer passes only such
+        variables into the container.
         """
         prefix = f"{self.kind.upper()}ENV_"
         launch.env.update(
@@ -164,7 +172,9 @@ class ContainerRuntime:
         launch.tasks = [{**task, **{prefix + name: task[name] for name in task}} for task in launch.tasks]
 
     def _user(self, launch: LaunchSpec, docker: bool) -> list[str]:
-        """The options with which processes in the container have the user id of the job."""
+        """Return the options that make processes in the container run with the uid and gid of the job's
+        user.
+        """
         uid, gid = launch.user[:2] if launch.user is not None else (os.geteuid(), os.getegid())
         if docker:
             groups = launch.user[2] if launch.user is not None else os.getgroups()
@@ -172,14 +182,16 @@ class ContainerRuntime:
         return ["--userns=keep-id"] * bool(uid)
 
     def _limits(self, launch: LaunchSpec, order: Start, docker: bool) -> list[str]:
-        """The options for limits. Only runtimes that create their own cgroups need them; containers of the
-        other runtimes run in the cgroup of the attempt.
+        """Return the options for CPU and memory limits. Only runtimes that create their own cgroups need
+        them; other containers run in the cgroup of the attempt.
         """
         uid = launch.user[0] if launch.user is not None else os.geteuid()
         if self.policy.limits == "none" or (uid and not docker):
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
-        if cpu is not None:  # Docker refuses more CPUs than the host has, but a node may offer more.
+        if cpu is not None:
+            # Docker refuses more CPUs than the host has, but a node may offer more CPUs than that
+            # (overcommit).
             cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
         return [
             f"--cpu-shares={cpu_shares(order)}",
@@ -200,8 +212,8 @@ class ContainerRuntime:
         return [f"--device=nvidia.com/gpu={uuid}" for uuid in uuids]
 
     def _mounts(self, launch: LaunchSpec, order: Start, shared: bool = False) -> list[Mount]:
-        """The default mounts, then those of the site, then those of the job. For the same target path, the
-        last mount is used.
+        """Return the mounts of the container: the default ones, then those of the site, then those of the
+        job. If two have the same target path, the later one is used.
         """
         mounts = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
         own = _workdir(launch), launch.checkpoint_dir, launch.scratch_dir
@@ -211,7 +223,7 @@ class ContainerRuntime:
 
 
 def _workdir(launch: LaunchSpec) -> str:
-    """The working directory in the container; empty for the default of the image."""
+    """Return the working directory in the container; empty if the image decides."""
     return launch.cwd if launch.cwd != "/" else ""
 
 
@@ -224,7 +236,8 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRuntime]:
-    """The runtime that the site has configured, or else the first that works. None if no runtime works.
+    """Return the runtime that the site has configured; without one, the first installed runtime that works.
+    Return None if no runtime works.
 
     `gpus` are the UUIDs of the host's real GPUs. Simulated GPUs are not passed to containers.
     """
@@ -238,7 +251,7 @@ def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRu
 
 
 def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
-    """The commands of the installed runtimes, with full path, in the order of preference."""
+    """Return the commands of the installed runtimes, with full path, the preferred one first."""
     named, found = policy.containers.command, []
     for command in [named] if named else [(each,) for each in RUNTIMES]:
         path = shutil.which(command[0])
@@ -251,19 +264,19 @@ def candidate_commands(policy: JobPolicy) -> list[tuple[str, ...]]:
 
 
 def runtime_kind(command: Sequence[str]) -> str:
-    """The entry of RUNTIMES that the name of the program contains; podman if it contains none."""
+    """Return which of RUNTIMES the program is, judged by its name; podman if its name matches none."""
     return next((each for each in RUNTIMES if each in os.path.basename(command[0])), "podman")
 
 
 def version_arguments(kind: str) -> tuple[str, ...]:
-    """The arguments that print the version of a runtime. For docker it is the version of the daemon, so the
+    """Return the arguments that print the version of a runtime. For docker they ask the daemon, so that the
     command fails if the daemon does not run.
     """
     return ("version", "--format", "{{.Server.Version}}") if kind == "docker" else ("--version",)
 
 
 def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
-    """Why this runtime cannot pass these GPUs to a container, with the remedy; empty if it can.
+    """Return why this runtime cannot pass these GPUs to a container, with the remedy; empty if it can.
 
     Docker needs the NVIDIA runtime or its hook. Podman needs a CDI entry for the UUID of each GPU and MIG
     instance. Apptainer needs no configuration.
@@ -285,7 +298,9 @@ def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
 
 
 def _cdi_entries() -> str:
-    """The text of all CDI specifications of this host. It contains the names of the devices."""
+    """Return the text of all CDI specifications of this host. They list the devices that podman can pass to
+    a container.
+    """
     texts = []
     for folder in CDI_DIRS:
         for path in sorted(Path(folder).glob("*.[jy][sa][om]*")):
@@ -295,7 +310,7 @@ def _cdi_entries() -> str:
 
 
 def _answer(*command: str) -> str:
-    """The stdout of a command; empty if the command fails or exceeds the timeout."""
+    """Return the stdout of a command; empty if the command fails or takes too long."""
     try:
         done = subprocess.run(list(command), capture_output=True, timeout=_TIMEOUT_S, cwd="/", check=False)
     except (OSError, subprocess.TimeoutExpired):

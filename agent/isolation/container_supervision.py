@@ -1,4 +1,4 @@
-"""Queries the container engine for the containers of one attempt, and removes them.
+"""Queries and removes the containers of one attempt, through the container engine (docker or podman).
 
 The fork server imports this module, so it has only cheap imports.
 """
@@ -35,21 +35,23 @@ _ENGINE_PROCESSES = {
     "starter",
     "starter-suid",
 }
-"""The names of the container engine's processes in the kernel. They get no signals, because they forward
-every signal to the job, and it would end processes that have no handler. A process of a job with such a name
-gets no signal before SIGKILL either."""
+"""The kernel's names of processes of container engines. These processes get no signal but SIGKILL: they
+would forward it to the job, where it could end processes without a handler. A process of the job with such
+a name is treated alike.
+"""
 _NO_DEVICE = ("could not select device driver", "unresolvable CDI devices", "CDI device injection failed")
 _NO_ENGINE = ("Cannot connect to the Docker daemon",)
-"""Docker prints this if it could not connect to its daemon, so it has not sent any request."""
+"""Docker prints this if it could not connect to its daemon. In that case the daemon got no request."""
 _ENGINE_LOST, _START_REQUEST = "error during connect", "/start"
-"""Docker prints the first text and the request to which it got no answer. A request with the second text
-starts the program."""
+"""Docker prints the first text, followed by the request, if the daemon died before it answered. A request
+with the second text starts the job's program.
+"""
 _LOST_CODES = (_KILLED, 255)
 """The exit codes that docker reports for a container whose real exit code it has lost."""
 
 
 class ContainerState:
-    """The state of one container. `began` is True if its program has ever run."""
+    """The state of one container. `began` is True if the container's program has ever run."""
 
     def __init__(self, state: str, code: int = 0, out_of_memory: bool = False, began: bool = False) -> None:
         self.state = state
@@ -59,11 +61,12 @@ class ContainerState:
 
 
 def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
-    """Query the engine for the state of a container.
+    """Ask the engine for the state of a container.
 
-    1. If `inspect` succeeds, its output is the state.
-    2. If `inspect` fails, list the containers with this name, because docker returns 1 both if the container
-       is unknown and if the daemon does not answer. If the list is empty, the container has been removed.
+    1. If `inspect` succeeds, it prints the state.
+    2. If `inspect` fails, list the containers with this name. This is needed because docker's exit code is
+       1 both for an unknown container and without a daemon. If the list is empty, the container has been
+       removed.
     3. If the list fails too, the engine does not answer, and the container may still run.
     """
     failed, output = _ask(launch, "inspect", "--format", _STATE, name)
@@ -80,10 +83,11 @@ def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
 
 
 def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str]:
-    """Run one command of the engine: docker as the agent's user, podman as the job's user.
+    """Run one command of the engine, and return its exit code and stdout. Docker runs as the agent's user,
+    podman as the job's user.
 
-    Podman stores containers for each user. Docker runs as the agent's user, because the daemon may refuse the
-    job's user at any time.
+    Podman keeps separate containers for each user. Docker does not run as the job's user, because the
+    daemon may stop accepting that user at any time.
     """
     return run_as_user.run_and_read(
         launch, [*launch.container_engine, *words], timeout_s, as_agent=launch.is_docker
@@ -91,35 +95,41 @@ def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple
 
 
 def daemon_refused(launch: LaunchSpec) -> bool:
-    """Whether the docker daemon has refused the job's user. Then the attempt has no container."""
+    """Return whether the docker daemon has refused the job's user. In that case the attempt has no
+    container.
+    """
     return "permission denied while trying to connect" in _error_line(launch).lower()
 
 
 def attach_command(launch: LaunchSpec, name: str) -> list[str]:
-    """The command that attaches to a running container until its end, and exits with its exit code."""
+    """Return a command that attaches to a running container, waits for its end, and exits with its exit
+    code.
+    """
     return [*launch.container_engine, "attach", "--no-stdin", name]
 
 
 def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
-    """The processes of the job, without the processes of the container engine.
+    """Return the processes of the job, without the processes of the container engine.
 
-    With podman and apptainer they are among the `descendants` of the supervisor. With docker they are
-    descendants of the daemon, and are found by the mark in their environment.
+    With podman and apptainer they are in `descendants`, the descendants of the supervisor. With docker
+    they are descendants of the daemon, and are found by the mark in their environment (process_marks.py).
     """
     return _without_engine(descendants) or _without_engine(marked_processes(launch))
 
 
 def marked_processes(launch: LaunchSpec) -> list[int]:
-    """All processes that have the mark of the attempt, including those of the container engine."""
+    """Return all processes that have the mark of the attempt in their environment, including those of the
+    container engine.
+    """
     uid = launch.user[0] if launch.user is not None else None
     return process_tree.find_strays(launch.directory, launch.key, None, None, uid, launch.mark_key)
 
 
 def was_lost(launch: LaunchSpec, found: ContainerState) -> bool:
-    """Whether docker lost a container that it reports as exited, for instance because the daemon was
-    restarted.
+    """Return whether docker lost track of a container that it reports as exited, for instance because the
+    daemon was restarted.
 
-    In this case processes of the container are left, or the exit code is one of `_LOST_CODES`.
+    Docker lost it if processes of the container still run, or if the exit code is one of `_LOST_CODES`.
     """
     return launch.is_docker and (
         (found.code in _LOST_CODES and not found.out_of_memory)
@@ -134,21 +144,24 @@ def _without_engine(pids: list[int]) -> list[int]:
             with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
                 name = file.read().strip()
         except OSError:
-            continue  # The process has ended.
+            continue  # Skip a process that has ended.
         if name not in _ENGINE_PROCESSES:
             found.append(pid)
     return found
 
 
 def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
-    """The reason for a failure that the job's program did not cause; empty if the program itself failed.
+    """Return why an attempt failed, if its program did not cause the failure; empty if the program itself
+    failed.
 
-    If the daemon died during the request that starts the program, the program may have started: the job runs
-    again only if its restart policy allows it. If the daemon died earlier, the job may run on another node.
+    If the daemon died while it handled the request to start the program, the program may have run; the
+    reason is then supervisor_lost, and the restart policy decides. If it died earlier, the reason is
+    node_unfit, and another node may run the job.
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib
-    # Not every engine reports that the kernel killed a process because of its memory. Then compare the peak.
+    # Not every engine reports that the kernel killed a process for lack of memory. So compare the peak
+    # memory with the limit too.
     at_its_limit = code == _KILLED and bool(own) and rss_mib * 10 >= own * 9
     if at_its_limit or any(container.out_of_memory for container in found):
         return out_of_memory_reason(own, rss_mib)
@@ -157,7 +170,7 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
         return ""
     engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
     if words.startswith("[FATAL tini") and code == 127:
-        # The init process of docker has started, but the image does not have the program.
+        # Docker's init process (tini) has started but did not find the program in the image.
         return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
     if all(container.began for container in found):
         return ""
@@ -170,11 +183,10 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
 
 
 def remove_containers(launch: LaunchSpec) -> None:
-    """Remove the containers of the attempt. Returns only when the engine reports that they do not exist any
-    more.
+    """Remove the containers of the attempt. Return only when the engine reports that they no longer exist.
 
-    If the docker daemon does not answer, this waits without a limit, because the container may still use its
-    GPUs. For podman it stops after some tries, because the kernel has reported that no process is left.
+    If the docker daemon does not answer, wait without a limit, because the container may still use its
+    GPUs. For podman, give up after some tries: the kernel has reported that no process is left.
     """
     force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
     for name in launch.container_names:
@@ -196,12 +208,14 @@ def remove_containers(launch: LaunchSpec) -> None:
                 )
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S + 1)
-    # Rootless podman leaves a process that keeps its namespaces: kill it.
+    # Kill the process that rootless podman leaves running to keep its namespaces.
     process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
 
 
 def _error_line(launch: LaunchSpec) -> str:
-    """The line of stderr with the cause of a failure: the last error of the engine, or else the last line."""
+    """Return the line of the job's stderr that explains a failure: the last error of the container engine,
+    or else the last line.
+    """
     try:
         name = "stdout" if launch.merge_output else "stderr"
         descriptor = os.open(f"{launch.directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -36,8 +36,8 @@ TIMEOUT_S = 30.0
 
 
 class ContainerWatch:
-    """Runs one program of the engine at a time. `running` are the names (`42.1`) of attempts with a
-    supervisor.
+    """Runs commands of the container engine, one at a time. `running` returns the names (`42.1`) of
+    attempts that have a supervisor.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ContainerWatch:
         self._running = set(running)
 
     def start(self) -> None:
-        """Begin to look for orphan containers, or for a working engine."""
+        """Start to remove orphan containers; if no engine works, start to look for one that does."""
         if self._runtime is None:
             if candidate_commands(self._policy):
                 self._loop.call_later(RETRY_S, self._look_for_engine)
@@ -94,9 +94,7 @@ class ContainerWatch:
             self._loop.call_later(RETRY_S, self._look_for_orphans)
 
     def _run(self, command: list[str], then: Callable[[Optional[str]], None]) -> None:
-        """Run a program. `then` is called with its output, or with None if it failed or exceeded the
-        timeout.
-        """
+        """Run a command. `then` is called with its output, or with None if it failed or took too long."""
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
@@ -110,7 +108,7 @@ class ContainerWatch:
 
 
 class _Program:
-    """A running program. Collects its output until it ends."""
+    """A running command, and the output that it has written so far."""
 
     def __init__(
         self, loop: EventLoop, process: subprocess.Popen[bytes], then: Callable[[Optional[str]], None]
@@ -128,9 +126,11 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            failed = self._process.wait()  # A program that has closed its output exits at once.
+            # Wait for the exit: a program that has closed its output exits at once.
+            failed = self._process.wait()
             self._then(None if failed else self._output.decode("utf-8", "replace"))
 
     def _time_out(self) -> None:
         if not self._source.closed:
-            self._process.kill()  # This closes the output, and `_read_output` is called.
+            # The kill closes the output, which makes the event loop call `_read_output`.
+            self._process.kill()

@@ -1,7 +1,7 @@
 """Scratch directories: local disk for one attempt, created before its start and deleted after its end.
 
-They are below a directory in which users can write (/var/tmp), so trusted_paths.py opens their root
-directory.
+They are below a directory in which all users can write (/var/tmp). Therefore trusted_paths.py opens
+their root directory, which checks that no user has replaced it.
 
 Only the job's user can read the directory of an attempt. Repeated scans measure its size, so the measured
 size may be some seconds old, and deleted files that are still open do not count. File system quotas are not
@@ -23,24 +23,27 @@ DEFAULT_PARENT = "/var/tmp"  # noqa: S108 - on disk, kept across reboots; users 
 RESERVED_PART = 20
 """1/20 of the file system stays free for the host, unless --scratch sets the amount that the node offers."""
 ENTRIES_PER_STEP = 2_000
-"""The number of directory entries in one step of a scan. Short steps keep the supervisor responsive."""
+"""How many directory entries are measured in one step. Steps are short, so that the supervisor can react to
+signals.
+"""
 STEP_PAUSE_S, ROUND_PAUSE_S = 0.05, 2.0
 _MIB = 1 << 20
 _PASSABLE = 0o711
 SIZE_FILE = "scratch"
-"""The file beside the record that has the measured size of the scratch directory, in bytes."""
+"""A file in the attempt's spool directory with the last measured size of its scratch directory, in bytes."""
 
 
 class ScratchRefused(Exception):
-    """The scratch directory cannot be created. The message is the reason."""
+    """Raised if the scratch directory cannot be created. The message is the reason."""
 
 
 class ScratchArea:
-    """The root of this agent's scratch directories, and the amount of scratch that the node offers.
+    """The directory that contains the scratch directories of this agent (the root), and the amount of
+    scratch that the node offers.
 
-    The root is the directory `corral-TAG` below the parent. It is never removed, so that no user can create
-    an entry with its name. If a user has created such an entry before the first job with scratch, the agent
-    chooses another name and writes it to `memory`, a file in the spool.
+    The root is named `corral-TAG`, below `parent`. It is never removed, so that no user can create a file
+    or directory with its name. If a user has done so before the first job with scratch, the agent chooses
+    another name and writes it to the file `memory` in the spool.
     """
 
     def __init__(
@@ -56,22 +59,24 @@ class ScratchArea:
 
     @property
     def root(self) -> str:
-        """The directory that has the scratch directories of all attempts."""
+        """Return the root: the directory that contains the scratch directories of all attempts."""
         return os.path.join(self.parent, self._name)
 
     def directory(self, key: str) -> str:
-        """The scratch directory of one attempt."""
+        """Return the path of the scratch directory of one attempt."""
         return os.path.join(self.root, key)
 
     def prepare(self, make: bool = True) -> str:
-        """Create the root, or only check it if `make` is False. Returns the problem, or an empty string."""
+        """Create the root; if `make` is False, only check it. Return the problem, or an empty string if
+        scratch can be used.
+        """
         self.problem = ""
         try:
             os.close(trusted_paths.open_parent(self.parent))
             try:
                 os.close(_open_root(self.root, make))
             except UntrustedPath:
-                self._rename()  # A user has created an entry with this name.
+                self._rename()  # A user has created an entry with the root's name: choose another name.
                 if make:
                     os.close(_open_root(self.root))
         except FileNotFoundError:
@@ -84,8 +89,8 @@ class ScratchArea:
         return self.problem
 
     def mib(self, directories: Iterable[str]) -> int:
-        """The scratch that the node offers, in MiB. It includes the scratch that running attempts use;
-        `directories` are their directories in the spool.
+        """Return the scratch that the node offers, in MiB: free disk space, plus what running attempts use.
+        `directories` are the spool directories of these attempts.
         """
         if self.problem:
             return 0
@@ -108,7 +113,7 @@ class ScratchArea:
         return f"in {self.root}, measured every few seconds" if mib else f"none: {self.parent} is nearly full"
 
     def leftovers(self, keep: Iterable[str]) -> list[str]:
-        """The scratch directories that are left of ended attempts. `keep` has the names of running
+        """Return the scratch directories of attempts that have ended. `keep` has the names of running
         attempts.
         """
         found, kept = [], set(keep)
@@ -117,7 +122,7 @@ class ScratchArea:
             try:
                 descriptor = _open_root(root, make=False)
             except (OSError, UntrustedPath):
-                continue  # A user may have created this directory.
+                continue  # Skip a root that cannot be trusted, because a user may have created it.
             try:
                 names = sorted(set(os.listdir(descriptor)) - kept)
             finally:
@@ -144,8 +149,8 @@ class ScratchArea:
 
 
 def recorded_bytes(directory: str) -> int:
-    """The scratch size of an attempt at its last scan, in bytes; 0 if there was no scan. `directory` is the
-    attempt's directory in the spool.
+    """Return the size of an attempt's scratch at its last scan, in bytes; 0 if there was no scan.
+    `directory` is the attempt's spool directory.
     """
     try:
         with open(os.path.join(directory, SIZE_FILE), encoding="ascii") as file:
@@ -155,7 +160,7 @@ def recorded_bytes(directory: str) -> int:
 
 
 def record_bytes(directory: str, size: int) -> None:
-    """Record the scratch size of an attempt. The next agent reads it when it starts."""
+    """Store the size of an attempt's scratch in its spool directory, for the next agent."""
     try:
         descriptor = os.open(
             os.path.join(directory, SIZE_FILE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
@@ -163,11 +168,11 @@ def record_bytes(directory: str, size: int) -> None:
         os.write(descriptor, str(size).encode())
         os.close(descriptor)
     except OSError:
-        pass  # Without the file the next agent offers less scratch.
+        pass  # Continue: without the file, the next agent only offers less scratch.
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
-    """Create an empty scratch directory that only this user can read. Raises ScratchRefused."""
+    """Create an empty scratch directory that only the job's user can read. Raise ScratchRefused."""
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root)
@@ -186,7 +191,9 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """A descriptor of the scratch root. Users can open paths below the root but cannot list it."""
+    """Return a descriptor of the scratch root. Its mode lets users open the directories below it but not
+    list them.
+    """
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)
     try:
@@ -203,14 +210,14 @@ def _open_root(root: str, make: bool = True) -> int:
 
 
 def remove_directory(folder: str) -> bool:
-    """Delete a scratch directory with its content. Returns whether it was deleted."""
+    """Delete a scratch directory with its content. Return whether it no longer exists."""
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root, make=False)
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # The agent may not have created this directory.
+        return False  # Do not delete a directory below a root that the agent may not have created.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:
@@ -229,7 +236,8 @@ def delete_in_background(folders: list[str]) -> None:
     if os.fork():
         os._exit(0)
     try:
-        os.closerange(0, 1 << 16)  # This process must not keep the agent's connection to the controller open.
+        # Close all descriptors: this process must not keep the agent's connection to the controller open.
+        os.closerange(0, 1 << 16)
         for folder in folders:
             remove_directory(folder)
     finally:
@@ -237,7 +245,7 @@ def delete_in_background(folders: list[str]) -> None:
 
 
 class ScratchMeter:
-    """Measures the size of a directory in steps, again and again."""
+    """Measures the size of a directory over and over. Each scan is divided into short steps."""
 
     def __init__(self, folder: str, limit_mib: int) -> None:
         self._folder = folder
@@ -249,25 +257,26 @@ class ScratchMeter:
         """The size in bytes at the last complete scan, or when the scan exceeded the limit."""
 
     def step(self) -> float:
-        """Scan the next entries. Returns the number of seconds until the next step."""
+        """Do one step of the scan. Return the number of seconds to wait until the next step."""
         if self._walk is None:
             self._walk, self._sum, self._began = _sizes(self._folder), 0, time.monotonic()
         some = list(islice(self._walk, ENTRIES_PER_STEP))
         self._sum += sum(some)
         if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
             return STEP_PAUSE_S
-        self.size, self._walk = self._sum, None  # The scan is complete or has exceeded the limit.
+        # The scan is complete, or the directory already exceeds its limit.
+        self.size, self._walk = self._sum, None
         return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
 
     @property
     def over(self) -> bool:
-        """Whether the directory is larger than its limit."""
+        """Return whether the directory is larger than its limit."""
         return self.size > self._limit
 
 
 def _sizes(folder: str) -> Iterator[int]:
-    """The size on disk of each entry, in bytes. A file with several hard links counts once, and directories
-    that cannot be read do not count.
+    """Yield the size on disk of each entry below a directory, in bytes. A file with several hard links
+    counts once. Directories that cannot be read are skipped.
     """
     waiting, seen = [folder], set()
     while waiting:

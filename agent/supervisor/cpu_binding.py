@@ -14,8 +14,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind_process(cpus: list[int], numa: list[int]) -> None:
-    """Bind this process and its future children to CPUs, and let them prefer memory of NUMA nodes. Raises
-    OSError.
+    """Bind this process and its future children to CPUs, and let them take memory from the NUMA nodes in
+    `numa` first. Raise OSError.
     """
     if cpus:
         os.sched_setaffinity(0, cpus)
@@ -25,6 +25,6 @@ def bind_process(cpus: list[int], numa: list[int]) -> None:
         mask = (ctypes.c_ulong * words)()
         for node in numa:
             mask[node // _BITS] |= 1 << node % _BITS
-        # Prefer the NUMA nodes and do not bind to them, because a job may need more memory than they have.
+        # Only prefer the memory of these NUMA nodes, because a job may need more than they have.
         mode = _PREFERRED if len(numa) == 1 else _PREFERRED_MANY
         _libc.syscall(number, mode, mask, words * _BITS + 1)

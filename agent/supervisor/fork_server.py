@@ -1,5 +1,5 @@
-"""The fork server: it forks a supervisor for each attempt and ends the processes that killed supervisors
-leave.
+"""The fork server: it forks a supervisor for each attempt. If a supervisor is killed, it ends the processes
+that the supervisor leaves.
 
 A fork is cheap here, because this process has few modules and its garbage collector is off. Launch specs
 arrive on descriptor 0.
@@ -39,14 +39,17 @@ from agent.supervisor import process_tree
 from agent.supervisor.supervisor import Supervisor
 
 LEASE_MARGIN_S = 2.0
-"""A supervisor counts as stuck this many seconds after its lease and grace have expired. The setting
-`lease_margin_s` of the controller should be longer."""
+"""If this many seconds after the end of its lease and grace a job still runs, its supervisor counts as
+stuck. The controller's setting `lease_margin_s` should be longer.
+"""
 _SWEEP_PAUSES_S = (0.01, 1.0)
 _LEASE_INTERVAL_S = 1.0
 
 
 class SupervisorProcess:
-    """A running supervisor. `due` is the monotonic time of its next lease check; None if it has no lease."""
+    """A running supervisor. `due` is when its lease is checked next, by the monotonic clock; None for a job
+    without a lease.
+    """
 
     def __init__(self, launch: LaunchSpec, due: float | None) -> None:
         self.key = launch.key
@@ -58,7 +61,7 @@ class SupervisorProcess:
 
 
 class ForkServer:
-    """Runs the algorithm that the docstring of this module describes."""
+    """The fork server. The docstring of this module has its algorithm."""
 
     def __init__(self, hints: int, boot: str) -> None:
         self._hints = hints
@@ -94,7 +97,9 @@ class ForkServer:
                 self._kill_orphans()
 
     def _poll_timeout_ms(self) -> float | None:
-        """Milliseconds until the next lease check or sweep for orphans; None if neither is planned."""
+        """Return how many milliseconds to wait until the next lease check or the next search for orphans;
+        None if neither is planned.
+        """
         if self._sweeping:
             return self._sweep_pause_s * 1_000
         if self._lease_check_at is None:
@@ -102,8 +107,8 @@ class ForkServer:
         return max(0.0, self._lease_check_at - time.monotonic()) * 1_000 + 1
 
     def _take_launches(self) -> bool:
-        """Read launch specs and fork their supervisors. Returns False if the agent has closed the
-        connection.
+        """Read launch specs from the agent and fork their supervisors. Return False if the agent has closed
+        the connection.
         """
         part = os.read(0, 1 << 16)
         self._buffer += part
@@ -111,7 +116,8 @@ class ForkServer:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            self._reap()  # An earlier supervisor of this attempt may just have exited.
+            # Collect exited supervisors first: an earlier supervisor of this attempt may just have exited.
+            self._reap()
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
                 self._postponed.append(launch)
             else:
@@ -142,7 +148,8 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(self._wake)
             os.close(self._sink)
-            os.dup2(1, 0)  # Only the fork server may read launch specs.
+            # Replace stdin by a copy of stdout, because only the fork server may read launch specs.
+            os.dup2(1, 0)
             os.setsid()
             Supervisor(launch, self._hints, self._boot).run()
             code = 0
@@ -163,18 +170,20 @@ class ForkServer:
                 return
             supervisor = self._supervisors.pop(pid, None)
             if supervisor is None:
-                continue  # This child was an orphan and not a supervisor.
+                continue  # This child was not a supervisor but an orphan of a killed one.
             if status:
                 self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
                 if supervisor.lease_expired:
                     _record_lease_expiry(supervisor.directory)
             else:
-                # The end of the attempt is recorded, so drop repeated launches that waited for this
-                # supervisor.
+                # The end of the attempt is recorded. Drop other launch specs of this attempt, which waited
+                # for this supervisor.
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """Kill all orphans once. If no orphan is left, fork the supervisors that had to wait for that."""
+        """Kill the orphans: children of this process that are not supervisors. If none is left, fork the
+        supervisors that had to wait for that.
+        """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
             descendants = [each for pid in orphans for each in process_tree.descendants(pid)]
@@ -194,7 +203,9 @@ class ForkServer:
     # --- leases ---
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
-        """Seconds until lease, grace and margin have expired, counted from the last renewal by the agent."""
+        """Return the seconds until the lease, the grace and LEASE_MARGIN_S have all expired, counted from
+        the agent's last renewal.
+        """
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
 
@@ -214,14 +225,16 @@ class ForkServer:
 
 
 def main(hints_path: str, open_files: str) -> None:
-    """Run the fork server until the agent has closed the connection and the last supervisor has exited."""
+    """Run the fork server until the agent has closed the connection and the last supervisor has exited.
+    `hints_path` is the agent's FIFO.
+    """
     hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (int(open_files), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
     os.umask(0o022)
     process_tree.become_subreaper(process_tree.FORK_SERVER_NAME)
-    # Block all signals, because supervisors wait for two of them with sigtimedwait.
+    # Block all signals. Supervisors inherit this, and wait for SIGCHLD and SIGTERM with sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.collect()
     gc.disable()
@@ -230,8 +243,8 @@ def main(hints_path: str, open_files: str) -> None:
 
 
 def _is_stuck(pid: int, directory: str) -> bool:
-    """Whether a supervisor is stopped, or its job runs although it should have ended. During prolog and
-    epilog a supervisor has no running job.
+    """Return whether a supervisor is stopped, or its job still runs. It is called when the job should have
+    ended. A supervisor in prolog or epilog has no running job.
     """
     if process_tree.is_stopped(pid):
         return True
@@ -244,14 +257,14 @@ def _is_stuck(pid: int, directory: str) -> bool:
         finally:
             os.close(descriptor)
     except (OSError, attempt_record.UnreadableRecord):
-        return False  # The agent handles damaged records.
-    # A supervisor that only ends the processes of a lost supervisor has not claimed the attempt.
+        return False  # Do nothing here, because the agent replaces damaged records.
+    # A supervisor that only cleans up after a lost supervisor has not recorded `claimed` with its own pid.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
 
 
 def _record_lease_expiry(directory: str) -> None:
-    """Write the reason to the record: the supervisor was killed because the lease had expired."""
+    """Record that the supervisor was killed because its job's lease had expired."""
     try:
         descriptor = os.open(f"{directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -261,7 +274,7 @@ def _record_lease_expiry(directory: str) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # Only the reason is lost.
+        pass  # Continue: only the reason of the end is lost.
 
 
 def _send_hint(hints: int, message: bytes) -> None:

@@ -1,5 +1,5 @@
-"""The agent's connection to the fork server: starts it, sends launch specs without blocking, detects its
-end.
+"""The agent's connection to the fork server: starts it, sends launch specs without blocking, and detects
+its exit.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class ForkServerClient:
         self._unsent = bytearray()
 
     def fileno(self) -> int:
-        """The descriptor of the socket. It becomes readable when the fork server has exited."""
+        """Return the descriptor of the socket. It becomes readable when the fork server has exited."""
         return self._socket.fileno()
 
     @property
     def has_unsent(self) -> bool:
-        """Whether launch specs wait until they can be written to the socket."""
+        """Return whether launch specs still have to be written to the socket."""
         return bool(self._unsent)
 
     def send(self, launch: LaunchSpec) -> None:
-        """Queue a launch spec for the next flush."""
+        """Queue a launch spec. The next `flush` writes it."""
         self._unsent += launch.pack()
 
     def flush(self) -> None:
-        """Write queued launch specs as far as the socket accepts them. An error is ignored here, because the
-        event loop detects that the socket is closed.
+        """Write queued launch specs as far as the socket accepts them. Ignore errors, because the event
+        loop detects that the socket was closed.
         """
         try:
             while self._unsent:

@@ -30,9 +30,11 @@ def run_hook(
     timeout_s: float,
     stop: Callable[[], bool],
 ) -> str:
-    """Run a hook and wait for its end. Returns why it failed, or an empty string if its exit code was 0.
+    """Run a prolog or epilog and wait for its end. Return why it failed, or an empty string if its exit
+    code was 0.
 
-    When this process gets SIGTERM, it calls `stop`. If `stop` returns True, the hook is killed.
+    If this process gets SIGTERM meanwhile, it calls `stop`, which reads the stop order. If `stop`
+    returns True, the program is killed.
     """
     if not argv:
         return ""

@@ -33,10 +33,10 @@ HEAD_BYTES = 1 << 20
 RUNNING_INTERVAL_S = 2.0
 """Seconds between two checks of the logs of running jobs."""
 _LEAST = 1 << 18
-"""The smallest size in bytes to which a log is cut. Half of it is the end of the log."""
+"""The smallest size in bytes to which the limit per user cuts a log."""
 _BLOCK = 4_096
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""The flags have O_NONBLOCK, because a job may have replaced its log with a pipe that has no reader."""
+"""O_NONBLOCK is needed, because a job may have replaced its log with a pipe that has no reader."""
 _PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _OFTEN_S, _SELDOM_S = 0.5, 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -44,7 +44,7 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class LogTrimmer:
-    """Limits each of the two logs of one attempt to `most` bytes. 0 means no limit."""
+    """Limits each of the two logs of one attempt (stdout and stderr) to `most` bytes. 0 means no limit."""
 
     def __init__(self, directory: str, most: int) -> None:
         self._place = directory
@@ -52,8 +52,8 @@ class LogTrimmer:
         self._seen = [0, 0]
 
     def trim(self) -> float | None:
-        """Trim both logs. Returns the number of seconds until the next check, or None if there is no
-        limit.
+        """Delete the middle of each log that is too long. Return the number of seconds until the next
+        check; None if there is no limit.
         """
         if not self._most:
             return None
@@ -67,7 +67,7 @@ class LogTrimmer:
 
 
 def punch_middle(path: str, most: int) -> int:
-    """Delete the middle of a log that is longer than `most` bytes. Returns the length of the log; 0 if it
+    """Delete the middle of a log that is longer than `most` bytes. Return the length of the log; 0 if it
     cannot be opened.
     """
     try:
@@ -86,7 +86,9 @@ def punch_middle(path: str, most: int) -> int:
 
 
 def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
-    """The offset of the next byte that was kept, and a notice to show in place of deleted bytes."""
+    """Return the offset at which to read next: `offset`, or the end of the deleted middle if it lies there.
+    Also return a notice to show for the deleted bytes; empty if none were deleted.
+    """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
     except OSError:  # The offset is the end of the file, or the file system has no holes.
@@ -97,8 +99,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """The size in bytes to which larger logs must be cut so that all logs together have at most `most` bytes.
-    None if they do not exceed it.
+    """Return the size in bytes to which larger logs must be cut so that all logs together have at most
+    `most` bytes. Return None if they already do.
     """
     ordered = sorted(sizes)
     if sum(ordered) <= most:
@@ -113,7 +115,9 @@ def equal_share(sizes: Iterable[int], most: int) -> int | None:
 
 
 def trim_running_logs(running: Iterable[tuple[str, str]], most: int) -> None:
-    """Cut the logs of running attempts to `most` bytes per user. `running` has (user, directory) pairs."""
+    """Cut the logs of running attempts, so that each user's logs together have at most `most` bytes.
+    `running` has a pair (user, directory) for each attempt.
+    """
     logs: dict[str, dict[str, int]] = {}
     for user, directory in running:
         for name in STREAMS:

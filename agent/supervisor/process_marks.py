@@ -1,5 +1,5 @@
-"""Marks in the environment of an attempt's processes. They identify the processes after their supervisor was
-killed.
+"""Marks: signed environment variables of an attempt's processes. They identify the processes if their
+supervisor was killed.
 
 Every process can change its own environment, so a mark has two parts. `CORRAL_SPOOL=<spool>/attempts/42.1`
 names the attempt, and `CORRAL_MARK=<code>` proves that the agent of this spool has set the name. The code is
@@ -26,8 +26,9 @@ _KEY_BYTES = 32
 
 
 def load_key(spool: str) -> str:
-    """The HMAC key of this spool. It is created if the spool has none."""
-    from wire import trusted_paths  # Imported only here: supervisors do not need it.
+    """Return the HMAC key of this spool. Create the key if the spool has none."""
+    # Import it only here, because supervisors do not need it and must stay small.
+    from wire import trusted_paths
 
     try:
         descriptor = trusted_paths.open_file(f"{spool}/{_KEY}")
@@ -48,19 +49,19 @@ def load_key(spool: str) -> str:
             os.close(descriptor)
         os.rename(new, f"{spool}/{_KEY}")
     except OSError:
-        pass  # This agent uses the key without a file, and the next agent creates another key.
+        pass  # Continue: this agent uses the key without a file, and the next agent will create another key.
     return made
 
 
 def mark_code(key: str, attempt: str, uid: int) -> str:
-    """The code that proves that a process of this uid belongs to an attempt such as 42.1."""
+    """Return the code that proves that a process with this uid belongs to an attempt such as 42.1."""
     import hmac
 
     return hmac.new(key.encode("ascii"), f"{attempt} {uid}".encode(), "sha256").hexdigest()
 
 
 class MarkedProcess:
-    """The environment and the uid of a process. Raises OSError if it has ended or cannot be read."""
+    """The environment and the uid of a process. Raises OSError if the process has ended or cannot be read."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -68,33 +69,37 @@ class MarkedProcess:
 
     @property
     def uid(self) -> int:
-        """The uid of the process. The owner of /proc/<pid> is not used, because it is root if the process has
-        disabled memory dumps.
+        """Return the uid of the process from its status, and not the owner of /proc/<pid>: that owner is
+        root if the process has disabled memory dumps.
         """
         for line in _read(f"/proc/{self._pid}/status").split(b"\n"):
             if line.startswith(b"Uid:"):
                 real, effective, saved, _ = map(int, line[4:].split())
-                # A setuid program that a user started counts as a process of that user.
+                # For a setuid-root program, the highest id is that of the user that started it.
                 return max(real, effective, saved)
         raise ProcessLookupError(self._pid)
 
     def attempt(self, spool: str) -> str:
-        """The attempt of this spool that the mark names; empty if there is none. The code is not checked."""
+        """Return which attempt of this spool the process claims to belong to, such as 42.1; empty if none.
+        The code is not checked.
+        """
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
-        # Use the first variable with this name, like getenv().
+        # If the variable is set twice, use the first one, like getenv().
         named = next(
             (each for each in self.environ if each.startswith(start[: len(SPOOL_VARIABLE) + 1])), b""
         )
         return os.fsdecode(named[len(start) :]) if named.startswith(start) else ""
 
     def is_early(self, spool: str) -> bool:
-        """Whether the process has the environment of the fork server: it is a supervisor, or a child of a
-        supervisor before exec.
+        """Return whether the process still has the environment of the fork server. Only supervisors, and
+        children of supervisors before exec, have it.
         """
         return os.fsencode(f"{SPOOL_VARIABLE}={spool}") in self.environ
 
     def proves(self, key: str, attempt: str) -> bool:
-        """Whether the process runs as the agent's user, or its mark has a valid code for this attempt."""
+        """Return whether the process belongs to this attempt: it runs as the agent's user, or its code is
+        valid for the attempt.
+        """
         uid = self.uid
         if uid == os.geteuid():
             return True

@@ -25,13 +25,14 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 FORK_SERVER_NAME = "corral-nursery"
-"""The name of fork servers in `ps`. It must not change, because agents of earlier versions look for this
-name."""
+"""The name of fork servers in `ps`. It must not change, because a new agent looks for fork servers of
+earlier versions.
+"""
 
 
 def become_subreaper(name: str) -> None:
-    """Let orphaned descendants become children of this process, and set its name in `ps` (at most 15
-    characters).
+    """Let orphaned descendants become children of this process, and set the name of this process in `ps`
+    (at most 15 characters).
     """
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
@@ -39,16 +40,16 @@ def become_subreaper(name: str) -> None:
 
 
 def kill_when_parent_ends(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends. Call it after a change of user, because that
-    resets the setting.
+    """Let the kernel kill this process when its parent exits. Call this after a change of user, because the
+    change resets it.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # The parent may have ended before the call.
+    if os.getppid() != parent:  # The parent may have exited before the kernel got the request.
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped by a signal or a debugger."""
+    """Return whether a process is stopped, by a signal or a debugger."""
     try:
         return _stat(pid)[0] in "Tt"
     except OSError:
@@ -56,7 +57,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process."""
+    """Return the pids of a process's children."""
     return (
         _children_from_list
         if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -65,7 +66,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(root: int) -> list[int]:
-    """All descendants of the process `root`. Parents come before their children."""
+    """Return the pids of all descendants of the process `root`. Parents come before their children."""
     children = (
         _children_from_list
         if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -79,19 +80,21 @@ def descendants(root: int) -> list[int]:
 
 
 def _children_from_list(pid: int) -> list[int]:
-    """The children of a process, from the list of children in /proc."""
+    """Return a process's children as listed in /proc/<pid>/task/<tid>/children."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     except OSError:
-        pass  # The process ended during the scan. The next scan finds its children at their new parent.
+        # The process ended during the scan. Its children have another parent now, and the next scan finds
+        # them there.
+        pass
     return found
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
-    """A function that returns the children of a process, for kernels without a list of children in /proc. It
-    uses one scan of the parents of all processes.
+    """Return a function from a pid to the pids of its children, for kernels without
+    /proc/<pid>/task/<tid>/children. It is based on one scan of all processes.
     """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -106,15 +109,16 @@ def _children_by_scan() -> Callable[[int], list[int]]:
 def find_strays(
     directory: str, key: str, leader: int | None, ticks: int | None, uid: int | None = None, secret: str = ""
 ) -> list[int]:
-    """The running processes of an attempt whose supervisor has ended. They are:
+    """Return the running processes of an attempt whose supervisor has ended:
 
-    1. Supervisors, and children of supervisors before exec. They have the environment of the fork server, and
-       the name of the attempt as process name. They come first in the result.
-    2. Processes in the session of the job's first process (`leader`, started at `ticks`).
-    3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark has
-       a valid code (process_marks.py).
-    4. Orphans with another session and no mark. They are children of a fork server, which kills them. They
-       are returned because the attempt has not ended before they have ended.
+    1. Supervisors, and children of supervisors before exec. They have the environment of the fork server,
+       and the name of the attempt as process name. They come first in the result.
+    2. Processes in the session of the job's first process, whose pid was `leader` and which started at
+       `ticks`.
+    3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark
+       has a valid code (process_marks.py).
+    4. Orphans with another session and no mark. A fork server is their parent and kills them. The result
+       includes them, because the attempt ends only after them.
     """
     session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
     spool, own_uids = os.path.dirname(os.path.dirname(directory)), (os.geteuid(), uid)
@@ -139,16 +143,17 @@ def find_strays(
             if process.attempt(spool) == key and (process.uid in own_uids or process.proves(secret, key)):
                 found.append(pid)
         except OSError:
-            continue  # The process ended during the scan or belongs to another user.
+            continue  # Skip a process that ended during the scan or belongs to another user.
     orphans = [pid for pid, parent in parents.items() if parent in fork_servers and pid not in found]
     return supervisors + found + orphans
 
 
 def attempts_with_processes(spool: str, secret: str) -> set[str]:
-    """The names of all attempts of a spool that have running processes, even if the spool has no record of
-    them.
+    """Return the names of all attempts of this spool that have running processes, even those without a
+    record.
 
-    A mark counts only with a valid code, because every process can set its environment.
+    A process counts only if the code of its mark is valid, because every process can set its own
+    environment.
     """
     found = set()
     for name in os.listdir("/proc"):
@@ -158,11 +163,12 @@ def attempts_with_processes(spool: str, secret: str) -> set[str]:
             process = MarkedProcess(int(name))
             attempt = process.attempt(spool)
             if process.is_early(spool) and process.uid == os.geteuid():
-                found.add(_name(int(name)))  # The process name of a supervisor is the name of its attempt.
+                # The process name of a supervisor is the name of its attempt, such as 42.1.
+                found.add(_name(int(name)))
             elif attempt and process.proves(secret, attempt):
                 found.add(attempt)
         except OSError:
-            continue  # The process ended during the scan or belongs to another user.
+            continue  # Skip a process that ended during the scan or belongs to another user.
     return found
 
 
@@ -171,13 +177,15 @@ def _name(pid: int) -> str:
 
 
 def spool_variable(directory: str) -> str:
-    """The environment variable that names the attempt of a process, as NAME=VALUE."""
+    """Return the environment variable that names the attempt of a process, as NAME=VALUE. `directory` is
+    the attempt's spool directory.
+    """
     return f"{SPOOL_VARIABLE}={directory}"
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start of a process in clock ticks since boot, which distinguishes it from later processes with the
-    same pid. None if no process has this pid.
+    """Return when a process started, in clock ticks since boot; None if no process has this pid. A later
+    process with the same pid has another start.
     """
     try:
         return int(_stat(pid)[19])
@@ -186,13 +194,15 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the third field on: state, parent, group, session, …"""
+    """Return the fields of /proc/<pid>/stat after the process name: state, parent, process group, session,
+    …
+    """
     text = _read(f"/proc/{pid}/stat").decode("utf-8", "replace")
     return text[text.rindex(")") + 2 :].split()
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot."""
+    """Return the id that the kernel gives to each boot."""
     return _read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
@@ -212,13 +222,15 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """The processes that have a handler for a signal. The signal would end the other processes."""
+    """Return those of the processes that have a handler for a signal. The signal would end any other
+    process.
+    """
     found = []
     for pid in pids:
         try:
             lines = _read(f"/proc/{pid}/status").split(b"\n")
         except OSError:
-            continue  # The process has ended.
+            continue  # Skip a process that has ended.
         caught = next((int(line[7:], 16) for line in lines if line.startswith(b"SigCgt:")), 0)
         if caught >> (number - 1) & 1:
             found.append(pid)
@@ -226,8 +238,8 @@ def with_handler(pids: list[int], number: int) -> list[int]:
 
 
 def send_signal(pids: list[int], number: int) -> None:
-    """Send a signal to processes, and continue stopped ones. Processes that have ended or belong to other
-    users are skipped.
+    """Send a signal to processes, and let stopped ones continue so that they react. Skip processes that
+    have ended or belong to other users.
     """
     for pid in pids:
         try:

@@ -1,4 +1,6 @@
-"""The supervisor of one attempt: it starts the job, ends it and records its end, even without an agent."""
+"""The supervisor of one attempt: it starts the job, ends it and records the end. It does not need a running
+agent.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ class Supervisor:
         """The exit status of each task, by pid; None while the task runs."""
         self.task_numbers: dict[int, int] = {}
         self.unconfirmed: dict[int, int] = {}
-        """Exit status by pid of container clients that have ended although their container may still run."""
+        """Exit status of each container client (such as `docker run`) that has exited although its
+        container may still run, by pid.
+        """
         self.exit_status: int | None = None
         """The exit status of the first task that failed; 0 if tasks have ended and none has failed."""
         self.why = ""
@@ -96,7 +100,7 @@ class Supervisor:
         self.sweep_pause_s = _SWEEP_PAUSES_S[0]
         self.engine_pause_s = _SWEEP_PAUSES_S[0]
         self.engine_was_away = False
-        """Whether the container engine may have been restarted under the job."""
+        """Whether the container engine may have been restarted while the job ran."""
         self.checkpoint_pid: int | None = None
         """The pid of the running checkpoint command."""
         self.checkpoint_signalled = False
@@ -121,7 +125,7 @@ class Supervisor:
         self.engine_at: float | None = None
 
     def run(self) -> None:
-        """Run the attempt from the state in its record to its end."""
+        """Run the attempt to its end. If it has begun already, the record says what is left to do."""
         self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not attempt_record.lock_record(self.record):
             return
@@ -154,18 +158,22 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # Another node may be able to run the job. Do not try one if tasks have already started here.
+            # If no task has started yet, another node may be able to run the job.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
-            self._begin_ending(0.0)  # Some of the tasks may already run.
+            self._begin_ending(0.0)  # End the tasks that have started.
         while self._reap():
             self._wait()
-        if self.launch.lease_s is not None:  # The fork server must not kill the epilog if the lease expires.
+        if self.launch.lease_s is not None:
+            # Record that the job is over, so that the fork server does not kill the epilog when the lease
+            # expires.
             self._write(attempt_record.encode_fact("over"))
         self._record_end()
 
     def _prepare(self) -> None:
-        """Step 2. A stop order also ends the prolog. Processes left by the prolog are ended with the job."""
+        """Step 2. A stop order also ends the prolog. Processes that the prolog leaves are ended with the
+        job.
+        """
         launch = self.launch
         if launch.scratch_dir:
             try:
@@ -190,14 +198,15 @@ class Supervisor:
             check_start(launch)
             self._wait_for_release()
             if launch.is_first_rank and not self.why:
-                self._choose_port()  # Another process may have taken the port while the gang waited.
-        self._check_lease()  # The lease may have expired during the prolog.
+                # Check the port again: another process may have taken it while the gang waited.
+                self._choose_port()
+        self._check_lease()  # Check the lease again: it may have expired during the prolog.
         if self.why:
             self._begin_ending(0.0)
 
     def _choose_port(self) -> None:
-        """Choose another MASTER_PORT if the port is in use. A gang has to start again, because its other
-        members have already got the port.
+        """If MASTER_PORT is in use, choose another port. A gang member instead ends with `port_in_use`,
+        because the other members already have the port; the gang is started again.
         """
         env = self.launch.env
         port = env.get(_PORT, "")
@@ -211,12 +220,12 @@ class Supervisor:
             env[name] = free
 
     def _find_checkpoint(self) -> None:
-        """Set the checkpoint to resume from. This runs after the prolog, because the prolog may mount the
-        file system that has the checkpoint.
+        """Set the variable with the checkpoint to resume from. This is done after the prolog, because the
+        prolog may mount the file system with the checkpoint.
         """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # Also set the variables with a prefix, because apptainer reads them under prefixed names.
+        # Set every variable whose name ends so: apptainer reads the value from a name with a prefix.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -224,7 +233,7 @@ class Supervisor:
                 del env[name]
 
     def _wait_for_release(self) -> None:
-        """Record `ready` and wait for the file `go`, a stop order or the end of the lease."""
+        """Record `ready` and wait for the file `go`, for a stop order or for the end of the lease."""
         ready = attempt_record.encode_fact("ready")
         self._write(ready)
         self._hint(ready)
@@ -267,7 +276,7 @@ class Supervisor:
         self._hint(started)
 
     def _reap(self) -> bool:
-        """Collect children that have exited. Returns False when the kernel reports that no child is left."""
+        """Collect children that have exited. Return False when the kernel reports that no child is left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -284,15 +293,17 @@ class Supervisor:
             elif pid == self.checkpoint_pid:
                 self._checkpoint_command_ended(status)
         if not self.ending and self._job_ended() and self.checkpoint_pid is None:
-            self._begin_ending(self.launch.grace_s)  # Processes of the job are left.
+            # All tasks have ended, or one has failed: end the processes that are left.
+            self._begin_ending(self.launch.grace_s)
         return True
 
     def _task_ended(self, pid: int, status: int) -> None:
         self.tasks[pid] = status
-        self.exit_status = self.exit_status or status  # The first failure is the exit status of the job.
+        # The first failure of a task is the exit status of the job.
+        self.exit_status = self.exit_status or status
 
     def _ask_engine(self, now: float) -> None:
-        """Query the container engine for tasks whose client process has ended.
+        """Ask the container engine about tasks whose client process (`docker run`) has exited.
 
         1. The engine does not answer: query it again later. The attempt keeps its GPUs until then.
         2. The container still runs, because the client or the daemon was restarted: attach to it again.
@@ -307,12 +318,13 @@ class Supervisor:
                 found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
                 and self.killing
             ):
-                # `_record_end` removes the container next, and waits for the engine there.
+                # Do not wait for the engine here: `_record_end` removes the container next, and waits there.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
             ):
-                # The processes of podman are descendants: the attempt is over when none of them is left.
+                # Do not wait for podman: the job's processes are descendants of this process, and the
+                # attempt ends only when none of them is left.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER:
                 self.engine_was_away = True
@@ -325,8 +337,8 @@ class Supervisor:
             else:
                 if self.engine_was_away and not self.ending and container_supervision.was_lost(launch, found):
                     self.why = self.why or f"{LOST}: docker was away and lost the container"
-                # A daemon that died while it started the container may have lost the container: kill its
-                # processes by their marks.
+                # A daemon that died while it started the container may have forgotten the container. Kill
+                # its processes, which are found by their marks.
                 if launch.is_docker:
                     process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
                 code = found.code << 8 if found.state == container_supervision.EXITED else status
@@ -351,11 +363,13 @@ class Supervisor:
             write_notice(self.launch.directory, sentence)
 
     def _job_ended(self) -> bool:
-        """Whether all tasks have ended, or one task has failed. A failed task ends the job."""
+        """Return whether all tasks have ended, or one task has failed. A failed task ends the job."""
         return bool(self.exit_status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
-        """Step 4: sleep until an event. Then carry out a stop order and the planned actions that are due."""
+        """Step 4: sleep until a signal or a planned time. Then carry out a stop order and the planned
+        actions that are due.
+        """
         retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
         planned = (
             self.warn_at,
@@ -372,7 +386,8 @@ class Supervisor:
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
         if woken is not None and woken.si_signo == signal.SIGTERM:
-            # Gang members have no default reason, because SIGTERM also wakes them when `go` is written.
+            # SIGTERM without a stop order ends the job. For a gang member it does not, because the agent
+            # also sends SIGTERM after it has written `go`.
             self._read_stop(default="" if self.launch.barrier else LOST)
         if self.pending_hint:
             self._hint()
@@ -412,8 +427,8 @@ class Supervisor:
             self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
-        """Measure the next part of the scratch directory. If the job exceeds the requested size, end it or
-        write one notice.
+        """Continue the scan of the scratch directory. If it is larger than requested, end the job or write
+        one notice to the job's stderr, as configured.
         """
         before = measure.size
         self.scratch_at = now + measure.step()
@@ -430,9 +445,10 @@ class Supervisor:
             write_notice(self.launch.directory, excess)
 
     def _check_lease(self) -> None:
-        """End the job if its lease has expired; otherwise check again at the time at which it would expire.
+        """End the job if its lease has expired. Otherwise plan the next check for the time at which the
+        lease would expire.
 
-        The agent writes each renewal to one file in the spool. The supervisor reads the file only here.
+        The agent writes each renewal to one file in the spool. The supervisor reads this file only here.
         """
         self.lease_at = None
         if self.launch.lease_s is None:
@@ -447,12 +463,14 @@ class Supervisor:
             self._begin_ending(self.launch.grace_s)
 
     def _begin_ending(self, grace_s: float) -> None:
-        """Send SIGTERM now and plan SIGKILL after the grace. A later call can only shorten the grace."""
+        """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. A second call can only
+        make SIGKILL earlier.
+        """
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
             descendants = process_tree.descendants(os.getpid())
-            # Signal the processes in the container, because podman exits on SIGTERM and leaves the container
-            # running.
+            # With podman, send the signal to the processes in the container: podman itself exits on SIGTERM
+            # and leaves the container running.
             process_tree.send_signal(
                 (
                     container_supervision.job_processes(self.launch, descendants)
@@ -467,8 +485,8 @@ class Supervisor:
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
 
     def _read_stop(self, default: str = "") -> None:
-        """Carry out the stop order in the spool. Without a stop order, stop for the reason `default`; if that
-        is empty, do nothing.
+        """Carry out the stop order in the spool. If there is none, stop the job for the reason `default`;
+        if `default` is empty, do nothing.
         """
         try:
             with open(f"{self.launch.directory}/stop", encoding="utf-8") as file:
@@ -482,7 +500,9 @@ class Supervisor:
             self._stop(float(grace), float(saving))
 
     def _stop(self, grace_s: float, saving_s: float) -> None:
-        """Request a checkpoint and plan SIGTERM after `saving_s` seconds; if that is 0, send SIGTERM now."""
+        """Request a checkpoint, and plan SIGTERM after `saving_s` seconds. If `saving_s` is 0, send SIGTERM
+        now without a checkpoint.
+        """
         if self.ending or saving_s <= 0:
             self._begin_ending(grace_s)
             return
@@ -495,7 +515,9 @@ class Supervisor:
             self.term_at = term_at if self.term_at is None else min(term_at, self.term_at)
 
     def _request_checkpoint(self) -> None:
-        """Send the checkpoint signal and run the checkpoint command. If neither is possible, end the job."""
+        """Send the checkpoint signal and run the checkpoint command. If no process handles the signal and
+        there is no command, end the job now.
+        """
         launch = self.launch
         if launch.checkpoint_signal:
             self.checkpoint_signalled = self._signal_handlers(launch.checkpoint_signal)
@@ -520,8 +542,8 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Send a signal to the processes that have a handler for it, because it would end the others. Returns
-        whether any process has a handler.
+        """Send a signal to those processes of the job that have a handler for it, because it would end the
+        others. Return whether there is such a process.
         """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(
@@ -567,8 +589,8 @@ class Supervisor:
             self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
 
     def _run_epilog(self) -> None:
-        """Run the epilog and remove the scratch directory. A failure is logged and does not change the result
-        of the job.
+        """Run the epilog and remove the scratch directory. If that fails, log the failure; the result of
+        the job stays the same.
         """
         launch = self.launch
         problem = hooks.run_hook(
@@ -583,28 +605,33 @@ class Supervisor:
             print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
 
     def _newest_checkpoint(self) -> directory.FoundCheckpoint | None:
-        """The newest complete checkpoint. If a task or the checkpoint command was killed, only checkpoints
-        from before the end was requested count.
+        """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed,
+        ignore checkpoints from after the request to end.
         """
         if not (self.tasks and self.launch.checkpoint_dir):
             return None
         return directory.newest_checkpoint(self.launch, None if self.ended_in_time else self.end_requested_at)
 
-    # --- after the supervisor before this one was lost ---
+    # --- clean-up after a lost supervisor ---
 
     def _end_lost_attempt(self, known: list[list[str]]) -> None:
-        """Kill the processes that a lost supervisor left. Record an end with unknown exit code."""
+        """Kill the processes that a lost supervisor has left. Then record the end of the attempt, with
+        unknown exit code.
+        """
         started = next((fact for fact in known if fact[0] == "started"), None)
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
         empty = 0
-        while empty < 2:  # Scan twice, because one scan of /proc may miss a process that is being forked.
+        while empty < 2:
+            # Require two empty scans in a row, because one scan of /proc may miss a process that is being
+            # forked.
             uid = None if self.launch.user is None else self.launch.user[0]
             pids = process_tree.find_strays(
                 self.launch.directory, self.launch.key, leader, ticks, uid, self.launch.mark_key
             )
             pids += self.cgroup.members()
             empty = 0 if pids else empty + 1
-            # Kill supervisors first. Otherwise a supervisor would record the kill as the job's own end.
+            # Kill other supervisors first. Otherwise one of them could record the kill as the end of the
+            # job itself.
             process_tree.send_signal(
                 pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
             )
@@ -613,15 +640,15 @@ class Supervisor:
         reason = next((fact[1] for fact in known if fact[0] == "lost"), "")
         self._end_with_reason(reason or (known[1][2] if len(known[1]) > 2 else LOST))
 
-    # --- record and hints ---
+    # --- record and hints (messages to the agent on the FIFO) ---
 
     def _end_with_reason(self, why: str) -> None:
         self.why = why
         self._record_end()
 
     def _write(self, line: bytes) -> None:
-        """Append a fact to the record. A failed write is repeated until it succeeds, because no fact may be
-        lost.
+        """Append a line to the record. Repeat a failed write until it succeeds, because the agent relies on
+        the record.
         """
         while True:
             try:
@@ -632,8 +659,8 @@ class Supervisor:
         self.record_end += len(line)
 
     def _hint(self, *lines: bytes) -> None:
-        """Send facts to the agent through the FIFO. Without `lines`, send the facts for which the FIFO had no
-        space before.
+        """Send lines of the record to the agent through the FIFO. Without `lines`, send those that did not
+        fit into the FIFO before.
         """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""
@@ -642,4 +669,4 @@ class Supervisor:
         except BlockingIOError:
             self.pending_hint = hint
         except OSError:
-            pass  # No agent runs at the moment. The next agent reads the record.
+            pass  # Continue: no agent runs at the moment. The next agent reads the record.

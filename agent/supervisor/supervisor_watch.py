@@ -1,5 +1,5 @@
-"""Watches one supervisor process with a pidfd. On kernels without pidfd the agent's audit checks the
-process.
+"""Watches one supervisor process with a pidfd. On kernels without pidfd, a periodic check of the agent
+detects its exit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 def _has_pidfd() -> bool:
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):  # Linux before 5.3
+    except (AttributeError, OSError):  # Linux before 5.3 has no pidfd.
         return False
     return True
 
@@ -20,7 +20,9 @@ HAS_PIDFD = _has_pidfd()
 
 
 class SupervisorWatch:
-    """A running supervisor. Raises ProcessLookupError if it has ended. `descriptor` is its pidfd, or None."""
+    """A running supervisor. Raises ProcessLookupError if it has exited. `descriptor` is its pidfd; None if
+    there is none.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -33,14 +35,16 @@ class SupervisorWatch:
         except ProcessLookupError:
             raise
         except OSError:
-            pass  # Too many files are open. The audit will detect the end of the supervisor.
+            # Continue without a pidfd, because too many files are open. The periodic check will detect the
+            # exit of the supervisor.
+            pass
 
     def wake(self) -> None:
-        """Send SIGTERM. The supervisor then reads its stop order."""
+        """Send SIGTERM, so that the supervisor reads its stop order or the file `go`."""
         try:
             if self.descriptor is not None:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGTERM)
             else:
                 os.kill(self.pid, signal.SIGTERM)
         except ProcessLookupError:
-            pass  # The supervisor has ended. The event loop will detect it.
+            pass  # The supervisor has exited, which the event loop will detect.

@@ -1,5 +1,5 @@
-"""Starts the processes of a job: with posix_spawn as the agent's user, with fork and setuid as another
-user.
+"""Starts the tasks of a job: with posix_spawn if they run as the agent's user, otherwise with fork and a
+change of user.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ them."""
 
 
 class TaskNotStarted(Exception):
-    """The job's program could not be started. The message is the reason. `unfit` is True if the job may start
-    on another node.
+    """Raised if the job's program could not be started. The message is the reason. `unfit` is True if
+    another node may be able to start it.
     """
 
     def __init__(self, why: str, unfit: bool = False) -> None:
@@ -29,10 +29,14 @@ class TaskNotStarted(Exception):
 
 
 def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
-    """Start a task in the cgroup, as leader of a new session. Returns its pid. Raises TaskNotStarted."""
+    """Start a task in the attempt's cgroup, as leader of a new session. Return its pid. Raise
+    TaskNotStarted.
+    """
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
-    if quick and not (launch.umask or 0) & 0o700:  # posix_spawn also applies the umask to the logs.
+    if quick and not (launch.umask or 0) & 0o700:
+        # A umask that removes the owner's rights needs the other method, because posix_spawn would also
+        # apply it to the logs.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -42,18 +46,20 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
 
 
 def _set_oom_score(pid: int, oom_score: int) -> None:
-    """Set the score with which the kernel selects processes to kill when the host runs out of memory. Future
-    children of the process inherit it.
+    """Set how likely the kernel is to kill this process when the host runs out of memory. Future children
+    of the process inherit the value.
     """
     try:
         with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
             file.write(str(oom_score))
     except OSError:
-        pass  # The process has already exited.
+        pass  # Continue: the process has already exited.
 
 
 def check_start(launch: LaunchSpec) -> None:
-    """Check directories and program as the job's user, without starting it. Raises TaskNotStarted."""
+    """Check as the job's user that the program and its directories can be used, without starting the
+    program. Raise TaskNotStarted.
+    """
     answer, error_pipe = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -109,8 +115,8 @@ def write_notice(place: str, sentence: str) -> None:
 
 
 def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str]) -> int:
-    """Start the task as the user of this process with posix_spawn. It does not copy this process, which
-    halves the cost of an attempt.
+    """Start the task with posix_spawn, as the user of this process. This is faster than fork, because it
+    does not copy the process; the whole attempt costs half as much.
     """
     _enter(launch.cwd)
     _make(launch.checkpoint_dir)
@@ -144,9 +150,7 @@ def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict
 def _fork(
     launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str], *, first_task: bool
 ) -> int:
-    """Start the task with fork, as the job's user. If the change of user fails, the program is not
-    started.
-    """
+    """Start the task with fork, as the job's user. If the change of user fails, do not start the program."""
     failure, error_pipe = os.pipe()
     supervisor = os.getpid()
     try:
@@ -172,8 +176,8 @@ def _become(
     supervisor: int,
     first_task: bool,
 ) -> None:
-    """Runs in the child: change the user and the directory, redirect output, and exec the program. Errors are
-    written to `error_pipe`.
+    """In the child: change to the job's user and directory, redirect output, and exec the program. Write
+    errors to `error_pipe`.
     """
     try:
         os.setsid()
@@ -206,7 +210,9 @@ def _become(
 
 
 def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
-    """The descriptors 1 and 2, each with the path of its log. With `merge_output` both have the same log."""
+    """Return which log each of the descriptors 1 and 2 is written to, as (descriptor, path). With
+    `merge_output` both have the same log.
+    """
     return [
         (1, f"{launch.directory}/stdout"),
         (2, f"{launch.directory}/{'stdout' if launch.merge_output else 'stderr'}"),
@@ -214,13 +220,15 @@ def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
 
 
 def _redirect(launch: LaunchSpec, first_task: bool) -> None:
-    """Redirect stdout and stderr to the user's files. Must be called as that user, in the working directory.
+    """Send stdout and stderr to the files that the user chose. This process must already run as the job's
+    user, in the working directory.
 
-    With --output and no --error both go to the file of --output, as in Slurm. One line with the path of the
-    file is written to the log.
+    If only --output is set, stderr goes to the same file, as in Slurm. The log in the spool gets one
+    line with the path of that file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
-    flags |= os.O_NONBLOCK  # Without this flag, open() would wait forever for the reader of a pipe.
+    # Set this flag, because open() would otherwise block on a named pipe until a reader opens it.
+    flags |= os.O_NONBLOCK
     if first_task and not launch.append:
         flags |= os.O_TRUNC
     redirects = [("stdout", launch.output, (1,) if launch.error else (1, 2)), ("stderr", launch.error, (2,))]
@@ -243,7 +251,7 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
 
 
 def exec_program(launch: LaunchSpec) -> None:
-    """Replace this process by the program (exec). Raises TaskNotStarted."""
+    """Replace this process by the job's program (exec). Raise TaskNotStarted if that fails."""
     _enter(launch.cwd)
     program = _find(launch.argv[0], launch.env)
     try:
@@ -270,8 +278,8 @@ def _make(folder: str) -> None:
 
 
 def _find(program: str, env: dict[str, str]) -> str:
-    """The path of a program that is found in the job's PATH, relative to the working directory. Raises
-    TaskNotStarted.
+    """Return the path of a program, searched in the job's PATH from the working directory. Raise
+    TaskNotStarted if there is none.
     """
     if "/" in program:
         return program
