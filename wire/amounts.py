@@ -24,7 +24,7 @@ _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def memory_mib(text: str) -> int:
-    """MiB for 16G, 512M or 1.5T, rounded up."""
+    """Return MiB for a text such as 16G, 512M or 1.5T, rounded up."""
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 16G or 1T")
@@ -35,7 +35,7 @@ def memory_mib(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Seconds for 2h30m, 90s, 01:30:00 or 1-12:00:00."""
+    """Return seconds for a text such as 2h30m, 90s, 01:30:00 or 1-12:00:00."""
     word = text.strip().lower()
     if _NUMBER.fullmatch(word):
         raise ValueError(f"{text!r} has no unit; write {word}s, {word}m, {word}h or 01:30:00")
@@ -63,7 +63,7 @@ def _clock(text: str, word: str) -> float:
 
 
 def moment(text: str, now: Optional[float] = None) -> float:
-    """Seconds since 1970 for `now`, +2h, 18:30 (today or tomorrow), 2030-05-01 or 2030-05-01T08:00."""
+    """Return seconds since 1970 for `now`, +2h, 18:30 (today or tomorrow), 2030-05-01 or 2030-05-01T08:00."""
     word, now = text.strip(), time.time() if now is None else now
     relative = word.removeprefix("now")
     if not relative and word:
@@ -74,7 +74,8 @@ def moment(text: str, now: Optional[float] = None) -> float:
     try:
         if clock is not None:
             hour, minute, second = (int(part or 0) for part in clock.groups())
-            # Use a local time without UTC offset, so that summer time is applied on the day of the result.
+            # Use local time without a fixed UTC offset, so that summer time is right on the day that the
+            # text names.
             today = datetime.fromtimestamp(now, UTC).astimezone().replace(tzinfo=None)
             today = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
             return (today if today.timestamp() > now else today + timedelta(days=1)).timestamp()
@@ -86,34 +87,34 @@ def moment(text: str, now: Optional[float] = None) -> float:
 
 
 def cores_milli(text: str) -> int:
-    """Thousandths of a core for 4 or 0.5."""
+    """Return thousandths of a core for a number of cores, such as 4 or 0.5."""
     return math.ceil(_positive(text, "a number of cores", "write 4 or 0.5") * 1000)
 
 
 def gpus(text: str) -> float:
-    """A number of GPUs, such as 8, or a part of one GPU, such as 0.25."""
+    """Parse a number of GPUs, such as 8, or a part of one GPU, such as 0.25."""
     return _number(text, "a number of GPUs", "write 8 or 0.25")
 
 
 def number(text: str) -> float:
-    """A number that is not negative."""
+    """Parse a number that is not negative."""
     return _number(text, "a number", "write 2 or 0.5")
 
 
 def limit(text: str) -> float:
-    """A number that is not negative; -1 for the word none, which means no limit."""
+    """Parse a limit: a number that is not negative, or the word none, for which the result is -1."""
     return -1.0 if text.lower() == "none" else _number(text, "an amount", "write 500 or 0.5, or none")
 
 
 def whole(text: str) -> int:
-    """A whole number that is not negative."""
+    """Parse a whole number that is not negative."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError(f"{text!r} is not a whole number; write 20")
     return int(text)
 
 
 def count(text: str) -> int:
-    """A whole number above zero."""
+    """Parse a whole number above zero."""
     number = _positive(text, "a whole number above zero", "write 2")
     if number != int(number):
         raise ValueError(f"{text!r} is not a whole number above zero; write 2")
@@ -121,7 +122,7 @@ def count(text: str) -> int:
 
 
 def priority(text: str) -> int:
-    """The priority, from 0 to 100, of a number or of a class name such as HIGH."""
+    """Return the priority, 0 to 100, for a number or for the name of a priority class such as HIGH."""
     word = text.strip().upper()
     if word in PRIORITIES:
         return PRIORITIES[word]
@@ -131,7 +132,7 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """A parser that returns the member of the enum with the given value."""
+    """Return a parser for the values of this enum class."""
 
     def read(text: str) -> Kind:
         try:
@@ -144,7 +145,7 @@ def member(kind: type[Kind]) -> Callable[[str], Kind]:
 
 
 def pair(text: str) -> tuple[str, str]:
-    """The key and the value of KEY=VALUE."""
+    """Split KEY=VALUE into the key and the value."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ValueError(f"{text!r} is not KEY=VALUE")
@@ -172,7 +173,9 @@ def _amount(number: str) -> float:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a command line, split at spaces and quotation marks like in a shell, without expansion."""
+    """Split a command line into words, at spaces and with quotation marks like in a shell. Nothing is
+    expanded.
+    """
     try:
         found = tuple(shlex.split(text))
     except ValueError as error:
@@ -183,8 +186,8 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def signal(text: str) -> str:
-    """The name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
-    # Imported only here, because every command of corral imports this module and must start fast.
+    """Return the name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
+    # Import it only here, because every command of corral imports this module and must start fast.
     from wire.job.spec import SIGNALS, signal_name
 
     name = signal_name(text)

@@ -1,1 +1,1 @@
-"""Messages between controller and agent."""
+"""The messages between controller and agent, and the job settings that the controller passes to agents."""

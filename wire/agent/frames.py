@@ -1,4 +1,6 @@
-"""Messages between controller and agent. Each is one JSON object on one line; its field "t" is its kind."""
+"""The messages (frames) between controller and agent. Each is one line with a JSON object, whose field "t"
+is the kind of message.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ database columns."""
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU as the host reports it. `links` are the indices of the GPUs connected to it by NVLink.
+    """One GPU as the host reports it. `links` has the `index` of each GPU that NVLink connects to it.
 
-    A MIG instance is reported like a GPU, with its own UUID and memory and its profile in `mig`; the GPU that
-    contains it is not reported. `compute` is the compute capability, such as 9.0; empty if unknown.
+    A MIG instance is reported like a GPU, with its own UUID and memory, and with its profile in `mig`.
+    The GPU that contains it is not reported. `compute` is the compute capability, such as 9.0; empty if
+    unknown.
     """
 
     index: int
@@ -43,13 +46,15 @@ class GpuFacts:
 
     @property
     def number(self) -> str:
-        """The GPU as the driver numbers it: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
         return self.label or str(self.index)
 
 
 @dataclass(frozen=True)
 class NumaFacts:
-    """One NUMA node: its CPUs as the kernel lists them, and its distance to each NUMA node."""
+    """One NUMA node of a host: its CPUs in the kernel's format, such as `0-3,8-11`, and its distance to
+    each NUMA node.
+    """
 
     node: int
     cpus: str = ""
@@ -59,7 +64,9 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """Resources of a host. They change only with a new Hello. `storage_mib` is local disk for scratch."""
+    """The resources of a host. The controller learns of changes only from the next Hello. `storage_mib` is
+    local disk for scratch.
+    """
 
     cpu_milli: int
     memory_mib: int
@@ -81,7 +88,9 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """GPU usage of an attempt: mean and 95th percentile of utilisation in percent, peak memory, energy."""
+    """GPU usage of an attempt: mean and 95th percentile of utilisation in percent, peak memory in MiB,
+    energy in watt-hours.
+    """
 
     mean: float = 0.0
     p95: int = 0
@@ -91,7 +100,7 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU time in seconds, peak memory and GPU usage of one attempt on one node."""
+    """CPU time in seconds, peak memory in MiB, and GPU usage of one attempt on one node."""
 
     cpu_s: float = 0.0
     max_rss_mib: int = 0
@@ -111,10 +120,11 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class AttemptStatus:
-    """The state of one attempt, from the spool. `pid` is set after its start, `ended_at` after its end.
+    """The state of one attempt as recorded in the spool. `pid` is set once the attempt has started,
+    `ended_at` once it has ended.
 
-    `code` is the exit code, `signal` the signal that killed the attempt. `why` is the reason if Corral ended
-    the attempt or could not start it: time_limit, cancelled, launch_failed: …, supervisor_lost.
+    `code` is the exit code; `signal` is the signal that killed the attempt. If Corral ended the attempt
+    or could not start it, `why` is the reason: time_limit, cancelled, launch_failed: …, supervisor_lost.
     """
 
     job: int
@@ -141,7 +151,9 @@ class AttemptStatus:
 
 @dataclass(frozen=True)
 class Hello:
-    """The first frame of every connection: the name of the node and its full state."""
+    """The first message of every connection: the name of the node, the facts of its host, and the state of
+    its attempts.
+    """
 
     node: str
     version: str
@@ -155,14 +167,18 @@ class Hello:
 
 @dataclass(frozen=True)
 class Report:
-    """One attempt has started or ended. The agent sends the report again after every Hello until Settle."""
+    """The state of an attempt after its start or end. The agent sends it again after every Hello, until the
+    controller confirms it with Settle.
+    """
 
     status: AttemptStatus
 
 
 @dataclass(frozen=True)
 class GpuSample:
-    """A reading of one GPU; not journalled. `throttle` lists the reasons for which its clocks are lowered."""
+    """A reading of one GPU. `throttle` has the reasons why the GPU's clocks are lowered. Readings are not
+    journalled.
+    """
 
     uuid: str
     utilisation: int = 0
@@ -192,10 +208,7 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """The GPU readings that changed since the last report.
-
-    At intervals the report also has the usage of every running attempt on the node in `uses`.
-    """
+    """The GPU readings that have changed noticeably since the agent sent them last."""
 
     samples: tuple[GpuSample, ...]
     uses: tuple[AttemptUse, ...] = ()
@@ -222,7 +235,7 @@ class GpuProcesses:
 
 @dataclass(frozen=True)
 class GpuTrouble:
-    """The agent has found a fault of a GPU. The controller decides whether the GPU is used further."""
+    """The agent has found a fault of a GPU. The controller decides whether jobs may still use the GPU."""
 
     uuid: str
     kind: TroubleKind
@@ -232,7 +245,7 @@ class GpuTrouble:
 
 @dataclass(frozen=True)
 class GpuChecked:
-    """The answer to CheckGpu: `ok` if the GPU is healthy; otherwise `why` is the reason."""
+    """The answer to CheckGpu. `ok` is True if the GPU is healthy; otherwise `why` is the reason."""
 
     uuid: str
     ok: bool
@@ -243,7 +256,7 @@ class GpuChecked:
 
 @dataclass(frozen=True)
 class GpuReset:
-    """The answer to ResetGpu: `ok` if the GPU was reset; otherwise `why` is the reason."""
+    """The answer to ResetGpu. `ok` is True if the GPU was reset; otherwise `why` is the reason."""
 
     uuid: str
     ok: bool
@@ -252,8 +265,8 @@ class GpuReset:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """A part of the answer to ReadLog. `data` is base64, `offset` is the position of its first byte in the
-    log, and `end` is True in the last part.
+    """A part of the log that a ReadLog requested. `data` is base64, `offset` is the position of its first
+    byte in the log, and `end` is True in the last part.
     """
 
     request: int
@@ -265,7 +278,7 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class ShellOutput:
-    """Output of a command that runs in the allocation of a job; `data` is base64."""
+    """Output of a `corral exec` command, which runs in the allocation of a job. `data` is base64."""
 
     request: int
     data: str
@@ -274,7 +287,9 @@ class ShellOutput:
 
 @dataclass(frozen=True)
 class ShellEnded:
-    """The command has ended. `error` is the reason if it could not start or if Corral ended it."""
+    """The end of a `corral exec` command. `error` is the reason if the command could not start or Corral
+    ended it.
+    """
 
     request: int
     code: Optional[int] = None
@@ -284,7 +299,7 @@ class ShellEnded:
 
 @dataclass(frozen=True)
 class Pong:
-    """The answer to Ping. `clock` is the clock of the host, in seconds since it booted, as in Hello."""
+    """The answer to Ping. `clock` is the host's clock, in seconds since boot."""
 
     beat: int
     clock: Optional[float] = None
@@ -295,7 +310,9 @@ class Pong:
 
 @dataclass(frozen=True)
 class GpuHold:
-    """A GPU, or a part of a GPU, in an allocation. `milli` is the part in thousandths of a GPU."""
+    """A GPU, or a part of a GPU, that is allocated to an attempt. `milli` is the part in thousandths of a
+    GPU.
+    """
 
     uuid: str
     milli: int
@@ -303,13 +320,14 @@ class GpuHold:
 
 @dataclass(frozen=True)
 class Start:
-    """Run one attempt. A repeated Start has no effect; the agent refuses a lower attempt number than the
-    highest that it has received for the job.
+    """Run an attempt. A repeated Start has no effect. The agent refuses a Start with a lower attempt number
+    than the highest that it has received for the job.
 
-    `checkpoint` was saved by an earlier attempt of the job; the fields after it are those of the JobSpec.
-    `tasks` processes run on this node. `rank` is the number of this node among the `nodes` of the job. With
-    `barrier` the agent prepares the attempt, reports it and waits for Go. `output` and `error` are paths
-    without patterns; with `append` the output is added to files that exist.
+    `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the
+    meaning that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank`
+    is the number of this node among the `nodes` of the job; with `barrier` the agent prepares the attempt,
+    reports that it is ready and waits for Go; `output` and `error` are paths without patterns; with
+    `append` output is added to existing files.
     """
 
     job: int
@@ -351,18 +369,20 @@ class Start:
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
-        """The limit on the CPU use of the attempt, in thousandths of a core; None: no limit."""
+        """The limit on the CPU use of the attempt, in thousandths of a core; None means no limit."""
         return None if self.best_effort else self.cpu_limit_milli or self.cpu_milli
 
     @property
     def most_memory_mib(self) -> Optional[int]:
-        """The limit on the memory of the attempt, in MiB; None: no limit."""
+        """The limit on the memory of the attempt, in MiB; None means no limit."""
         return None if self.best_effort else self.memory_limit_mib or self.memory_mib
 
 
 @dataclass(frozen=True)
 class Go:
-    """All members of the gang are ready: start the program of the attempt. A repeated Go has no effect."""
+    """Start the program of the attempt, because all members of its gang are ready. A repeated Go has no
+    effect.
+    """
 
     job: int
     attempt: int
@@ -370,10 +390,10 @@ class Go:
 
 @dataclass(frozen=True)
 class Stop:
-    """End an attempt: save a checkpoint, send SIGTERM, wait `grace_s` seconds, send SIGKILL.
+    """End an attempt: request a checkpoint, send SIGTERM, wait `grace_s` seconds, send SIGKILL.
 
-    `checkpoint_s` is the longest time for the checkpoint, in seconds; 0: no checkpoint. If the agent does not
-    know the attempt, it reports the attempt as ended, with the reason `why`.
+    `checkpoint_s` is how many seconds the checkpoint may take; 0 means no checkpoint. If the agent does
+    not know the attempt, it reports the attempt as ended, with the reason `why`.
     """
 
     job: int
@@ -385,8 +405,8 @@ class Stop:
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to the processes of an attempt that have a handler for it. Other processes are left out,
-    because the signal would end them.
+    """Send a signal to those processes of an attempt that have a handler for it. The other processes do not
+    get it, because it would end them.
     """
 
     job: int
@@ -396,7 +416,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Note:
-    """Write a message for the user into the stderr of an attempt."""
+    """Append a message for the user to the stderr of an attempt."""
 
     job: int
     attempt: int
@@ -405,8 +425,8 @@ class Note:
 
 @dataclass(frozen=True)
 class Settle:
-    """The controller has stored the end of this attempt: stop reporting the attempt. Its logs stay until
-    log retention deletes them.
+    """The controller has stored the end of this attempt, so the agent no longer reports it. The logs stay
+    until log retention deletes them.
     """
 
     job: int
@@ -415,7 +435,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """Send the log of an attempt from byte `offset`; a negative offset counts from the end of the log.
+    """Send the log of an attempt from byte `offset` on. A negative offset counts from the end of the log.
 
     With `follow` the agent also sends new output until the attempt has ended.
     """
@@ -430,15 +450,15 @@ class ReadLog:
 
 @dataclass(frozen=True)
 class StopReading:
-    """Stop answering this ReadLog, because the client has closed its connection."""
+    """Stop answering the ReadLog with this number, because the client has closed its connection."""
 
     request: int
 
 
 @dataclass(frozen=True)
 class CheckGpu:
-    """Check a faulty GPU after `after_s` seconds and answer with GpuChecked. A later CheckGpu for the GPU
-    replaces this one.
+    """Check a faulty GPU in `after_s` seconds and answer with GpuChecked. A later CheckGpu for the same GPU
+    cancels this one.
     """
 
     uuid: str
@@ -447,8 +467,8 @@ class CheckGpu:
 
 @dataclass(frozen=True)
 class ResetGpu:
-    """Reset an unused GPU after `after_s` seconds by running this command with the GPU's UUID as its last
-    argument. A later CheckGpu cancels the reset.
+    """Reset an unused GPU in `after_s` seconds by running `command` with the GPU's UUID as last argument. A
+    later CheckGpu for the same GPU cancels the reset.
     """
 
     uuid: str
@@ -458,8 +478,8 @@ class ResetGpu:
 
 @dataclass(frozen=True)
 class OpenShell:
-    """Run a command in the allocation of a running attempt. If `command` is empty, run the user's login
-    shell.
+    """Run a command of `corral exec` in the allocation of a running attempt. If `command` is empty, run the
+    user's login shell.
     """
 
     request: int
@@ -474,7 +494,7 @@ class OpenShell:
 
 @dataclass(frozen=True)
 class ShellInput:
-    """Input for a command, as base64. `end` closes the input."""
+    """Input for a `corral exec` command, as base64. `end` closes the command's stdin."""
 
     request: int
     data: str = ""
@@ -483,7 +503,7 @@ class ShellInput:
 
 @dataclass(frozen=True)
 class ShellTaken:
-    """The client has read `size` bytes of the output, so the agent may send as many more bytes."""
+    """The client has read `size` bytes of a command's output, so the agent may send as many further bytes."""
 
     request: int
     size: int
@@ -491,7 +511,7 @@ class ShellTaken:
 
 @dataclass(frozen=True)
 class ResizeShell:
-    """The terminal window of a command has a new size."""
+    """The user has changed the size of the terminal window in which a command runs."""
 
     request: int
     rows: int
@@ -500,17 +520,18 @@ class ResizeShell:
 
 @dataclass(frozen=True)
 class CloseShell:
-    """End the command, because the client has closed its connection."""
+    """End a `corral exec` command, because its client has closed the connection."""
 
     request: int
 
 
 @dataclass(frozen=True)
 class Ping:
-    """Ask for a Pong, and renew the leases of all attempts on the host.
+    """Answer with Pong, and renew the leases of all attempts on the host.
 
-    `heard` is the host's clock in the last frame that the controller received. Leases count from that time
-    and not from the arrival of this frame, because the network may delay the frame for minutes.
+    `heard` is when the controller last received a message, in seconds of the host's clock. Leases count
+    from that time and not from the arrival of this Ping, because the network may delay the Ping for
+    minutes.
     """
 
     beat: int
@@ -519,7 +540,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class Leave:
-    """Close the connection and exit. Running attempts continue."""
+    """Close the connection and exit. Running attempts continue without the agent."""
 
 
 AgentFrame = Union[
@@ -587,16 +608,20 @@ _JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_
 
 
 def pack(frame: Frame) -> bytes:
-    """The frame as one line that ends with a newline. Names that are not UTF-8 are preserved."""
+    """Return the message as one line that ends with a newline. Names that are not valid UTF-8 are
+    preserved.
+    """
     return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode("utf-8", "surrogatepass")
 
 
 def unpack(line: bytes) -> Frame:
-    """The frame of one line. Raises Malformed if it is not a known frame."""
+    """Return the message on one line. Raise Malformed if its kind or a field is unknown or wrong."""
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
-            dumps(data).encode()  # This raises for half a surrogate pair, because it cannot be stored.
+            # Encode the data once, because this raises an error for half a surrogate pair, which databases
+            # cannot store.
+            dumps(data).encode()
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None
     name = data.pop("t", None) if isinstance(data, dict) else None

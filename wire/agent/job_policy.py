@@ -1,4 +1,6 @@
-"""Settings for running jobs on nodes: [jobs] of scheduler.toml. The controller passes them to every agent."""
+"""Settings for jobs on nodes, from the table [jobs] of scheduler.toml. The controller passes them to every
+agent.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ContainerPolicy:
-    """Settings of containers: the command of the runtime, its options, and mounts for all containers."""
+    """Settings of containers: the command of the container runtime, its options, and mounts for all
+    containers.
+    """
 
     command: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -16,7 +20,7 @@ class ContainerPolicy:
 
 @dataclass(frozen=True)
 class JobPolicy:
-    """The settings that all agents use. NodeFacts shows which of them a host cannot support."""
+    """The settings for jobs that all agents use. NodeFacts reports which of them a host cannot support."""
 
     limits: str = "auto"
     bind: str = "cores"

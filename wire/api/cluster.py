@@ -1,4 +1,4 @@
-"""API bodies for the whole cluster: summary, health, events and the event stream."""
+"""API bodies for the whole cluster: the summary, health, events and the event stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClusterView:
 
 @dataclass(frozen=True)
 class EventView:
-    """One entry of the journal. `text` describes the event in a sentence for users."""
+    """One event of the journal. `text` describes the event in a sentence for users."""
 
     seq: int
     at: float
@@ -43,7 +43,7 @@ class EventView:
 
 @dataclass(frozen=True)
 class EventList:
-    """A page of the journal. Retention has deleted the entries up to number `begins`."""
+    """A page of events from the journal. Retention has deleted the events up to number `begins`."""
 
     events: tuple[EventView, ...]
     seq: int
@@ -52,9 +52,10 @@ class EventList:
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """One commit on the event stream: its events, and the new state of each job and node that they change.
+    """A message of the event stream: the events of one commit, and the new state of each job and node that
+    they change.
 
-    A batch without events has new GPU readings, which are not in the journal.
+    A message without events has new GPU readings, because these are not in the journal.
     """
 
     seq: int
@@ -65,7 +66,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """The health of the controller. `user` and `role` are those of the caller."""
+    """The health of the controller. `user` and `role` are those of the user that asks."""
 
     status: str
     version: str

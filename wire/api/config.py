@@ -1,4 +1,4 @@
-"""API bodies of /v1/config: the configuration in effect, and the changes that another one would make."""
+"""API bodies of /v1/config: the configuration in effect, and how it would change with another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class ConfigChange:
-    """A changed key of scheduler.toml, with JSON values. None: the key is missing. Secrets are not shown."""
+    """A changed key of scheduler.toml, with its old and new JSON value; None if the key is not set. Secrets
+    are not shown.
+    """
 
     key: str
     before: Optional[str]
@@ -19,7 +21,7 @@ class ConfigChange:
 
 @dataclass(frozen=True)
 class ConfigView:
-    """The configuration in effect: its file, when it was applied, and the user who applied it."""
+    """The configuration in effect: its file, when it was applied, and which user applied it."""
 
     file: str
     digest: str
@@ -31,10 +33,11 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply another configuration: `text`, the previous configuration (`previous`), or, if
-    neither is set, the controller's file.
+    """A request to apply a configuration. It is taken from `text`; or with `previous`, it is the
+    configuration before the current one; otherwise it is read from the controller's file.
 
-    If `expect` is set and is not the digest of the configuration in effect, the request is refused.
+    If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
+    refused.
     """
 
     text: Optional[str] = None
@@ -46,8 +49,8 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class ConfigAnswer:
-    """The changes of a configuration, made if `applied`, else planned. If `problems` has entries, nothing was
-    changed.
+    """How a configuration differs from the one in effect. If `applied`, the changes were made; otherwise
+    they would be. If `problems` is not empty, nothing was changed.
     """
 
     file: str

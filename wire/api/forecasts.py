@@ -1,4 +1,6 @@
-"""API bodies of forecasts: the start of a job, changes that would start it now, and effects of changes."""
+"""API bodies of forecasts: when a job starts, which changes would start it now, and what a change
+would do.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True)
 class Easing:
-    """A change that would start a waiting job at once. The controller has tested it on a copy of its state.
+    """A change that would start a waiting job at once. The controller has tried it on a copy of its state.
 
-    `sentence` describes the change. It is made either by `changes` of the job's JobSpec, or by the words in
-    `command` after `corral`: to release the job, to resume nodes or GPUs, or to preempt the `victims`. In the
-    last case the job starts when the victims have ended.
+    `sentence` describes the change for users. `changes` are new values for fields of the job's JobSpec.
+    If the change is not to the job, `command` has the arguments of a `corral` command, such as to resume a
+    node or to preempt the `victims`. After a preemption the job starts when the victims have ended.
     """
 
     sentence: str
@@ -30,12 +32,12 @@ class Easing:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a job waits, and its latest start if all jobs keep their time limits.
+    """Why a job waits, and when it starts at the latest, if every job uses its whole time limit.
 
-    `starts_at` is the latest start; if it is unknown it is None, and `unknown` has the reason. If jobs run as
-    long as predicted, the job starts at `likely_at` and runs for `predicted_s` seconds. Each of the `easings`
-    would start it now; the smallest change is first. With `makes_room`, the `victims` are preempted for the
-    job before it starts.
+    `starts_at` is the latest start; None if it is unknown, with the reason in `unknown`. If every job
+    runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
+    change in `easings` would start it now; the smallest change is first. With `makes_room`, the running
+    jobs in `victims` are preempted for it.
     """
 
     job: JobView
@@ -68,7 +70,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class JobEdit:
-    """A change of a job: fields of its JobSpec, as in JobChange."""
+    """New values for fields of a job's JobSpec, by field name. The values are as in JobChange."""
 
     job: int
     changes: Mapping[str, Any]
@@ -76,7 +78,9 @@ class JobEdit:
 
 @dataclass(frozen=True)
 class QuotaEdit:
-    """A change of a quota. A `quota` of None removes the limits that were set at run time."""
+    """New limits of a user, project or queue. If `quota` is None, the limits of the configuration apply
+    again.
+    """
 
     scope: str
     name: str
@@ -101,7 +105,7 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class MarkEdit:
-    """Labels and taints to set on a node. None removes the label or taint."""
+    """Labels and taints to set on a node, by name. The value None removes the label or taint."""
 
     node: str
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -110,8 +114,9 @@ class MarkEdit:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy of the controller's state. The order is: configuration, nodes, marks, shares,
-    quotas, cancels, preemptions, holds, releases, drains, resumes, reservations, edits and submits.
+    """Changes to try on a copy of the controller's state. They are tried in this order: configuration,
+    nodes, marks, shares, quotas, cancels, preemptions, holds, releases, drains, resumes, reservations,
+    edits and submits.
     """
 
     submit: tuple[JobSpec, ...] = ()
@@ -135,7 +140,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Shift:
-    """A waiting job whose start would change from `was` to `becomes`. None: after the end of the forecast."""
+    """A waiting job whose start would change from `was` to `becomes`. None means that it would not start
+    before the end of the forecast.
+    """
 
     job: int
     label: str
@@ -149,16 +156,17 @@ class Shift:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """The effect of changes. `refused` has the changes that the controller would refuse, with the reason.
+    """What changes would do. `refused` has the changes that the controller would refuse, with the reason.
 
-    `passed_over` has the tables of the configuration that differ from the current one but are ignored here.
-    `why` is the reason for which the first submitted job would wait; each of the `easings` would start that
-    job at once.
+    `passed_over` names tables of the configuration that differ from the current ones but that the
+    forecast ignores. `why` is why the first submitted job would wait. Each change in `easings` would start
+    that job at once.
 
-    `shifts` has the new jobs, then the jobs with the largest delays, then those that start earlier by most;
-    at most 200 of each. `later` and `sooner` count all delayed and all earlier jobs. Shifts below a minute,
-    or below 5 % of the wait, are not listed; `trifles` is their number. `later_h` and `sooner_h` are the sums
-    in hours, over all jobs whose start is known with and without the changes.
+    `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200
+    jobs that start earlier by most. `later` and `sooner` count all delayed and all earlier jobs. A change
+    of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts such jobs.
+    `later_h` and `sooner_h` are the hours by which all jobs start later and earlier, as far as both starts
+    are known.
     """
 
     now: float

@@ -1,4 +1,4 @@
-"""API bodies for jobs: to submit, show and change one job or many."""
+"""API bodies for jobs: to submit them, to show them, and to change one or many of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A job to submit. A repeated request of the same user with the same `key` returns the same job."""
+    """A job to submit. If the same user repeats a request with the same `key`, the answer has the job that
+    already exists.
+    """
 
     spec: JobSpec
     key: str = ""
@@ -25,7 +27,9 @@ class SubmitRequest:
 
 @dataclass(frozen=True)
 class Submitted:
-    """The id of the submitted job, or the ids of all array elements by index. `label` is the id for users."""
+    """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
+    `label` is the id for users.
+    """
 
     ids: tuple[int, ...]
     label: str
@@ -33,22 +37,22 @@ class Submitted:
 
 @dataclass(frozen=True)
 class JobChange:
-    """New values for fields of a JobSpec, by field name. null sets the default."""
+    """New values for fields of a JobSpec, by field name. null sets the default value."""
 
     changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal such as USR1 to send to the processes of a running job that have a handler for it."""
+    """A signal, such as USR1, to send to those processes of a running job that have a handler for it."""
 
     signal: str
 
 
 @dataclass(frozen=True)
 class ShellRequest:
-    """Run a command, or a login shell if `command` is empty, in a running job's allocation. `node` selects
-    the node of a gang.
+    """A command to run in the allocation of a running job; if `command` is empty, a login shell. `node`
+    selects one of the nodes of the job.
     """
 
     command: tuple[str, ...] = ()
@@ -61,15 +65,15 @@ class ShellRequest:
 
 @dataclass(frozen=True)
 class ShellOpened:
-    """The id of the opened shell. Only the user that opened it may use it."""
+    """The id of an opened `corral exec` session. Only the user that opened it may use it."""
 
     shell: str
 
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """A part of the output of a command, as base64; or, with `end`, its exit code or signal. `error` is the
-    reason if the command could not start or Corral ended it.
+    """A part of the output of a `corral exec` command, as base64; or, with `end`, the exit code or signal
+    with which the command ended. `error` is the reason if the command could not start or Corral ended it.
     """
 
     stream: str = ""
@@ -82,7 +86,9 @@ class ShellSaid:
 
 @dataclass(frozen=True)
 class ShellGiven:
-    """Input for a command, as base64; or the end of the input; or a new size of the terminal window."""
+    """Input for a `corral exec` command, as base64; or the end of the input; or a new size of the terminal
+    window.
+    """
 
     data: str = ""
     end: bool = False
@@ -92,7 +98,7 @@ class ShellGiven:
 
 @dataclass(frozen=True)
 class Held:
-    """The allocation of an attempt on one node."""
+    """The resources that are allocated to an attempt on one node."""
 
     node: str
     cpu_milli: int
@@ -146,11 +152,12 @@ class JobView:
 
 @dataclass(frozen=True)
 class JobsOrder:
-    """One action on many jobs: cancel, hold, release, preempt, requeue or set.
+    """An order for many jobs at once. `action` is cancel, hold, release, preempt, requeue or set.
 
-    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all. `mine` leaves out jobs of other users; with
-    `mine` and no `jobs` the order is for all jobs of the caller. `changes` are used by set, as in JobChange.
-    With `stay_held` a preempted job stays in the queue until released. With `only_tell` nothing is changed.
+    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all. `mine` leaves out jobs of other users;
+    without `jobs` it selects all jobs of the user that asks. `changes` are used by set, as in JobChange.
+    With `stay_held` a preempted job is also held. With `only_tell` nothing is changed, and the answer shows
+    what would be.
     """
 
     action: str
@@ -163,7 +170,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job, or a word that matches no job, for which the order was refused, and the reason."""
+    """A job for which the order was refused, or a word that matches no job, and the reason."""
 
     job: str
     problem: Problem
@@ -171,7 +178,9 @@ class JobRefused:
 
 @dataclass(frozen=True)
 class JobsAnswer:
-    """The jobs for which the order was carried out, in their new state, and the refusals."""
+    """The jobs for which the order was carried out, with their new state, and the jobs for which it was
+    refused.
+    """
 
     done: tuple[JobView, ...]
     refused: tuple[JobRefused, ...] = ()
@@ -179,14 +188,16 @@ class JobsAnswer:
 
 @dataclass(frozen=True)
 class PreemptAction:
-    """Body of preempt; with `hold` the job stays in the queue until released."""
+    """The body of a request to preempt a job. With `hold` the job is also held, so that it does not start
+    again until released.
+    """
 
     hold: bool = False
 
 
 @dataclass(frozen=True)
 class Preempted:
-    """The preemption of one attempt: the job or policy that caused it, and the GPU-hours that were lost."""
+    """One preemption of a job: what caused it, and the GPU-hours of work that were lost."""
 
     at: float
     attempt: int
@@ -220,7 +231,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class JobDetail:
-    """A job with its request and the reason for its state. Only its owner and operators get `spec.env`."""
+    """A job with its whole request and the reason for its state. `spec.env` is empty except for the job's
+    owner and operators.
+    """
 
     job: JobView
     spec: JobSpec
@@ -238,8 +251,8 @@ class JobDetail:
 
 @dataclass(frozen=True)
 class JobList:
-    """One page of jobs by id. `seq` is the number of the newest journal entry in this answer; `next` is the
-    `after` of the next page.
+    """One page of jobs, ordered by id. `seq` is the number of the newest journal entry that the page
+    includes. A request with `after` set to `next` gets the next page.
     """
 
     jobs: tuple[JobView, ...]

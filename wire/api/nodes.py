@@ -12,16 +12,19 @@ from wire.names import GpuHealth, NodeState
 
 @dataclass(frozen=True)
 class NodeAction:
-    """Body of the node actions drain, resume, lost and remove, and of cordon and resume of a GPU."""
+    """The body of the requests to drain, resume, remove or declare lost a node, and to cordon or resume a
+    GPU.
+    """
 
     why: str = ""
 
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """Body of a preflight, and of adding a node. The SSH host key in `host_key` is accepted and pinned.
+    """The body of a request to check a host (preflight) or to add it as a node. The SSH host key in
+    `host_key` is accepted and pinned.
 
-    A preflight without `host` checks the current host of the node.
+    A preflight without `host` checks the host that the node has now.
     """
 
     name: str
@@ -31,14 +34,16 @@ class NodeRequest:
 
 @dataclass(frozen=True)
 class HostKey:
-    """Body of trust: the new SSH host key of a node, in the format of OpenSSH."""
+    """The body of a request to trust a new SSH host key of a node. The key has the format of OpenSSH."""
 
     host_key: str
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a host. `verdict` is ok, note (passed, but `found` has a remark), unknown or failed."""
+    """The result of one check of a host. `verdict` is ok, note (passed, but `found` has a remark), unknown
+    or failed.
+    """
 
     name: str
     verdict: str
@@ -48,8 +53,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Preflight:
-    """The result of checking a host. `ready` is True if the host can be added as a node. `host_key` is the
-    SSH key that the host sent.
+    """The result of all checks of a host. `ready` is True if the host can be added as a node. `host_key` is
+    the SSH key that the host sent.
 
     Two hosts with the same `boot_id` are the same machine.
     """
@@ -65,7 +70,9 @@ class Preflight:
 
 @dataclass(frozen=True)
 class NodeMarks:
-    """Labels and taints to set on a node; null removes one. Taints are named `key:Effect`."""
+    """Labels and taints to set on a node, by name; the value null removes one. The name of a taint is
+    `key:Effect`.
+    """
 
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
     taints: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -73,7 +80,9 @@ class NodeMarks:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """A GPU of a node, or a part of a GPU. `milli` is the part in thousandths of the GPU."""
+    """A GPU of a node, or a part of it, that is allocated to a job. `milli` is the part in thousandths of
+    the GPU.
+    """
 
     index: int
     uuid: str
@@ -82,7 +91,7 @@ class GpuShare:
 
     @property
     def number(self) -> str:
-        """The GPU as the driver numbers it: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
         return self.label or str(self.index)
 
 
@@ -127,13 +136,13 @@ class GpuView:
 
     @property
     def number(self) -> str:
-        """The GPU as the driver numbers it: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
         return self.label or str(self.index)
 
 
 @dataclass(frozen=True)
 class GpuList:
-    """GPUs, ordered by node and index."""
+    """A list of GPUs, ordered by node and by index."""
 
     gpus: tuple[GpuView, ...]
     seq: int
@@ -168,7 +177,9 @@ class NodeView:
 
     @property
     def state_word(self) -> str:
-        """The state to show to users: a drained node is `draining` until its last job has ended."""
+        """The state of the node as shown to users. A drained node is `draining` until its last job has
+        ended.
+        """
         return "draining" if self.state is NodeState.DRAINED and self.jobs else self.state.value
 
 

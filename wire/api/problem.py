@@ -1,4 +1,4 @@
-"""The body of every refused request."""
+"""The JSON body of every answer that refuses a request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a request was refused. Programs test `code`; `message` is the error, `where` the field with the
-    error, and `hint` a way to correct it.
+    """Why a request was refused. Programs should test `code`. `message` is the error for users, `where` the
+    field that is wrong, and `hint` a way to correct it.
     """
 
     code: str

@@ -10,7 +10,9 @@ from wire.names import Reason
 
 @dataclass(frozen=True)
 class Ousted:
-    """A running job that would be preempted for the job `by`, and the GPU-hours that would be lost."""
+    """A running job that would be preempted so that the job `by` can start, and the GPU-hours of work that
+    would be lost.
+    """
 
     job: int
     label: str
@@ -23,7 +25,7 @@ class Ousted:
 
 @dataclass(frozen=True)
 class FilterLoss:
-    """The number of nodes that one filter rejected, and the names of some of them."""
+    """How many nodes one filter rejected for a job, and the names of some of them."""
 
     filter: str
     lost: int
@@ -33,7 +35,7 @@ class FilterLoss:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A waiting job that is ahead in the queue. `wants` describes its request or its reservation."""
+    """A job that is ahead of another job in the queue. `wants` describes its request or its reservation."""
 
     job: int
     label: str
@@ -43,7 +45,9 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Points:
-    """The points that one factor gives a job: the factor, from 0 to 1, times its weight."""
+    """The points that one priority factor gives a job: the factor, from 0 to 1, times the weight of the
+    factor.
+    """
 
     name: str
     factor: float
@@ -55,8 +59,8 @@ class Points:
 
 @dataclass(frozen=True)
 class Why:
-    """Why a job waits: the main reason as a sentence, the nodes that each filter rejected, and the job's
-    position in the queue.
+    """Why a job waits: the main reason as a sentence, how many nodes each filter rejected, and the position
+    of the job in the queue.
     """
 
     reason: Reason

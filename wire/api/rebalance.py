@@ -11,7 +11,9 @@ from wire.text import counted, duration, printable
 
 @dataclass(frozen=True)
 class MoveView:
-    """One job that would move: its current and its new allocation, and the GPU-hours that the move costs."""
+    """One job that would move, with its current and its new allocation. `gpu_hours` is the cost of the
+    move.
+    """
 
     job: int
     label: str
@@ -24,8 +26,8 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """Fragmentation of the cluster: `free_gpus` is the number of free GPUs, `whole_gpus` the number of them
-    on idle nodes, and `fragmentation` the fraction of them on nodes that are not idle.
+    """How fragmented the free GPUs are: `free_gpus` is their number, `whole_gpus` the number of those on
+    idle nodes, and `fragmentation` the fraction on nodes that are not idle.
     """
 
     free_gpus: int
@@ -35,8 +37,8 @@ class SpreadView:
 
 @dataclass(frozen=True)
 class ProposalView:
-    """A proposal to move one or several jobs, with its cost and benefit. It does not depend on other
-    proposals.
+    """A proposal to move one or several running jobs, with its cost and benefit. It can be carried out
+    without any other proposal.
     """
 
     id: str
@@ -65,7 +67,7 @@ class ProposalView:
 
 @dataclass(frozen=True)
 class RebalanceView:
-    """The current proposals and the latest moves."""
+    """The current proposals to move jobs, and the latest moves that were made."""
 
     mode: str
     proposals: tuple[ProposalView, ...]
@@ -75,7 +77,9 @@ class RebalanceView:
 
 @dataclass(frozen=True)
 class RebalanceRequest:
-    """Body of `/v1/rebalance/run`: the id of a proposal to carry out; empty: all proposals."""
+    """The body of `/v1/rebalance/run`: the id of the proposal to carry out; if empty, all proposals are
+    carried out.
+    """
 
     proposal: str = ""
 
@@ -88,7 +92,7 @@ class Rebalanced:
 
 
 def proposal_benefit(each: ProposalView) -> str:
-    """The benefit of a proposal, as text for users."""
+    """Return the benefit of a proposal, as text for users."""
     sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
     if each.for_job is not None:
         return f"job {each.label} ({printable(each.name)}) starts{sooner} on {nodes_and_gpus(each.place)}"
@@ -104,7 +108,7 @@ def proposal_benefit(each: ProposalView) -> str:
 
 
 def nodes_and_gpus(parts: Sequence[Held]) -> str:
-    """The nodes of an allocation and the numbers of their GPUs as text, such as `gpu01:0,1`."""
+    """Return the nodes of an allocation and the numbers of their GPUs as text, such as `gpu01:0,1`."""
     texts = []
     for part in parts:
         gpus = ",".join(gpu.number for gpu in part.gpus)
@@ -113,7 +117,7 @@ def nodes_and_gpus(parts: Sequence[Held]) -> str:
 
 
 def move_purpose(move: Moved) -> str:
-    """The purpose of a move, as text for users."""
+    """Return why a job was moved, as text for users."""
     if move.for_job is not None:
         return f"job {move.for_job} starts"
     return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
@@ -122,7 +126,7 @@ def move_purpose(move: Moved) -> str:
 
 
 def move_status(move: Moved) -> str:
-    """The status of a move as text: under way, moved or undone."""
+    """Return the status of a move as text: under way, moved, or undone with the reason."""
     if move.undone:
         return "undone"
     return "under way" if move.done_at is None else "moved"

@@ -1,4 +1,4 @@
-"""API bodies of the reports on usage and on the accuracy of estimates."""
+"""API bodies of the reports on GPU usage and on the accuracy of predicted run times and start times."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class UsageView:
 
 @dataclass(frozen=True)
 class UsageList:
-    """Usage in the time from `since` to `until`, the largest usage first. `total` is the number of all lines,
-    even if `usage` has only the first of them.
+    """GPU usage between `since` and `until`, the largest usage first. `total` counts all users, projects,
+    queues or jobs, even if `usage` lists only the first of them.
     """
 
     usage: tuple[UsageView, ...]
@@ -34,11 +34,11 @@ class UsageList:
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """Errors of the predicted run times of one user's jobs. All times are means in seconds.
+    """How wrong the predicted run times of one user's jobs were. All times are means in seconds.
 
-    `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the absolute error. `outlived` is the
-    fraction of jobs that ran longer than predicted. `limit_error_s` is the absolute error of the time limit
-    as a prediction, for jobs that had one.
+    `bias_s` is above 0 if jobs run longer than predicted. `error_s` is the mean absolute error.
+    `outlived` is the fraction of jobs that ran longer than predicted. `limit_error_s` is the mean absolute
+    error if the time limit were the prediction, for jobs with a time limit.
     """
 
     user: str
@@ -52,12 +52,12 @@ class RunEstimate:
 
 @dataclass(frozen=True)
 class StartEstimates:
-    """Errors of estimated start times. All times are means in seconds. `kind` is promise (the reservation of
-    the first waiting job), latest (a forecast from time limits) or likely (a forecast from predicted run
-    times).
+    """How wrong estimated start times were. All times are means in seconds. `kind` names the estimate:
+    promise (the reservation of the first waiting job), latest (a forecast from time limits) or likely (a
+    forecast from predicted run times).
 
-    `bias_s` is above 0 if jobs start later than estimated. `error_s` is the absolute error. `late` is the
-    fraction of jobs that started later than estimated.
+    `bias_s` is above 0 if jobs start later than estimated. `error_s` is the mean absolute error. `late`
+    is the fraction of jobs that started later than estimated.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class StartEstimates:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """A start time of a job that was estimated while the job waited."""
+    """A start time that was estimated for a job while it waited."""
 
     kind: str
     made_at: float
@@ -79,8 +79,8 @@ class Foreseen:
 
 @dataclass(frozen=True)
 class EstimateReport:
-    """Accuracy of estimates. `runs` has one entry for each user, the user with most jobs first. `plans` is
-    limit or predicted: the run times that scheduling uses.
+    """How accurate estimates were. `runs` has one entry for each user, the user with most jobs first.
+    `plans` says which run times scheduling uses: `limit` (time limits) or `predicted`.
     """
 
     plans: str
@@ -91,8 +91,8 @@ class EstimateReport:
 
 @dataclass(frozen=True)
 class StintView:
-    """GPU use by a process that does not belong to a job. `until` is None while it lasts; `units` is its cost
-    in billing units.
+    """GPU use by a process that no job started. `until` is None while the process still uses the GPU;
+    `units` is the cost in billing units.
     """
 
     user: str
@@ -111,8 +111,8 @@ class StintView:
 
 @dataclass(frozen=True)
 class StintList:
-    """GPU use without a job in the time from `since` to `until`, the newest first. A used GPU counts as one
-    whole GPU.
+    """GPU use by processes that no job started, between `since` and `until`, the newest first. A GPU in use
+    counts as one whole GPU.
     """
 
     stints: tuple[StintView, ...]

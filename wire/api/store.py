@@ -1,4 +1,4 @@
-"""API bodies to verify and compact the store of the controller."""
+"""API bodies to verify and compact the controller's store, which contains the journal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class VerifyLine:
-    """A line of the answer to `GET /v1/store/verify`. It has the progress, or the report if `done` is True.
+    """One line of the answer to `GET /v1/store/verify`: the progress, or, if `done` is True, the result.
 
     `seq` is the number of the newest journal entry and `head` its hash. Retention has deleted the entries up
     to number `begins`.
@@ -29,7 +29,9 @@ class VerifyLine:
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """Delete ended jobs and journal entries that are older than this. None: the value in [retention]."""
+    """Delete ended jobs and journal entries that are older than this number of days. None means the value
+    in [retention].
+    """
 
     jobs_days: Optional[float] = None
     journal_days: Optional[float] = None
@@ -37,7 +39,7 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class Compacted:
-    """The numbers of deleted jobs and journal entries. `begins` is the number of the last deleted entry."""
+    """How many jobs and journal entries were deleted. `begins` is the number of the last deleted entry."""
 
     jobs: int
     entries: int

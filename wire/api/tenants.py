@@ -1,4 +1,4 @@
-"""API bodies for shares, quotas, licences, reservations and profiles."""
+"""API bodies for fair shares, quotas, licences, reservations and scheduler profiles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from wire.cluster.reservation import ReservationSpec
 
 @dataclass(frozen=True)
 class ShareWeight:
-    """Weight and limits of an organisation, a project or a user (`project/user`).
+    """The weight and the limits of an organisation, a project or a user (`project/user`) in the share tree.
 
-    The limits are in billing units; -1: no limit, None: unchanged. Above the soft limit, jobs of the share
-    start after all other jobs. At the hard limit, no job of the share starts.
+    The limits `soft` and `hard` are on usage, in billing units; -1 means no limit, None leaves a limit
+    unchanged. Above the soft limit, jobs of the organisation, project or user start after all other jobs.
+    At the hard limit, none of them starts.
     """
 
     share: str
@@ -25,8 +26,8 @@ class ShareWeight:
 
 @dataclass(frozen=True)
 class ShareView:
-    """One share in the share tree. `used` is its decayed usage in billing units. `held` is the usage per hour
-    of its current allocations.
+    """An organisation, project or user in the share tree. `used` is its decayed usage in billing units.
+    `held` is how many billing units per hour its running jobs add.
     """
 
     path: tuple[str, ...]
@@ -50,7 +51,7 @@ class ShareView:
 
 @dataclass(frozen=True)
 class ShareList:
-    """All shares; each parent is listed before its children."""
+    """All entries of the share tree. Each parent is listed before its children."""
 
     shares: tuple[ShareView, ...]
     at: float
@@ -58,7 +59,7 @@ class ShareList:
 
 @dataclass(frozen=True)
 class LicenceView:
-    """One licence: its total, the jobs that hold it, and the number of jobs that wait for it."""
+    """One licence: how many there are, which jobs hold it, and how many jobs wait for it."""
 
     name: str
     total: int
@@ -79,14 +80,16 @@ class LicenceList:
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """Limits to set. Limits that are None stay unchanged."""
+    """The body of a request to change a quota. Limits that are None stay unchanged."""
 
     quota: Quota
 
 
 @dataclass(frozen=True)
 class QuotaView:
-    """Limits and usage of a user, project or queue. `edited` is True if the limits were set at run time."""
+    """Limits and usage of a user, project or queue. `edited` is True if the limits were set by a command
+    and not by the configuration.
+    """
 
     scope: str
     name: str
@@ -97,8 +100,8 @@ class QuotaView:
 
 @dataclass(frozen=True)
 class QuotaList:
-    """Users, projects and queues with a quota or with jobs. GPU-hours are those of the last `window_s`
-    seconds.
+    """Users, projects and queues that have a quota or jobs. Their GPU-hours are those of the last
+    `window_s` seconds.
     """
 
     quotas: tuple[QuotaView, ...]
@@ -108,10 +111,10 @@ class QuotaList:
 
 @dataclass(frozen=True)
 class ProfileView:
-    """A scheduler profile: its jobs, its nodes, and its `policy` as in scheduler.toml.
+    """A scheduler profile: the jobs and the nodes that it is for, and its `policy` as in scheduler.toml.
 
-    `terms` are its conditions on nodes, `nodes` are the nodes that meet them, and `shared` are the other
-    profiles that use these nodes.
+    `terms` are the conditions that a node must meet, `nodes` are the nodes that meet them, and `shared`
+    are the other profiles that use some of these nodes.
     """
 
     name: str
@@ -132,7 +135,9 @@ class ProfileView:
 
 @dataclass(frozen=True)
 class ProfileList:
-    """Profiles, in the order in which the controller tries them for a job. Empty: one policy for all jobs."""
+    """All profiles, in the order in which the controller tries them for a job. Without profiles the list is
+    empty, and one policy is for all jobs.
+    """
 
     profiles: tuple[ProfileView, ...]
     seq: int
@@ -140,8 +145,8 @@ class ProfileList:
 
 @dataclass(frozen=True)
 class ReserveRequest:
-    """A reservation to make. With `anyway` it is made even if running jobs may still be on its nodes at its
-    start.
+    """The body of a request to reserve nodes. With `anyway` the reservation is made even if running jobs
+    may still be on its nodes when it starts.
     """
 
     reservation: ReservationSpec
@@ -150,8 +155,8 @@ class ReserveRequest:
 
 @dataclass(frozen=True)
 class ReservationView:
-    """A reservation with its nodes. `on` is True while it is active. `starts_at` is the start of the current
-    or next period.
+    """A reservation and its nodes. `on` is True while it is active. A repeated reservation has the start of
+    its current or next period in `starts_at`.
     """
 
     spec: ReservationSpec

@@ -10,8 +10,8 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """How many seconds later the job would start; below 0: earlier. An unknown start counts as the end of the
-    forecast, or as infinitely late if the forecast is complete.
+    """Return how many seconds later a job would start, below 0 if earlier. An unknown start counts as the
+    end of the forecast; if the forecast is complete, it counts as infinitely late.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
@@ -19,7 +19,7 @@ def delay(answer: WhatIfAnswer, shift: Shift) -> float:
 
 
 def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
-    """The time from now until a start, as text."""
+    """Return when a job starts as text for users, such as `in 2h10m`."""
     if at is None and answer.covers_until is not None:
         return f"after {duration(answer.covers_until - answer.now)}"
     if at is None:
@@ -28,8 +28,8 @@ def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
 
 
 def counts(answer: WhatIfAnswer) -> tuple[int, int]:
-    """The number of jobs that would start later, and the number that would start sooner. The answer may list
-    only some of these jobs.
+    """Return how many jobs would start later, and how many would start sooner. Both include jobs that the
+    answer does not list.
     """
     moved = [delay(answer, shift) for shift in answer.shifts if not shift.new]
     later = sum(each > 0 for each in moved)
@@ -37,14 +37,14 @@ def counts(answer: WhatIfAnswer) -> tuple[int, int]:
 
 
 def hours(answer: WhatIfAnswer) -> str:
-    """The additional and the saved waiting hours of all jobs, as text; empty if both are near 0."""
+    """Return the additional and the saved waiting hours of all jobs, as text; empty if both are near 0."""
     if max(answer.later_h, answer.sooner_h) < 0.05:
         return ""
     return f"+{_hours(answer.later_h)} h / -{_hours(answer.sooner_h)} h waited"
 
 
 def extent(answer: WhatIfAnswer) -> str:
-    """The jobs and times that the answer does not cover, as text; empty if it covers everything."""
+    """Return which jobs and times the answer does not cover, as text; empty if it covers everything."""
     limits = []
     if answer.trifles:
         limits.append(f"{counted(answer.trifles, 'job')} would move by less than a minute or 5 % of the wait")
