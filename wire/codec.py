@@ -39,7 +39,9 @@ _UNION_TYPES = (Union, getattr(types, "UnionType", Union))
 
 
 class Malformed(ValueError):
-    """The data does not match the type. `where` is the path of the wrong value, such as `facts.gpus[0]`."""
+    """Raised for data that does not match the type. `where` is the path of the wrong value, such as
+    `facts.gpus[0]`.
+    """
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -48,17 +50,17 @@ class Malformed(ValueError):
 
 
 dumps: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""Makes the JSON text of journal entries, frames and bodies."""
+"""Return JSON text for journal entries, messages and API bodies."""
 
 
 def encode(value: Any) -> Any:
-    """The dataclass instance as plain JSON data: dicts, lists and scalars."""
+    """Return a dataclass instance as plain JSON data: dicts, lists and scalars."""
     kind: Any = type(value)
     return encoder(kind)(value)
 
 
 def decode(cls: type[T], data: Any, where: str = "") -> T:
-    """An instance of `cls` from JSON data. Raises Malformed for unknown names and wrong types."""
+    """Return an instance of `cls` made from JSON data. Raise Malformed for unknown names and wrong types."""
     kind: Any = cls
     made: T = decoder(kind)(data, where)
     return made
@@ -66,7 +68,7 @@ def decode(cls: type[T], data: Any, where: str = "") -> T:
 
 @functools.cache
 def encoder(kind: Any) -> Encoder:
-    """The encoder of a type, compiled on first use."""
+    """Return the function that encodes values of this type. It is compiled on first use."""
     origin = typing.get_origin(kind)
     if dataclasses.is_dataclass(kind):
         return _dataclass_encoder(typing.cast(type, kind))
@@ -104,7 +106,7 @@ def _dataclass_encoder(kind: type) -> Encoder:
 
 @functools.cache
 def decoder(kind: Any) -> Decoder:
-    """The decoder of a type, compiled on first use."""
+    """Return the function that decodes values of this type. It is compiled on first use."""
     origin = typing.get_origin(kind)
     arguments = typing.get_args(kind)
     if kind is Any:
@@ -131,7 +133,7 @@ def _only_optional(kind: Any) -> Any:
 
 
 def _dataclass_decoder(kind: type) -> Decoder:
-    """The decoder of a dataclass, compiled so that most fields cost one comparison.
+    """Return the function that decodes a dataclass. It is compiled so that most fields cost one comparison.
 
     1. If the data has exactly the fields of the class, read them in order. A value that already has the
        right type is used unchanged, and an empty list becomes (); other values go to their decoder.
@@ -185,8 +187,8 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
 
 def _inline_check(kind: Any) -> tuple[str, list[tuple[str, str]]]:
-    """An expression that is true for values that need no decoder, and pairs of an empty value and its decoded
-    form, such as `[]` and `()`.
+    """Return an expression (as Python text) that is true for values of a type that need no decoder. Also
+    return pairs of an empty value and its decoded form, such as `[]` and `()`.
     """
     if typing.get_origin(kind) in _UNION_TYPES:
         check, empties = _inline_check(_only_optional(kind))

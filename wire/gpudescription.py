@@ -1,4 +1,6 @@
-"""Parses GPU descriptions: `gpus` of a node in scheduler.toml, and `--gpus` of the agent and the CLI."""
+"""Parses descriptions of a host's GPUs, such as `simulated:8xH100`: `gpus` of a node in scheduler.toml, and
+`--gpus`.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,18 @@ from dataclasses import dataclass
 from wire.job import mig
 
 DETECTED = ("auto", "none", "nvml")
-"""Descriptions other than simulated GPUs: detect the GPUs, or none, or detect them only with NVML."""
+"""The descriptions of real GPUs: detect them in any way, offer none, or detect them only with NVML."""
 SIMULATED_MODELS = ("H200", "H100", "A100", "A100-40G", "V100", "L40S", "L4", "T4", "RTX4090")
-"""Models that can be simulated; agent/gpus/simulated.py has the properties of each."""
+"""The models that can be simulated. agent/gpus/simulated.py has the properties of each."""
 _PREFIX = "simulated:"
 _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """Simulated GPUs of one model. `slices` are the MIG profiles of each GPU; empty: no MIG instances."""
+    """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is
+    divided; empty without MIG.
+    """
 
     count: int
     model: str
@@ -25,15 +29,15 @@ class GpuGroup:
 
 
 def checked_description(text: str) -> str:
-    """Returns the description unchanged. Raises ValueError if an agent could not parse it."""
+    """Return the description unchanged. Raise ValueError if an agent could not parse it."""
     if text not in DETECTED:
         parse_simulated(text)
     return text
 
 
 def parse_simulated(text: str) -> tuple[GpuGroup, ...]:
-    """The GPU groups of a description such as `simulated:8xH100,2xA100:1g.5gb*7`. Raises ValueError for other
-    descriptions.
+    """Return the groups of equal GPUs in a description such as `simulated:8xH100,2xA100:1g.5gb*7`. Raise
+    ValueError for any other description.
     """
     if not text.startswith(_PREFIX):
         raise ValueError(f'cannot read {text!r} as GPUs; write "auto", "none", "nvml" or "simulated:8xH100"')

@@ -7,10 +7,10 @@ from typing import Final
 
 
 class JobState(str, enum.Enum):
-    """State of a job. controller.core.model.state_machine has the allowed transitions.
+    """The state of a job. controller.core.model.state_machine has the allowed transitions.
 
-    Users never see PREEMPTED: the commit that preempts a job also sets it to QUEUED. Its reason is
-    `preempted` until the next cycle sets another reason.
+    Users never see PREEMPTED: the commit that preempts a job also sets its state to QUEUED. The job's
+    reason is `preempted` until the next scheduling cycle sets another reason.
     """
 
     QUEUED = "QUEUED"
@@ -23,7 +23,7 @@ class JobState(str, enum.Enum):
 
     @property
     def terminal(self) -> bool:
-        """True if the job has ended. Its state cannot change any more."""
+        """Return whether the job has ended, so that its state cannot change any more."""
         return self in _TERMINAL
 
 
@@ -33,7 +33,7 @@ SHOWN_STATES: Final = tuple(state for state in JobState if state is not JobState
 
 
 class Reason(str, enum.Enum):
-    """Why a job has its state. The texts are short enough for a table column."""
+    """The reason for a job's state, in a few words that fit into a table column."""
 
     NONE = ""
     NEW = "new"
@@ -90,12 +90,12 @@ class NodeState(str, enum.Enum):
 
     @property
     def away(self) -> bool:
-        """True if the node does not report: SUSPECT or DOWN."""
+        """Return whether the node does not report, i.e. is SUSPECT or DOWN."""
         return self in (NodeState.SUSPECT, NodeState.DOWN)
 
 
 class GpuHealth(str, enum.Enum):
-    """Health of one GPU. The GPU takes new jobs only while it is OK."""
+    """The health of one GPU. The GPU gets new jobs only while it is OK."""
 
     OK = "ok"
     SUSPECT = "suspect"
@@ -118,7 +118,7 @@ class TroubleKind(str, enum.Enum):
     NVLINK = "nvlink"
     SLOWDOWN = "slowdown"
     MEMORY = "memory"
-    """The controller finds this fault in the readings of the GPU, not the agent."""
+    """The controller, not the agent, finds this fault in the readings of the GPU."""
 
 
 PRIORITIES: Final[dict[str, int]] = {
@@ -133,9 +133,9 @@ PRIORITIES: Final[dict[str, int]] = {
 HIGHEST_PRIORITY: Final = 100
 
 WHOLE_GPU: Final = 1000
-"""One whole GPU, in the unit in which parts of GPUs are counted: thousandths of a GPU."""
+"""One whole GPU. Parts of GPUs are counted in thousandths."""
 
 
 def priority_name(value: int) -> str:
-    """The priority class with this number, or the number as text."""
+    """Return the name of the priority class with this number; without such a class, the number as text."""
     return next((name for name, number in PRIORITIES.items() if number == value), str(value))

@@ -9,15 +9,15 @@ _HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """The text with control, escape and direction characters replaced, on one line of at most `limit`
-    characters.
+    """Return the text on one line, with control, escape and direction characters replaced, cut to at most
+    `limit` characters.
     """
     clean = _HOSTILE.sub("\ufffd", text)
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def duration(seconds: Optional[float]) -> str:
-    """A duration in seconds as text such as 42s, 3m05s, 2h10m or 4d02h; "-" for None."""
+    """Return a duration in seconds as text such as 42s, 3m05s, 2h10m or 4d02h; "-" for None."""
     if seconds is None:
         return "-"
     whole = max(0, int(seconds))
@@ -31,7 +31,7 @@ def duration(seconds: Optional[float]) -> str:
 
 
 def memory(mib: int) -> str:
-    """An amount of memory in MiB as text such as 512M, 1.5G or 2T."""
+    """Return an amount of memory in MiB as text such as 512M, 1.5G or 2T."""
     if mib < 1024:
         return f"{mib}M"
     if mib < 1024 * 1024:
@@ -40,5 +40,5 @@ def memory(mib: int) -> str:
 
 
 def counted(number: float, thing: str) -> str:
-    """A number with its noun: 1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
+    """Return a number with its noun: 1 job, 2 jobs, 0.5 GPUs, 1,000 jobs."""
     return f"{number:,.12g} {thing}{'' if number == 1 else 's'}"

@@ -47,14 +47,14 @@ _MOST_OPEN = 64
 
 
 class UntrustedPath(Exception):
-    """Another user could change this path. The message has the path, the problem and a command that repairs
-    it.
+    """Raised for a path that another user could change. The message has the path, the problem and a command
+    that repairs it.
     """
 
 
 def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of a directory that only root and the user of this process can change. Raises
-    UntrustedPath or OSError. With `make` missing directories are created.
+    """Open a directory that only root and the user of this process can change, and return its descriptor.
+    With `make`, create missing directories. Raise UntrustedPath or OSError.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not name:
@@ -63,8 +63,8 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     try:
         return open_child(parent, name, path, make, mode)
     except OSError as error:
-        # Follow a link at the end of the path too: an administrator may have moved the directory to another
-        # disk.
+        # Also follow a symbolic link at the end of the path: an administrator may have moved the directory
+        # to another disk.
         if error.errno not in _LINK_ERRORS or not _is_link(parent, name):
             raise
         target = _target(parent, name, path)
@@ -79,8 +79,8 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
 
 
 def open_parent(path: str, make: bool = False) -> int:
-    """A descriptor of a directory in which other users cannot rename or delete our entries. Other users may
-    write to it if it has the sticky bit.
+    """Open a directory in which other users cannot rename or delete our files, and return its descriptor.
+    Other users may write to it if it has the sticky bit.
     """
     at = os.open("/", _PATH_FLAGS)
     try:
@@ -120,8 +120,8 @@ def open_parent(path: str, make: bool = False) -> int:
 
 
 def open_child(parent: int, name: str, path: str, make: bool = False, mode: int = 0o700) -> int:
-    """A descriptor of the directory `name` in the open directory `parent`. Links are not followed. `path` is
-    used only in error messages.
+    """Open the directory `name` in the open directory `parent`, and return its descriptor. Symbolic links
+    are not followed. `path` is used only in error messages.
     """
     try:
         if make:
@@ -139,8 +139,8 @@ def open_child(parent: int, name: str, path: str, make: bool = False, mode: int 
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file that belongs to the user of this process and that no other user can
-    write to.
+    """Open a regular file that belongs to the user of this process and that no other user can write to.
+    Return its descriptor.
     """
     descriptor = os.open(path, flags | _FILE_FLAGS, mode)
     found = os.fstat(descriptor)
@@ -160,9 +160,9 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 def check_file(path: str) -> None:
     """Raise UntrustedPath if another user could change or replace this file; OSError if it does not exist.
 
-    For files that decide which programs this process runs. The file and symbolic links to it must belong to
-    root, to the user of this process or to the owner of "/", and only the owner may write to the file. Its
-    directories must pass the checks of `open_parent`.
+    This is for files that decide which programs this process runs. The file and symbolic links to it
+    must belong to root, to the user of this process or to the owner of "/", and only the owner may write to
+    the file. Its directories must pass the checks of `open_parent`.
     """
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(os.path.abspath(path))
@@ -189,10 +189,11 @@ def check_file(path: str) -> None:
 
 
 def remove_tree(parent: int, name: str) -> bool:
-    """Delete the entry `name` of an open directory, with everything below it. Returns whether it was deleted.
+    """Delete the entry `name` of an open directory, with everything below it. Return whether it was
+    deleted.
 
-    A user may have made the content, with bad intent. Therefore links are deleted and not followed, and
-    deeply nested directories are moved up before this process has too many open files.
+    A user may have made the content with bad intent. So symbolic links are deleted and not followed, and
+    deeply nested directories are moved to the top before this process has too many open files.
     """
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -204,7 +205,7 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(top, top, 0):  # Repeat for directories that were moved up.
+            while _empty(top, top, 0):  # Repeat this for the directories that were moved to the top.
                 pass
         finally:
             os.close(top)
@@ -215,8 +216,8 @@ def remove_tree(parent: int, name: str) -> bool:
 
 
 def _empty(folder: int, top: int, depth: int) -> bool:
-    """Delete the content of an open directory, as far as possible. Returns whether a directory was moved up
-    to `top`.
+    """Delete the content of an open directory, as far as possible. Return whether a directory was moved to
+    the directory `top`, because it was nested too deeply.
     """
     moved = False
     with os.scandir(folder) as entries:
@@ -237,12 +238,12 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # The caller detects entries that are left.
+            continue  # The caller detects entries that could not be deleted.
     return moved
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # Only users other than root need the permissions of this mode.
+    if os.geteuid():  # Root needs no permission to delete entries, so only other users need this mode.
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 
@@ -253,7 +254,8 @@ def _enter(at: int, name: str, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with suppress(FileExistsError):  # Another agent may have made it at the same time.
+    with suppress(FileExistsError):
+        # Continue if the directory exists: another agent may have made it at the same time.
         os.mkdir(name, 0o700, dir_fd=at)
     return os.open(name, _PATH_FLAGS, dir_fd=at)
 
@@ -267,7 +269,9 @@ def _components(path: str) -> list[str]:
 
 
 def _target(parent: int, name: str, path: str, trusted: set[int] | None = None) -> str:
-    """The target of a symbolic link. Raises UntrustedPath if another user made or could replace the link."""
+    """Return the target of a symbolic link. Raise UntrustedPath if another user made or could replace the
+    link.
+    """
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if found.st_uid not in (trusted or {0, os.geteuid(), os.stat("/").st_uid}) or found.st_nlink != 1:
         raise UntrustedPath(
@@ -306,7 +310,9 @@ def _check_own(descriptor: int, path: str) -> None:
 
 
 def _is_writable_by_others(found: os.stat_result) -> bool:
-    """Whether users other than the owner may write to the file. The owner's private group is allowed to."""
+    """Return whether users other than the owner may write to the file. The private group of the owner (a
+    group with the same name and no other users) may.
+    """
     if found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and not _is_private(found.st_uid, found.st_gid)
@@ -314,7 +320,7 @@ def _is_writable_by_others(found: os.stat_result) -> bool:
 
 def _is_private(uid: int, gid: int) -> bool:
     import grp
-    import pwd  # Imported only here, like grp, because group write permission is rare.
+    import pwd  # Imported only here, because few files are writable for their group.
 
     try:
         owner, group = pwd.getpwuid(uid), grp.getgrgid(gid)

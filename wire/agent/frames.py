@@ -16,8 +16,9 @@ from wire.names import GpuHealth, TroubleKind
 PROTOCOL = 1
 MAX_FRAME = 64 * 1024 * 1024
 MOST = 1 << 53
-"""The largest whole number in a frame. Up to this number every JSON reader is exact, and sums fit into the
-database columns."""
+"""The largest whole number in a message. Every JSON reader handles numbers up to this one exactly, and
+their sums fit into the columns of the database.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,11 @@ class NodeFacts:
     cuda: str = ""
     numa: tuple[NumaFacts, ...] = ()
     handling: Mapping[str, str] = field(default_factory=dict)
-    """How jobs run on the host: a text for each topic, such as the user of the jobs and the limits."""
+    """How the host runs jobs: one text for each topic, such as the user account of the jobs and their
+    limits.
+    """
     runtime: str = ""
-    """The container runtime of the host and its version; empty if the host has no runtime."""
+    """The name and version of the host's container runtime; empty if the host has none."""
     image_gpus: str = ""
     """Why containers cannot use GPUs on this host; empty if they can."""
 
@@ -194,7 +197,7 @@ class GpuSample:
     links_up: int = 0
     links: int = 0
     remap_pending: bool = False
-    """True if a row of memory will be remapped at the next reset of the GPU."""
+    """True if the GPU will replace a damaged row of its memory at the next reset."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,9 @@ class GpuChecked:
     ok: bool
     why: str = ""
     occupied: bool = False
-    """True if the only problem is a process that no job started. The GPU itself is then not at fault."""
+    """True if the only problem is a process that no job started on the GPU. The GPU itself is then not
+    faulty.
+    """
 
 
 @dataclass(frozen=True)
@@ -578,7 +583,7 @@ ControllerFrame = Union[
 Frame = Union[AgentFrame, ControllerFrame]
 
 _SHORT_NAMES = {"GpuReport": "gpus", "LogChunk": "log"}
-"""Kinds of the frames whose kind is not their class name in snake case."""
+"""The kinds of messages for which the kind is not the class name in snake case."""
 _NAMES = {
     kind: _SHORT_NAMES.get(kind.__name__) or re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
     for kind in (*get_args(AgentFrame), *get_args(ControllerFrame))

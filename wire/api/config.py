@@ -16,7 +16,7 @@ class ConfigChange:
     before: Optional[str]
     after: Optional[str]
     live: bool = True
-    """False: the change takes effect when the controller restarts."""
+    """True if the change takes effect at once; False if it takes effect when the controller restarts."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,15 @@ class ConfigAnswer:
 
     file: str
     digest: str
-    """Digest of the configuration in effect before this change, for `expect`."""
+    """The digest of the configuration that was in effect before this change. A later request may use it as
+    `expect`.
+    """
     changes: tuple[ConfigChange, ...] = ()
     problems: tuple[str, ...] = ()
     applied: bool = False
     notes: tuple[str, ...] = ()
     """Changes that could not be made at once, such as removing a node that has jobs."""
     text: str = ""
-    """The text that would be applied, if the request did not have it. Only administrators get it."""
+    """The text that would be applied, if the controller read it from its file or its history. Only
+    administrators get it.
+    """

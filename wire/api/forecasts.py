@@ -50,22 +50,27 @@ class Explanation:
     likely_at: Optional[float] = None
     predicted_s: Optional[float] = None
     between: Optional[tuple[float, float]] = None
-    """The earliest and the latest likely start, from the errors of earlier forecasts: 8 of 10 jobs started
-    between these times."""
+    """The time span in which the job is likely to start. It is based on the errors of earlier forecasts: 8
+    of 10 jobs started within such a span.
+    """
     complete: bool = True
-    """False if the time limit ended the forecast early; see `covers_until`."""
+    """False if the time allowed for the forecast ended before the forecast was complete; see
+    `covers_until`.
+    """
     covers_until: Optional[float] = None
-    """The time at which the forecast ended early: the job does not start before it. None: it is complete."""
+    """If the forecast is not complete, the time up to which it goes: the job does not start before this
+    time. None if it is complete.
+    """
     as_of: int = 0
-    """The newest journal entry when the forecast was made; 0: no forecast was needed."""
+    """The number of the newest journal entry when the forecast was made; 0 if no forecast was needed."""
     unknown: str = ""
     """Why `starts_at` is unknown."""
     assumes: tuple[str, ...] = ()
-    """Assumptions of `starts_at` besides time limits, such as preemptions before it."""
+    """What `starts_at` assumes besides time limits, such as preemptions before it."""
     last: str = ""
-    """The last condition that keeps the job from starting, if it differs from the current one."""
+    """The last condition that will keep the job from starting, if it is another one than now."""
     no_preemption: str = ""
-    """Why no running job is preempted for this job now."""
+    """Why no running job can be preempted for this job now."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +187,18 @@ class WhatIfAnswer:
     sooner: int = 0
     trifles: int = 0
     unknown: int = 0
-    """Number of waiting jobs whose start is unknown: after `covers_until`, with and without the changes."""
+    """The number of waiting jobs whose start is unknown, because they start after `covers_until` both with
+    and without the changes.
+    """
     later_h: float = 0.0
     sooner_h: float = 0.0
     complete: bool = True
-    """False if the time limit ended the forecast early; see `covers_until`."""
+    """False if the time allowed for the forecast ended before the forecast was complete; see
+    `covers_until`.
+    """
     covers_until: Optional[float] = None
-    """The time at which the forecast ended early; later starts are unknown. None: it is complete."""
+    """If the forecast is not complete, the time up to which it goes; later starts are unknown. None if it
+    is complete.
+    """
     as_of: int = 0
-    """The newest journal entry when the forecast was made."""
+    """The number of the newest journal entry when the forecast was made."""

@@ -141,9 +141,9 @@ class JobView:
     gpu_hours: float = 0.0
     """GPU-hours of the ended attempts of the job."""
     use: Optional[GpuUse] = None
-    """GPU usage of the last attempt, until now if it runs. None if there is no measurement."""
+    """GPU usage of the last attempt, up to now if it still runs; None if it was not measured."""
     idle_since: Optional[float] = None
-    """The time since which the job's GPUs are idle; None if they are busy or not idle for long enough."""
+    """Since when the job's GPUs are idle; None if they are busy or have not been idle for long enough."""
     silent: tuple[str, ...] = ()
     """Nodes of the running job that do not report; it is unknown whether the job still runs on them."""
     profile: str = ""
@@ -224,8 +224,7 @@ class Moved:
     for_job: Optional[int] = None
     node: str = ""
     done_at: Optional[float] = None
-    """The time at which the job ran on the new nodes. If this and `undone` are empty, the move is under
-    way."""
+    """When the job ran on the new nodes. If this and `undone` are both empty, the move is under way."""
     undone: str = ""
 
 
@@ -241,11 +240,15 @@ class JobDetail:
     checkpoint: Optional[Checkpoint] = None
     preemptions: tuple[Preempted, ...] = ()
     predicted_s: Optional[float] = None
-    """Run time predicted from similar jobs, in seconds. For a started job, the prediction at its start."""
+    """The run time predicted from similar jobs, in seconds. For a started job it is the prediction at its
+    start.
+    """
     planned_s: Optional[float] = None
-    """The run time that plans assume for a running job, in seconds; None: its time limit."""
+    """The run time that the scheduler assumes for a running job, in seconds; None if it assumes the time
+    limit.
+    """
     foreseen: tuple[Foreseen, ...] = ()
-    """Start times that were forecast while the job waited."""
+    """Start times that were estimated while the job waited."""
     moves: tuple[Moved, ...] = ()
 
 

@@ -127,7 +127,7 @@ class GpuView:
     mig: str = ""
     processes: tuple[GpuProcess, ...] = ()
     idle_since: Optional[float] = None
-    """The time since which the GPU is idle although it is allocated to running jobs."""
+    """Since when the GPU is idle although it is allocated to running jobs; None if it is not."""
     heard: bool = True
     """True if the node is connected. Otherwise the readings are unknown, and their fields are 0."""
     job_labels: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class NodeView:
     scratch_mib: int = 0
     scratch_free_mib: int = 0
     job_labels: tuple[str, ...] = ()
-    """Labels of the `jobs`, in the same order."""
+    """The labels of the jobs in `jobs`, in the same order: 17, or 12_3 for an element of array 12."""
 
     @property
     def state_word(self) -> str:

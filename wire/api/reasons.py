@@ -54,7 +54,7 @@ class Points:
     weight: float
     points: float
     note: str = ""
-    """Where the factor comes from, if not from the job itself."""
+    """What sets the factor, if it is not the job itself."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Why:
     position: Optional[int] = None
     fitting: int = 0
     receipt: tuple[Points, ...] = ()
-    """The points that each factor gives the job. The queue is ordered by their sum."""
+    """The points that each priority factor gives the job. The queue is ordered by the sum of the points."""
     ahead: tuple[Ahead, ...] = ()
     """The first jobs of the queue that are ahead of this job. In total `position` - 1 jobs are ahead."""
     notes: tuple[str, ...] = ()

@@ -46,23 +46,24 @@ class ProposalView:
     moves: tuple[MoveView, ...]
     gpu_hours: float
     worth: float
-    """The benefit in GPU-hours, from a job that starts earlier, a drain that ends earlier, or free GPUs that
-    are less fragmented."""
+    """The benefit in GPU-hours: a job starts earlier, a drain ends earlier, or the free GPUs are less
+    fragmented.
+    """
     before: SpreadView
     after: SpreadView
     for_job: Optional[int] = None
     label: str = ""
     name: str = ""
-    """Id, label and name of the job that can start because of the move."""
+    """`for_job`, `label` and `name` are those of the waiting job that can start because of the move."""
     place: tuple[Held, ...] = ()
     node: str = ""
-    """The node that has fewer jobs or none after the move."""
+    """The node from which jobs are moved away."""
     rest: int = 0
-    """The number of jobs that stay on the node."""
+    """The number of jobs that stay on this node."""
     earlier_s: Optional[float] = None
-    """How many seconds earlier the job starts or the node is empty; None if unknown."""
+    """How many seconds earlier the waiting job starts or the node is empty; None if unknown."""
     gap: Optional[tuple[float, float]] = None
-    """The difference between the highest and the lowest load of a node, before and after the move."""
+    """The difference between the highest and the lowest load of any node, as (before the move, after it)."""
 
 
 @dataclass(frozen=True)

@@ -34,19 +34,23 @@ class ShareView:
     share: str
     weight: float
     part: float
-    """The weight as a part, from 0 to 1, of the weights of all shares with the same parent."""
+    """The weight divided by the sum of the weights of all children of the same parent, from 0 to 1."""
     used: float
     held: float
     factor: float
-    """The fair-share factor: 1 without usage; usage equal to the fair share halves it, at each tree level."""
+    """The fair-share factor, which is 1 without usage. On each level of the tree, usage equal to the fair
+    share halves it.
+    """
     beyond: bool = False
-    """True if the share or one of its parents exceeds its soft limit."""
+    """True if this entry or one of its parents exceeds its soft limit."""
     soft: Optional[float] = None
     hard: Optional[float] = None
     stopped: str = ""
-    """The share whose hard limit keeps jobs from starting: this share or a parent; empty if there is none."""
+    """The entry whose hard limit keeps jobs from starting: this one or one of its parents; empty if there
+    is none.
+    """
     until: Optional[float] = None
-    """The latest time at which jobs of the share may start again; None if unknown."""
+    """The time at which jobs may start again at the latest; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class LicenceView:
     total: int
     used: int
     jobs: tuple[str, ...] = ()
-    """Labels of the jobs that hold the licence, including jobs for which it is kept until they start."""
+    """Labels of the jobs that hold the licence, or for which it is kept until they start."""
     waiting: int = 0
     """Number of queued jobs that request the licence."""
 

@@ -1,1 +1,1 @@
-"""Hosts, quotas and reservations, in the form that scheduler.toml and the API use."""
+"""Hosts, quotas and reservations, in the form that scheduler.toml, the API and the journal share."""

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class HostSpec:
-    """The settings of a host that the controller connects to by SSH. Settings that are empty are taken from
+    """The settings of a host to which the controller connects by SSH. An empty setting is taken from
     ~/.ssh/config or detected on the host.
     """
 
@@ -41,8 +41,8 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class SshAddress:
-    """An SSH address. A missing user or port is taken from ~/.ssh/config; otherwise it is the user of the
-    controller or port 22.
+    """An SSH address. Without a user or a port, the value in ~/.ssh/config is used; without that, the user
+    of the controller and port 22.
     """
 
     host: str
@@ -54,12 +54,12 @@ class SshAddress:
         return f"{self.user}@" * bool(self.user) + host + f":{self.port}" * bool(self.port)
 
     def words(self) -> str:
-        """The address as arguments of ssh and ssh-copy-id."""
+        """Return the address as command-line arguments for ssh and ssh-copy-id."""
         return f"-p {self.port} " * bool(self.port) + f"{self.user}@" * bool(self.user) + self.host
 
 
 def parse_ssh_address(text: str) -> SshAddress:
-    """The SSH address for a text of the form `[user@]host[:port]`. Raises ValueError."""
+    """Parse a text of the form `[user@]host[:port]`. Raise ValueError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"] or 22) < 65_536:
         raise ValueError(
@@ -69,14 +69,14 @@ def parse_ssh_address(text: str) -> SshAddress:
 
 
 def checked_node_name(name: str) -> str:
-    """Returns the name unchanged. Raises ValueError if it is not a valid node name."""
+    """Return the name unchanged. Raise ValueError if it is not a valid node name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for a node: use letters, digits, '.', '_', '-', at most 63")
     return name
 
 
 def checked_memory(text: str) -> str:
-    """Returns the text unchanged. Raises ValueError if it is not an amount of memory."""
+    """Return the text unchanged. Raise ValueError if it is not an amount of memory."""
     match = _MEMORY.fullmatch(text)
     if match is None or not 0 < int(match[1]) * _MIB[match[2]] <= 1 << 30:
         raise ValueError(f'cannot read {text!r} as memory; write "512G", "2T" or "800M"')
@@ -84,14 +84,14 @@ def checked_memory(text: str) -> str:
 
 
 def memory_mib(text: str) -> int:
-    """The memory in MiB for a text such as 512G. Raises ValueError if it is not an amount of memory."""
+    """Return the memory in MiB for a text such as 512G. Raise ValueError if it is not an amount of memory."""
     match = _MEMORY.fullmatch(checked_memory(text))
     assert match is not None
     return int(match[1]) * _MIB[match[2]]
 
 
 def checked_remote_path(text: str) -> str:
-    """Returns the path unchanged. Raises ValueError if it has characters that a shell treats specially."""
+    """Return the path unchanged. Raise ValueError if it has characters that a shell treats specially."""
     if text and not _PATH.fullmatch(text):
         raise ValueError(
             f"{text!r} has characters that a shell may treat specially; use letters, digits, / . _ + -"
@@ -100,7 +100,7 @@ def checked_remote_path(text: str) -> str:
 
 
 def host_problems(host: HostSpec) -> list[tuple[str, str]]:
-    """The errors in the settings of a host, each as (field, sentence)."""
+    """Return the errors in the settings of a host, each as (field name, sentence for users)."""
     checks: list[tuple[str, Callable[[], object]]] = [
         ("ssh", lambda: parse_ssh_address(host.ssh)),
         ("python", lambda: checked_remote_path(host.python)),

@@ -1,4 +1,6 @@
-"""Quotas of users, projects and queues. Amounts have the units of job requests."""
+"""Quotas of users, projects and queues. A quota sets limits on the resources that running jobs use, and on
+numbers of jobs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from wire import amounts
 from wire.text import memory
 
 UNLIMITED = -1
-"""The value of a limit that means no limit, even if the quota of '*' sets one."""
+"""A limit with this value means no limit, even if the quota named '*' sets one."""
 
 SCOPES = ("user", "project", "queue")
 ANY_NAME = "*"
@@ -18,7 +20,9 @@ ANY_NAME = "*"
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on resources and jobs of a user, project or queue. None: the quota does not set this limit."""
+    """Limits on the resources and jobs of a user, project or queue. A limit that is None is not set here,
+    so that a more general quota may set it.
+    """
 
     cpu_milli: Optional[int] = None
     memory_mib: Optional[int] = None
@@ -28,7 +32,7 @@ class Limits:
     gpu_hours: Optional[float] = None
 
     def over(self, below: Limits) -> Limits:
-        """These limits; where one is None, the limit from `below`."""
+        """Return the limits of this quota. A limit that is None here is taken from `below`."""
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         return Limits(
             **{name: getattr(below, name) if value is None else value for name, value in mine.items()}
@@ -40,7 +44,9 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Amount:
-    """One kind of limit: its name in commands, its field in `Limits`, and functions to parse and print it."""
+    """One kind of limit: its name in commands, its field in `Limits`, and functions to parse and print its
+    value.
+    """
 
     word: str
     field: str
@@ -48,7 +54,7 @@ class Amount:
     text: Callable[[Any], str]
 
     def read_limit(self, text: str) -> Any:
-        """Parse a limit. "none" means no limit. Raises ValueError."""
+        """Return the value of a limit that a user wrote; "none" means no limit. Raise ValueError."""
         if text.lower() == "none":
             return UNLIMITED
         try:
@@ -57,7 +63,9 @@ class Amount:
             raise ValueError(f"{error}, or none") from None
 
     def limit_text(self, limits: Limits) -> str:
-        """The limit as text that `read_limit` can parse; empty if `limits` does not set it."""
+        """Return the value of this limit as text that `read_limit` can parse; empty if `limits` does not
+        set it.
+        """
         value = getattr(limits, self.field)
         return "" if value is None else "none" if value == UNLIMITED else self.text(value)
 
@@ -74,11 +82,11 @@ AMOUNTS = (
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota. Jobs that would exceed a `hard` limit wait; jobs that exceed a `soft` limit start after all
-    other jobs.
+    """The limits of a user, project or queue. Jobs that would exceed a `hard` limit wait. Jobs that would
+    exceed a `soft` limit start after all other jobs.
 
-    A project may exceed its hard limit by up to `borrow`, as long as other projects leave that much of their
-    quotas unused.
+    With `borrow`, a project may exceed its hard limit by up to that amount, as long as other projects
+    leave that much of their own quotas unused.
     """
 
     hard: Limits = NO_LIMITS
@@ -86,12 +94,12 @@ class Quota:
     borrow: Limits = NO_LIMITS
 
     def over(self, below: Quota) -> Quota:
-        """The limits of this quota; where one is not set, the limit of `below`."""
+        """Return this quota with each limit that it does not set taken from `below`."""
         return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))
 
 
 def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
-    """The errors in a quota, each as (field, sentence)."""
+    """Return the errors in a quota, each as (field name, sentence for users)."""
     found = []
     for part in fields(quota):
         limits: Limits = getattr(quota, part.name)

@@ -13,9 +13,9 @@ LONGEST_S = 10 * 365 * 86_400.0
 class ReservationSpec:
     """A reservation of the named `nodes`, of `count` nodes, or of whole nodes that together have `gpus` GPUs.
 
-    The reservation begins at `starts_at`, lasts `duration_s` seconds, and repeats every `every_s` seconds.
-    Only jobs of `users` and `projects` run on its nodes. Without both it is maintenance: no job runs on its
-    nodes.
+    The reservation begins at `starts_at`, lasts `duration_s` seconds, and repeats every `every_s`
+    seconds. Only jobs of `users` and `projects` may run on the reserved nodes. If both are empty, the
+    reservation is for maintenance, and no job may run there.
     """
 
     name: str
@@ -32,12 +32,12 @@ class ReservationSpec:
 
     @property
     def maintenance(self) -> bool:
-        """True if no user and no project may use the nodes."""
+        """Return whether the reservation is for maintenance: no user and no project may use its nodes."""
         return not self.users and not self.projects
 
 
 def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
-    """The errors in a reservation, each as (field, sentence)."""
+    """Return the errors in a reservation, each as (field name, sentence for users)."""
     found: list[tuple[str, str]] = []
 
     def need(good: bool, where: str, sentence: str) -> None:

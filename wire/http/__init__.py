@@ -1,1 +1,1 @@
-"""The HTTP client of the controller's API."""
+"""The client of the controller's HTTP API, and how it finds and reaches the controller."""

@@ -1,4 +1,4 @@
-"""Default paths: state, sockets, configuration."""
+"""Default paths of the state directory, the sockets and the configuration files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ SYSTEM_CONFIG = Path("/etc/corral/scheduler.toml")
 
 
 def state_dir() -> Path:
-    """The directory in which a controller keeps its journal, unless the configuration sets another one."""
+    """Return the directory in which a controller keeps its journal, unless the configuration sets another
+    one.
+    """
     if os.geteuid() == 0:
         return SYSTEM_STATE
     return (_from_environment("XDG_STATE_HOME") or _home() / ".local" / "state") / "corral"
 
 
 def socket_path() -> Path:
-    """The socket on which a controller of this user listens by default."""
+    """Return the path of the socket on which a controller that this user starts listens by default."""
     if os.geteuid() == 0:
         return SYSTEM_SOCKET
     runtime = _from_environment("XDG_RUNTIME_DIR")
@@ -27,19 +29,19 @@ def socket_path() -> Path:
 
 
 def admin_socket(path: str) -> str:
-    """The path of a second socket, which only root and the controller's user can connect to. Other users
-    cannot fill its backlog.
+    """Return the path of a second socket next to the socket `path`. Only root and the controller's user can
+    connect to it, so that other users cannot block them by filling the first socket's backlog.
     """
     return f"{path}.admin"
 
 
 def config_dir() -> Path:
-    """The directory of this user's configuration files: scheduler.toml and contexts.json."""
+    """Return the directory of this user's configuration files: scheduler.toml and contexts.json."""
     return (_from_environment("XDG_CONFIG_HOME") or _home() / ".config") / "corral"
 
 
 def find_config(given: str = "") -> Optional[Path]:
-    """The configuration file to use. A path from the caller or from $CORRAL_CONFIG is returned even if the
+    """Return the configuration file to use. The path `given` or in $CORRAL_CONFIG is returned even if the
     file does not exist.
     """
     named = given or os.environ.get("CORRAL_CONFIG", "")
@@ -57,6 +59,6 @@ def _home() -> Path:
 
 
 def _from_environment(name: str) -> Optional[Path]:
-    # Ignore a relative path, because the XDG specification requires it.
+    # Ignore a relative path, as the XDG specification requires.
     value = os.environ.get(name, "")
     return Path(value) if value.startswith("/") else None

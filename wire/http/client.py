@@ -1,4 +1,4 @@
-"""The API client that the CLI and the TUI use. Each thread needs its own Client."""
+"""The client of the HTTP API that the CLI and the TUI use. Each thread needs its own Client."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ JobName = Union[str, int]
 Query = list[tuple[str, Any]]
 
 SILENCE_S = 15.0
-"""After this many seconds without data (three heartbeats) the client treats a stream as lost."""
+"""A stream counts as lost after this many seconds without data, in which three heartbeats should have
+arrived.
+"""
 
 _ONCE: tuple[float, ...] = ()
 _AGAIN = (0.0,)
@@ -65,7 +67,9 @@ _KEYED = (0.0, 0.2, 1.0, 2.0)
 
 
 class Client:
-    """One method per endpoint of the API. Each raises Unreachable or Refused."""
+    """Sends requests to the controller, with one method for each endpoint of the API. Each method raises
+    Unreachable or Refused.
+    """
 
     def __init__(self, url: str = "", *, timeout_s: float = 30.0, token: str = "") -> None:
         try:
@@ -87,12 +91,14 @@ class Client:
         self.close()
 
     def submit(self, spec: JobSpec, *, key: str = "", as_user: str = "") -> Submitted:
-        """Queue a job or an array. Requests with the same `key` queue it only once."""
+        """Queue a job or an array. If a request is repeated with the same `key`, the job is queued only
+        once.
+        """
         request = SubmitRequest(spec, key or uuid.uuid4().hex, as_user)
         return self._post(Submitted, "/v1/jobs", request, _KEYED)
 
     def preview(self, spec: JobSpec, *, as_user: str = "") -> JobSpec:
-        """The JobSpec that a submit would queue, with defaults filled in."""
+        """Return the JobSpec that a submit would queue, with default values filled in. Nothing is queued."""
         return self._post(JobSpec, "/v1/jobs/preview", SubmitRequest(spec, "", as_user))
 
     def jobs(
@@ -105,9 +111,11 @@ class Client:
         limit: int = 1000,
         history: bool = False,
     ) -> JobList:
-        """One page of jobs, ordered by id. `next` of the answer is the `after` of the next page.
+        """Return one page of jobs, ordered by id. The value `next` of the answer is the argument `after`
+        for the next page.
 
-        With `history` the pages have all stored jobs, the newest first.
+        With `history` the pages also have old jobs that only the store still contains, and the newest
+        job is first.
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
@@ -116,19 +124,21 @@ class Client:
         return self._get(JobList, "/v1/jobs", [*query, ("after", after), ("limit", limit)])
 
     def job(self, job: JobName) -> JobDetail:
-        """One job, given by its id or by the label of an array element, such as 7_3."""
+        """Return one job, by its id or by the label of an array element, such as 7_3."""
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Why a job waits, and its latest start. The controller forecasts for at most `within_s` seconds."""
+        """Return why a job waits, and its latest start. The controller forecasts for at most `within_s`
+        seconds.
+        """
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
 
     def what_if(
         self, asked: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """The effect that the changes would have; they are not made. With `only_first` the answer covers only
-        the next 24 hours and 200 jobs.
+        """Return the effect that changes would have, without making them. With `only_first` the answer
+        covers only the next 24 hours and 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
@@ -136,11 +146,11 @@ class Client:
         return self._post(WhatIfAnswer, target, asked, _AGAIN, question=True, more_s=more_s)
 
     def config(self) -> ConfigView:
-        """The configuration in effect."""
+        """Return the configuration in effect."""
         return self._get(ConfigView, "/v1/config")
 
     def apply_config(self, asked: ConfigRequest) -> ConfigAnswer:
-        """Apply a configuration, or return what it would change."""
+        """Apply a configuration, or only return what it would change."""
         return self._post(ConfigAnswer, "/v1/config", asked)
 
     def cancel(self, job: JobName) -> JobView:
@@ -164,7 +174,7 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
-        """Carry out one action on many jobs. A refusal for one job does not prevent the action on others."""
+        """Carry out one action on many jobs. If it is refused for one job, the others are still changed."""
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
     def logs(
@@ -177,53 +187,53 @@ class Client:
         node: str = "",
         attempt: int = 0,
     ) -> Iterator[bytes]:
-        """The output of an attempt, piece by piece. `attempt` 0 is the last attempt; a negative offset counts
-        from the end of the log.
+        """Yield the output of an attempt in pieces. `attempt` 0 means the last attempt. A negative offset
+        counts from the end of the log.
         """
         query: Query = [("stream", stream), ("offset", offset)]
         query += [("node", node)] if node else []
         query += [("attempt", attempt)] if attempt else []
         query += [("follow", 1)] if follow else []
-        # There is no time limit while following, because a job may write no output for days.
+        # Set no time limit while the log is followed, because a job may write no output for days.
         silence_s = None if follow else self._timeout_s
         return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
 
     def open_shell(self, job: JobName, asked: ShellRequest) -> str:
-        """Run a command in a running job's allocation; return the id of the shell. Call read_shell soon
-        after, because the controller closes a shell that is not read.
+        """Run a command in the allocation of a running job. Return the id of the session. Call read_shell
+        soon after, because the controller closes a session whose output is not read.
         """
         return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", asked).shell
 
     def read_shell(self, shell: str) -> Iterator[ShellSaid]:
-        """The output of the command, and as the last item its end."""
+        """Yield the output of a `corral exec` command. The last item is the end of the command."""
         return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
     def write_shell(self, shell: str, given: ShellGiven) -> None:
-        """Send input to the command."""
+        """Send input to a `corral exec` command."""
         self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", given)
 
     def nodes(self) -> NodeList:
-        """All nodes by name."""
+        """Return all nodes, ordered by name."""
         return self._get(NodeList, "/v1/nodes")
 
     def node(self, name: str) -> NodeView:
-        """One node."""
+        """Return one node."""
         return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
 
     def gpus(self) -> GpuList:
-        """All GPUs by node and index."""
+        """Return all GPUs, ordered by node and index."""
         return self._get(GpuList, "/v1/gpus")
 
     def drain(self, name: str, why: str = "") -> NodeView:
-        """Drain a node."""
+        """Drain a node: it gets no new jobs, and running jobs continue."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/drain", NodeAction(why))
 
     def resume(self, name: str) -> NodeView:
-        """Resume a drained node."""
+        """Let a drained node get new jobs again."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/resume", NodeAction())
 
     def quotas(self) -> QuotaList:
-        """Users, projects and queues with a quota or with jobs: limits and usage."""
+        """Return the limits and the usage of all users, projects and queues that have a quota or jobs."""
         return self._get(QuotaList, "/v1/quotas")
 
     def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
@@ -231,35 +241,39 @@ class Client:
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))
 
     def unset_quota(self, scope: str, name: str) -> QuotaView:
-        """Remove the limits that were set at run time. The limits of the configuration apply again."""
+        """Remove the limits of a user, project or queue that `set_quota` has set. The limits in the
+        configuration apply again.
+        """
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
 
     def profiles(self) -> ProfileList:
-        """All scheduler profiles."""
+        """Return all scheduler profiles."""
         return self._get(ProfileList, "/v1/profiles")
 
     def profile(self, name: str) -> ProfileView:
-        """One scheduler profile."""
+        """Return one scheduler profile."""
         return self._get(ProfileView, f"/v1/profiles/{_quoted(name)}")
 
     def reservations(self) -> ReservationList:
-        """Current and future reservations, ordered by start time."""
+        """Return the current and future reservations, ordered by start time."""
         return self._get(ReservationList, "/v1/reservations")
 
     def reservation(self, name: str) -> ReservationView:
-        """One reservation."""
+        """Return one reservation."""
         return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
 
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
-        """Reserve nodes. With `anyway` running jobs may still be on the nodes when the reservation starts."""
+        """Reserve nodes. With `anyway`, allow that jobs may still run on the nodes when the reservation
+        starts.
+        """
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
 
     def rebalance(self) -> RebalanceView:
-        """The present proposals for moves, and the latest moves."""
+        """Return the current proposals to move running jobs, and the latest moves."""
         return self._get(RebalanceView, "/v1/rebalance")
 
     def run_rebalance(self, proposal: str = "") -> Rebalanced:
-        """Carry out one proposal, or all of them."""
+        """Carry out one proposal to move jobs, or all proposals if none is named."""
         return self._post(Rebalanced, "/v1/rebalance/run", RebalanceRequest(proposal))
 
     def cancel_reservation(self, name: str) -> ReservationView:
@@ -271,11 +285,11 @@ class Client:
         return self._post(Preflight, "/v1/preflight", request)
 
     def add_node(self, request: NodeRequest) -> NodeView:
-        """Add a node. If the node exists, change the host settings that the controller connects with."""
+        """Add a node. If the node exists, change the settings with which the controller connects to it."""
         return self._post(NodeView, "/v1/nodes", request)
 
     def trust(self, name: str, host_key: str) -> NodeView:
-        """Pin a new host key of a node."""
+        """Replace the pinned SSH host key of a node by this one."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/trust", HostKey(host_key))
 
     def remove_node(self, name: str) -> NodeView:
@@ -283,11 +297,11 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
 
     def licences(self) -> LicenceList:
-        """All licences, with the jobs that hold them."""
+        """Return all licences, with the jobs that hold them."""
         return self._get(LicenceList, "/v1/licences")
 
     def shares(self) -> ShareList:
-        """The share tree, with usage."""
+        """Return the share tree, with usage."""
         return self._get(ShareList, "/v1/shares")
 
     def set_share(self, change: ShareWeight) -> ShareList:
@@ -307,47 +321,49 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/cordon", NodeAction(why))
 
     def resume_gpu(self, name: str, gpu: str) -> NodeView:
-        """Resume a cordoned GPU. It takes jobs again after it has passed a check."""
+        """Let a cordoned GPU get jobs again, after it has passed a check."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """GPU usage of jobs between `since` and `until`, summed by user, project, queue or job."""
+        """Return the GPU usage of jobs between `since` and `until`. `by` selects one sum for each user,
+        project, queue or job.
+        """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def verify(self) -> Iterator[VerifyLine]:
-        """Verify the whole store: yield progress lines, and then the report."""
+        """Verify the whole store. Yield lines with the progress, and then one with the result."""
         return self._lines(VerifyLine, "/v1/store/verify")
 
     def compact(self, asked: CompactRequest) -> Compacted:
-        """Delete old jobs and old entries of the journal."""
+        """Delete old jobs and old entries of the journal from the store."""
         return self._post(Compacted, "/v1/store/compact", asked)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
-        """GPU use by processes outside jobs between `since` and `until`."""
+        """Return the GPU use between `since` and `until` by processes that no job started."""
         window = [("since", since)] + ([("until", until)] if until is not None else [])
         return self._get(StintList, "/v1/usage/off-queue", window)
 
     def estimates(self) -> EstimateReport:
-        """The accuracy of predicted run times and start times."""
+        """Return how accurate predicted run times and start times were."""
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def cluster(self) -> ClusterView:
-        """Summary of the cluster."""
+        """Return the summary of the cluster."""
         return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> Health:
-        """The health of the controller, and the name and role of the caller."""
+        """Return the health of the controller, with the name and the role of the user that asks."""
         return self._get(Health, "/v1/health")
 
     def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
-        """One page of the journal: the events after journal entry `after`."""
+        """Return one page of the journal: the events after entry `after`."""
         query: Query = [("after", after), ("limit", limit)]
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
     def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
-        """Yield the commits after journal entry `after`, or all new commits if it is None. Yield None for a
-        heartbeat.
+        """Yield the commits after journal entry `after`; if it is None, only new commits. Yield None for
+        each heartbeat.
         """
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []
@@ -355,11 +371,11 @@ class Client:
             yield None if data is None else self._transport.understand(StreamBatch, data)
 
     def close(self) -> None:
-        """Close all connections. A thread that waits in `stream` or `logs` gets Unreachable."""
+        """Close all connections. A thread that waits in `stream` or `logs` then gets Unreachable."""
         self._transport.close()
 
     def _lines(self, kind: type[T], path: str) -> Iterator[T]:
-        """The items of an answer that has one JSON object on each line."""
+        """Yield the items of an answer that has one JSON object on each line."""
         rest = b""
         for piece in self._transport.listen(path, None):
             *lines, rest = (rest + piece).split(b"\n")
@@ -387,7 +403,7 @@ class Client:
 
 
 def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:
-    """Yield the data of each server-sent event, and None for each comment line, which is a heartbeat."""
+    """Yield the data of each server-sent event. Yield None for each comment line, which is a heartbeat."""
     rest = b""
     data: list[bytes] = []
     for piece in pieces:

@@ -1,4 +1,6 @@
-"""Named controllers (contexts), which `corral config` stores in ~/.config/corral/contexts.json."""
+"""Named controllers (contexts, as in kubectl). `corral config` stores them in
+~/.config/corral/contexts.json.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +16,45 @@ from wire.http import addresses
 
 
 class InvalidContexts(Exception):
-    """The file of contexts cannot be used. The message is the reason."""
+    """Raised if the file of contexts cannot be used. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The URL of a controller, and the files with certificates and token that a client needs."""
+    """The URL of a controller, and the files with the certificate and the token that a client needs
+    for it.
+    """
 
     url: str
     ca: str = ""
-    """PEM file of the authority that signed the controller's certificate; used with https."""
+    """A PEM file with the certificate authority that signed the controller's certificate. It is used with
+    https.
+    """
     token_file: str = ""
     """The file that has the token; used with http and https."""
 
 
 @dataclass(frozen=True)
 class Contexts:
-    """All contexts by name. `current` is used if neither an option nor a variable names a controller."""
+    """All contexts by name. The context `current` is used if no option or environment variable names a
+    controller.
+    """
 
     current: str = ""
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def of_url(self, url: str) -> Context:
-        """The context with this URL; a new context if none has it."""
+        """Return the context with this URL; if there is none, return a context that has only the URL."""
         return next((each for each in self.known.values() if each.url == url), Context(url))
 
 
 def path() -> Path:
-    """The path of contexts.json, which may not exist."""
+    """Return the path of contexts.json. The file may not exist."""
     return addresses.config_dir() / "contexts.json"
 
 
 def load() -> Contexts:
-    """The contexts from the file. If the file does not exist, there are none. Raises InvalidContexts."""
+    """Return the contexts in the file; if the file does not exist, there are none. Raise InvalidContexts."""
     try:
         text = path().read_text("utf-8")
     except FileNotFoundError:
@@ -60,7 +68,7 @@ def load() -> Contexts:
 
 
 def save(contexts: Contexts) -> None:
-    """Write the contexts to the file. Only this user can read the file."""
+    """Write the contexts to the file, which only this user can read."""
     place = path()
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=str(place.parent), prefix=".contexts.")

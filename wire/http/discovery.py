@@ -12,7 +12,9 @@ from wire.http import addresses, contexts
 
 @dataclass(frozen=True)
 class ControllerAddress:
-    """The URL of a controller, where the URL was found, and the sources that were tried before."""
+    """The URL of a controller and the source in which it was found. `tried` lists the sources before that,
+    for error messages.
+    """
 
     url: str
     source: str
@@ -20,12 +22,12 @@ class ControllerAddress:
 
 
 def find_url() -> str:
-    """The URL of the controller that this client uses."""
+    """Return the URL of the controller that this client uses."""
     return find_controller().url
 
 
 def find_controller() -> ControllerAddress:
-    """The controller's address, from the first of these sources that has one:
+    """Return the address of the controller, from the first of these sources that has one:
 
     1. $CORRAL_URL, which `--url` sets
     2. $CORRAL_CONTEXT, which `--context` sets
@@ -34,8 +36,8 @@ def find_controller() -> ControllerAddress:
     5. [controller] socket in ~/.config/corral/scheduler.toml
     6. the default socket of this user, then the default socket of the machine
 
-    A scheduler.toml that belongs to another user, except root, is skipped, because that user could direct the
-    jobs to their own controller.
+    A scheduler.toml of another user, except root, is skipped. Otherwise that user could send the jobs of
+    this user to a controller of their own.
     """
     tried: list[str] = []
     url = os.environ.get("CORRAL_URL", "")
@@ -69,7 +71,9 @@ def find_controller() -> ControllerAddress:
 
 
 def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
-    """The socket that a scheduler.toml sets. None if it sets none; then the reason is added to `tried`."""
+    """Return the socket that a scheduler.toml sets; None if it sets none. In that case the reason is added
+    to `tried`.
+    """
     try:
         with file.open("rb") as opened:
             if os.fstat(opened.fileno()).st_uid not in (0, os.geteuid()):
@@ -91,7 +95,8 @@ def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
 def _toml(text: str) -> Optional[Any]:
     try:
         import tomllib
-    except ImportError:  # Python 3.9 and 3.10 have no tomllib, but only agents use these versions.
+    except ImportError:
+        # Python 3.9 and 3.10 have no tomllib. This is no problem, because only agents use these versions.
         return None
     try:
         return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""Connects to the unix socket of a controller on another machine through ssh."""
+"""Connects to the unix socket of a controller on another machine, through ssh."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _lock = threading.Lock()
 
 
 class TunnelBroken(OSError):
-    """The tunnel cannot be opened. The message is the last error line of ssh."""
+    """Raised if the tunnel cannot be opened. The message is the last error line of ssh."""
 
 
 class Tunnel:
-    """One ssh process that forwards a local socket to the socket of the remote controller.
+    """A running ssh process that connects a local socket to the socket of a controller on another machine.
 
     1. Start ssh with `-L LOCAL:REMOTE` and a remote command that prints a word and then reads its input.
     2. Wait for the word. ssh opens the tunnel before it starts the command, so the tunnel is open then.
     3. When this process ends, even by SIGKILL, the input of the command ends; then the command and ssh end.
 
-    The remote sshd connects to the controller as the remote user, and the controller gets that user from the
-    kernel. No token is needed, and the client has the rights of that user.
+    On the other machine, sshd connects to the controller as the remote user, and the controller learns
+    that user from the kernel. So the client needs no token, and has the rights of that user.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self._directory = tempfile.mkdtemp(prefix="corral-")  # 0700
+        self._directory = tempfile.mkdtemp(prefix="corral-")  # The directory has mode 0700.
         self.socket = f"{self._directory}/s"
         words = ssh_command(url, self.socket)
         try:
@@ -61,11 +61,11 @@ class Tunnel:
 
     @property
     def alive(self) -> bool:
-        """True while ssh runs."""
+        """Return whether ssh still runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End ssh and remove the socket."""
+        """End ssh and remove the local socket."""
         with suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -104,7 +104,9 @@ class Tunnel:
 
 
 def ssh_command(url: str, local: str) -> list[str]:
-    """The ssh command that opens a tunnel to `url`. $CORRAL_SSH_COMMAND replaces `ssh`. Raises ValueError."""
+    """Return the ssh command line that opens a tunnel to `url`. $CORRAL_SSH_COMMAND replaces the word
+    `ssh`. Raise ValueError for a wrong URL.
+    """
     match = _parsed(url)
     words = shlex.split(os.environ.get("CORRAL_SSH_COMMAND", "")) or ["ssh"]
     words += ["-T", "-o", "ExitOnForwardFailure=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"]
@@ -115,7 +117,7 @@ def ssh_command(url: str, local: str) -> list[str]:
 
 
 def remote_socket(url: str) -> str:
-    """The path of the socket on the other machine. Raises ValueError."""
+    """Return the path of the controller's socket on the other machine. Raise ValueError for a wrong URL."""
     path = _parsed(url)["socket"]
     return path if (path or "/") != "/" else str(addresses.SYSTEM_SOCKET)
 
@@ -128,7 +130,9 @@ def _parsed(url: str) -> re.Match[str]:
 
 
 def open_tunnel(url: str, timeout_s: float) -> str:
-    """The local socket of the tunnel to this URL. Each process opens at most one tunnel to a URL."""
+    """Open a tunnel to this URL, and return the path of its local socket. A tunnel that this process has
+    already opened is reused.
+    """
     with _lock:
         tunnel = _open.get(url)
         if tunnel is None or not tunnel.alive:
@@ -148,7 +152,7 @@ def close_all() -> None:
 
 
 def _drain(descriptor: int) -> None:
-    # Read and discard the messages of ssh, because a full pipe would block it.
+    # Read and discard the messages of ssh, because ssh would block on a full pipe.
     with suppress(OSError):
         while os.read(descriptor, 65_536):
             pass

@@ -1,4 +1,4 @@
-"""HTTP requests over a unix socket or TCP. Every failure is raised as Unreachable or Refused."""
+"""Sends HTTP requests over a unix socket or TCP. Every failure is raised as Unreachable or Refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMEOUTS = (socket.timeout, TimeoutError)
 
 
 class Unreachable(Exception):
-    """No Corral controller answers at `url`."""
+    """Raised if no Corral controller answers at `url`."""
 
     def __init__(self, url: str, why: str, hint: str = "") -> None:
         super().__init__(f"no controller at {url}: {why}")
@@ -36,7 +36,7 @@ class Unreachable(Exception):
 
 
 class Refused(Exception):
-    """The controller has refused the request; `problem` has the reason."""
+    """Raised if the controller has refused the request. `problem` has the reason."""
 
     def __init__(self, status: int, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -45,7 +45,9 @@ class Refused(Exception):
 
 
 class Transport:
-    """Sends requests over one connection. Each endless answer, such as a stream, gets its own connection."""
+    """Sends requests over one connection that is kept open. Each endless answer, such as an event stream,
+    gets a connection of its own.
+    """
 
     def __init__(
         self, url: str, timeout_s: float, token: str, *, ca: str = "", tried: Sequence[str] = ()
@@ -76,10 +78,11 @@ class Transport:
         question: bool,
         more_s: float = 0.0,
     ) -> bytes:
-        """Send the request and return the answer. After a lost connection, wait for the next of `pauses`
-        (seconds) and send it again.
+        """Send the request and return the body of the answer. If the connection is lost, wait for the next
+        of `pauses` (in seconds) and send the request again. If none is left, raise Unreachable.
 
-        A `question` is a request that changes nothing. `more_s` is added to the time limit for the answer.
+        `question` is True for a request that changes nothing. `more_s` is added to the time limit for
+        the answer.
         """
         self._asking = True
         try:
@@ -109,15 +112,15 @@ class Transport:
                 return self._body(response.status, response.read())
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
-                # Do not send it again if no connection was possible or the answer took too long.
+                # Do not repeat a request if no connection was possible or if the answer took too long.
                 if not pauses or not sent or isinstance(error, _TIMEOUTS):
                     unsure = sent and not question
                     raise self._unreachable(error, connected, timeout_s, unsure=unsure) from None
                 time.sleep(pauses.pop(0))
 
     def listen(self, target: str, silence_s: Optional[float]) -> Iterator[bytes]:
-        """Yield the body of the answer as it arrives. The connection counts as lost after `silence_s` seconds
-        without data; None: no limit.
+        """Yield the body of the answer as it arrives. The connection counts as lost if nothing arrives for
+        `silence_s` seconds; None means no limit.
         """
         line: Optional[socket.socket] = None
         try:
@@ -140,7 +143,7 @@ class Transport:
                 connection.close()
 
     def close(self) -> None:
-        """Close all connections. A thread that waits for an answer gets Unreachable."""
+        """Close all connections. A thread that waits for an answer then gets Unreachable."""
         for line in list(self._endless):
             _shut(line)
         kept = self._kept
@@ -150,7 +153,7 @@ class Transport:
             self._drop()
 
     def understand(self, kind: type[T], answer: bytes) -> T:
-        """The answer decoded as `kind`. Raises Unreachable if the answer has another type."""
+        """Return the answer decoded as `kind`. Raise Unreachable if the answer does not match this type."""
         try:
             return decode(kind, json.loads(answer))
         except (ValueError, RecursionError) as error:
@@ -164,14 +167,15 @@ class Transport:
         if 200 <= status < 300:
             return answer
         problem = self.understand(Problem, answer)
-        # A stopping controller counts as unreachable, because clients should wait until it has restarted.
+        # A controller that is about to stop counts as unreachable, because clients should wait until it has
+        # restarted.
         if problem.code == "stopping":
             raise Unreachable(self._url, problem.message, problem.hint)
         raise Refused(status, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
-        # Check the connection before each request, because the server closes idle connections. A request
-        # that fails on a closed connection might be sent twice.
+        # Check the connection before each request, because the server closes idle connections. If a request
+        # were sent on a closed connection, it would fail, and a repetition might be carried out twice.
         if self._kept is not None and (self._kept.sock is None or _readable(self._kept.sock)):
             self._drop()
         if self._kept is None:
@@ -196,7 +200,8 @@ class Transport:
     ) -> Unreachable:
         if not connected:
             why, hint = _absence(error)
-            if self._tried:  # No URL was given, so list the addresses that discovery tried.
+            if self._tried:
+                # List the addresses that discovery has tried, because the user has not given a URL.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (
@@ -217,7 +222,9 @@ class Transport:
 
 
 class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over a unix socket, TCP or TLS. A string address is the path of a unix socket."""
+    """An HTTP connection over a unix socket, TCP or TLS. If the address is text, it is the path of a unix
+    socket; otherwise host and port.
+    """
 
     def __init__(
         self,
@@ -252,7 +259,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect to the socket at `path`. Returns False if no process listens there."""
+    """Connect to the socket at `path`. Return False if no process listens there."""
     try:
         _connect_unix(line, path, timeout_s)
     except (ConnectionRefusedError, FileNotFoundError):
@@ -261,12 +268,14 @@ def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> boo
 
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
-    """Connect within the timeout, even while the backlog of the listener is full.
+    """Connect to a unix socket within the timeout, even while the queue of waiting connections (the
+    backlog) is full.
 
-    A socket with a Python timeout is non-blocking: when the backlog is full, its connect fails at once with
-    EAGAIN. A blocking socket waits in the kernel for a free entry, for at most SO_SNDTIMEO.
+    Python makes a socket with a timeout non-blocking, and its connect() fails at once with EAGAIN if the
+    backlog is full. So a blocking socket is used: the kernel waits until the backlog has space, for at most
+    SO_SNDTIMEO.
     """
-    seconds = timeout_s or 0.0  # For SO_SNDTIMEO, 0 means no limit.
+    seconds = timeout_s or 0.0  # Avoid 0, because SO_SNDTIMEO 0 means no limit.
     whole = int(seconds)
     line.setsockopt(
         socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", whole, int((seconds - whole) * 1e6))
@@ -280,7 +289,9 @@ def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) ->
 
 
 def _address(url: str) -> Union[str, tuple[str, int]]:
-    """The path of the unix socket, or host and port, from a URL. It is empty for ssh."""
+    """Return the address in a URL: the path of a unix socket, or host and port. For an ssh URL the path is
+    empty.
+    """
     if url.startswith("unix:///") and len(url) > len("unix:///"):
         return url[len("unix://") :]
     hint = "Write unix:///path/to/corral.sock, ssh://[user@]host, https://host or http://host:port."
@@ -302,8 +313,8 @@ def _address(url: str) -> Union[str, tuple[str, int]]:
 
 
 def _secure(url: str, ca: str) -> ssl.SSLContext:
-    """TLS settings that check the server's certificate and name. `ca` is a file with certificates of further
-    authorities.
+    """Return TLS settings that check the certificate and the name of the server. `ca` is a file with
+    further certificate authorities to trust.
     """
     context = ssl.create_default_context()
     if ca:
@@ -317,7 +328,7 @@ def _secure(url: str, ca: str) -> ssl.SSLContext:
 
 
 def _absence(error: Exception) -> tuple[str, str]:
-    """Two sentences: why the connection failed, and how the user can repair it."""
+    """Return why the connection failed and how the user can repair it, as two sentences."""
     start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
     if isinstance(error, ssh_tunnel.TunnelBroken):
         return str(error), "Check that 'ssh' reaches that host, and that a controller runs there."
@@ -338,13 +349,14 @@ def _absence(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # A connection with data before the request is unusable: the server has closed it or does not use HTTP.
+    # Drop a connection on which data waits before the request: the server has closed it, or it does not use
+    # HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _shut(line: socket.socket) -> None:
-    # Shut the socket down, because close() alone does not wake a thread that reads from it.
+    # Shut the socket down first, because close() alone does not wake a thread that reads from it.
     with contextlib.suppress(OSError):
         line.shutdown(socket.SHUT_RDWR)

@@ -1,1 +1,1 @@
-"""JobSpec and its parts."""
+"""JobSpec, the request of a job, and its parts."""

@@ -17,7 +17,7 @@ _WEIGHED = re.compile(r"(.*\S)\s+weight\s+(\d{1,3})", re.IGNORECASE)
 
 
 class Operator(str, enum.Enum):
-    """How a term compares the value of a node label with the values of the term."""
+    """How a condition compares the value of a node label with its own values."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -28,7 +28,7 @@ class Operator(str, enum.Enum):
 
 
 class Effect(str, enum.Enum):
-    """The effect of a taint on jobs that do not tolerate it."""
+    """What a taint does to jobs that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -37,15 +37,15 @@ class Effect(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Term:
-    """One condition on the labels of a node."""
+    """One condition on the value of a node label, such as `zone in a,b`."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels of a node meet the term. A node without the label meets only NotIn and
-        DoesNotExist.
+        """Return whether the labels of a node meet the condition. A node without the label meets only NotIn
+        and DoesNotExist.
         """
         value = labels.get(self.key)
         if self.operator is Operator.IN:
@@ -71,7 +71,9 @@ class Term:
 
 @dataclass(frozen=True)
 class Preference:
-    """A condition that a job prefers. `weight` is from 1 to 100, relative to the job's other preferences."""
+    """A condition that a job prefers its nodes to meet. `weight`, from 1 to 100, is relative to the job's
+    other preferences.
+    """
 
     term: Term
     weight: int = 50
@@ -82,7 +84,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of a node: it keeps away jobs that do not tolerate it."""
+    """A taint of a node. It keeps away jobs that do not tolerate it."""
 
     key: str
     effect: Effect
@@ -94,14 +96,16 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """The taints that a job tolerates. An empty key, value or effect matches every key, value or effect."""
+    """Which taints a job tolerates. An empty key, value or effect matches every key, value or effect of a
+    taint.
+    """
 
     key: str = ""
     value: Optional[str] = None
     effect: Optional[Effect] = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the toleration matches this taint."""
+        """Return whether the job tolerates this taint."""
         return (
             self.key in ("", taint.key)
             and self.value in (None, taint.value)
@@ -116,7 +120,9 @@ class Toleration:
 def untolerated_taint(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], *effects: Effect
 ) -> Optional[Taint]:
-    """The first taint with one of these effects that no toleration matches; None if there is none."""
+    """Return the first taint that no toleration matches, among the taints with one of these effects; None
+    if there is none.
+    """
     for taint in taints:
         if taint.effect in effects and not any(each.tolerates(taint) for each in tolerations):
             return taint
@@ -124,7 +130,7 @@ def untolerated_taint(
 
 
 def parse_term(text: str) -> Term:
-    """The term of a text such as `zone in a,b`, `disk missing` or `cores > 64`. Raises ValueError."""
+    """Parse a condition such as `zone in a,b`, `disk missing` or `cores > 64`. Raise ValueError."""
     words = text.strip()
     listed, there, compared = _IN.fullmatch(words), _THERE.fullmatch(words), _COMPARED.fullmatch(words)
     if listed:
@@ -142,13 +148,13 @@ def parse_term(text: str) -> Term:
 
 
 def parse_preference(text: str) -> Preference:
-    """The preference of a text such as `zone in a,b` or `zone in a,b weight 80`. Raises ValueError."""
+    """Parse a preference such as `zone in a,b` or `zone in a,b weight 80`. Raise ValueError."""
     weighed = _WEIGHED.fullmatch(text.strip())
     return Preference(parse_term(weighed[1]), int(weighed[2])) if weighed else Preference(parse_term(text))
 
 
 def parse_taint(text: str) -> Taint:
-    """The taint of `gpu=big:NoSchedule` or `broken:NoExecute`. Raises ValueError."""
+    """Parse a taint such as `gpu=big:NoSchedule` or `broken:NoExecute`. Raise ValueError."""
     name, colon, effect = text.strip().rpartition(":")
     key, _, value = name.partition("=")
     if not colon or not KEY.fullmatch(key):
@@ -158,7 +164,9 @@ def parse_taint(text: str) -> Taint:
 
 
 def parse_toleration(text: str) -> Toleration:
-    """The toleration of `gpu=big:NoSchedule`, `gpu=big`, `gpu`, or `*` for every taint. Raises ValueError."""
+    """Parse a toleration such as `gpu=big:NoSchedule`, `gpu=big`, `gpu`, or `*` for every taint. Raise
+    ValueError.
+    """
     name, colon, effect = text.strip().partition(":")
     key, equals, value = name.partition("=")
     if key != "*" and not KEY.fullmatch(key):
@@ -171,7 +179,7 @@ def parse_toleration(text: str) -> Toleration:
 
 
 def parse_effect(text: str) -> Effect:
-    """The effect with this name, in upper or lower case. Raises ValueError."""
+    """Return the effect with this name, in upper or lower case. Raise ValueError."""
     for effect in Effect:
         if text.lower() == effect.value.lower():
             return effect
@@ -179,7 +187,7 @@ def parse_effect(text: str) -> Effect:
 
 
 def term_problems(term: Term) -> Iterator[str]:
-    """A sentence for each error in a term."""
+    """Return a sentence for each error in a condition."""
     if not KEY.fullmatch(term.key):
         yield f"{term.key!r} is not the name of a label"
     if len(term.values) > MAX_VALUES or any(len(value) > 200 for value in term.values):
@@ -197,7 +205,9 @@ def term_problems(term: Term) -> Iterator[str]:
 def affinity_problems(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """The errors in affinity, preferences and tolerations, each as (field, sentence)."""
+    """Return the errors in affinity, preferences and tolerations, each as (field name, sentence for
+    users).
+    """
     for where, count in (
         ("affinity", len(terms)),
         ("preferences", len(preferences)),
@@ -221,7 +231,7 @@ def affinity_problems(
 def affinity_texts(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Every text that the user wrote in these fields, as (field, text)."""
+    """Return every text that the user wrote in these fields, as (field name, text)."""
     for where, given in (("affinity", terms), ("preferences", tuple(each.term for each in preferences))):
         for term in given:
             yield from ((where, text) for text in (term.key, *term.values))

@@ -9,13 +9,15 @@ MAX_TEXT = 4_096
 
 
 def array_concurrency_limit(text: str) -> Optional[int]:
-    """The number of elements that may run at the same time: 8 for `0-99%8`. None: no limit."""
+    """Return how many elements of an array may run at the same time: 8 for `0-99%8`. None means no limit."""
     most = text.partition("%")[2].strip()
     return int(most) if most else None
 
 
 def array_indices(text: str) -> list[int]:
-    """The sorted indices of an array text such as `0-9`, `1,3,7`, `0-20:5` or `0-99%8`. Raises ValueError."""
+    """Return the sorted indices of an array text such as `0-9`, `1,3,7`, `0-20:5` or `0-99%8`. Raise
+    ValueError.
+    """
     if len(text) > MAX_TEXT:
         raise ValueError(f"must be at most {MAX_TEXT} characters long")
     text, percent, most = text.partition("%")

@@ -1,4 +1,6 @@
-"""Settings of gangs: the smallest number of nodes, and the handling of a failed gang member."""
+"""Settings of gangs (jobs on several nodes): the smallest number of nodes, and what happens when a member
+fails.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +15,28 @@ LONGEST_S = 10 * 365 * 86_400.0
 
 
 class MemberFailure(str, enum.Enum):
-    """The handling of the other gang members when one gang member fails."""
+    """What happens to the other members of a gang when one member fails."""
 
     FAIL = "fail"
-    """End the other members. The job has failed."""
+    """End the other members of the gang. The job has failed."""
     CONTINUE = "continue"
-    """Let the other members continue. The job has completed if at least `min_nodes` members completed."""
+    """Let the other members continue. The job counts as completed if at least `min_nodes` members
+    completed.
+    """
     RESTART = "restart"
-    """End the other members and queue the job again, as its restart policy allows; without one, up to three
-    times."""
+    """End the other members and queue the job again, as its restart policy allows. A job without a restart
+    policy is restarted up to three times.
+    """
 
 
 @dataclass(frozen=True)
 class Gang:
     """Settings of a job that runs on several nodes.
 
-    With `min_nodes` the job waits `assembly_s` seconds for all its nodes; after that it also starts on fewer
-    nodes, but at least on `min_nodes`. An `elastic` job may lose nodes while it runs, down to `min_nodes`,
-    instead of being preempted, and gets further nodes while no other job waits. It keeps its first node,
-    because the gang members connect to that node.
+    With `min_nodes` the job waits `assembly_s` seconds for all its nodes. After that it also starts on
+    fewer nodes, but not on fewer than `min_nodes`. An `elastic` job may lose nodes while it runs, down to
+    `min_nodes`, instead of being preempted; while no other job waits, it gets further nodes. It keeps its
+    first node, because the members of the gang connect to that node.
     """
 
     min_nodes: Optional[int] = None
@@ -46,7 +51,7 @@ NO_GANG = Gang()
 
 
 def gang_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in the gang settings of a spec, each as (field, sentence)."""
+    """Return the errors in the gang settings of a JobSpec, each as (field name, sentence for users)."""
     gang = spec.gang
     if gang.min_nodes is not None:
         if spec.nodes is None:

@@ -1,4 +1,4 @@
-"""Requirements of a job on its GPUs, besides their number, and on the topology of its nodes."""
+"""Requirements of a job on its GPUs other than their number, and on the topology of its nodes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COMPUTE = re.compile(r"\d{1,2}\.\d")
 
 @dataclass(frozen=True)
 class GpuWish:
-    """Requirements on GPUs. `memory_mib` requests a part of one GPU that has this much memory; the other
-    fields limit which GPUs the job may get.
+    """Requirements on the GPUs of a job. `memory_mib` requests a part of one GPU with this much memory. The
+    other fields limit which GPUs the job may get.
 
-    `numa` (all GPUs on one NUMA node) and `nvlink` (each GPU linked to all others) are empty, "prefer" or
-    "require".
+    `numa` asks for GPUs on one NUMA node, `nvlink` for GPUs that are all linked with each other. Each is
+    empty, "prefer" or "require".
     """
 
     memory_mib: int = 0
@@ -35,12 +35,12 @@ class GpuWish:
 
     @property
     def demands(self) -> bool:
-        """True if the job's GPUs on a node must be on one NUMA node or linked by NVLink."""
+        """Return whether the job's GPUs on a node must be on one NUMA node, or must be linked by NVLink."""
         return REQUIRE in (self.numa, self.nvlink)
 
     @property
     def prefers(self) -> bool:
-        """True if the job prefers GPUs that are on one NUMA node or linked by NVLink."""
+        """Return whether the job prefers GPUs that are on one NUMA node or linked by NVLink."""
         return PREFER in (self.numa, self.nvlink)
 
     def __str__(self) -> str:
@@ -61,10 +61,10 @@ class GpuWish:
 @dataclass(frozen=True)
 class Topology:
     """Distributes the nodes of a job evenly over `domains` topology domains. A domain is the set of nodes
-    with one value of the node label `label`, such as one rack. None: each node of the job in a different
-    domain.
+    with the same value of the node label `label`, such as one rack. If `domains` is None, each node of the
+    job must be in another domain.
 
-    With `prefer` it is a preference and not a requirement.
+    With `prefer` this is a preference and not a requirement.
     """
 
     label: str
@@ -72,8 +72,8 @@ class Topology:
     prefer: bool = False
 
     def split(self, nodes: int) -> Optional[tuple[int, int]]:
-        """The number of domains, and the number of nodes in each domain. None if the nodes cannot be divided
-        evenly.
+        """Return the number of domains, and the number of nodes in each domain. Return None if the nodes
+        cannot be divided evenly.
         """
         domains = nodes if self.domains is None else self.domains
         return (domains, nodes // domains) if nodes % domains == 0 else None
@@ -85,12 +85,14 @@ class Topology:
 
 
 def parse_compute_capability(text: str) -> float:
-    """A compute capability such as "8.0" as a number; 0 if the text is not a compute capability."""
+    """Return a compute capability such as "8.0" as a number; 0 if the text is not a compute capability."""
     return float(text) if _COMPUTE.fullmatch(text) else 0.0
 
 
 def parse_topology(text: str, domains: Optional[int]) -> Topology:
-    """The topology for a text such as `rack` or `rack:prefer`. Raises ValueError."""
+    """Parse a topology such as `rack` or `rack:prefer`. The number of domains is a separate argument. Raise
+    ValueError.
+    """
     label, _, word = text.partition(":")
     if not KEY.fullmatch(label) or word not in ("", PREFER, REQUIRE):
         raise ValueError(f"cannot read {text!r}; write rack, or rack:prefer")
@@ -98,7 +100,7 @@ def parse_topology(text: str, domains: Optional[int]) -> Topology:
 
 
 def parse_domains(text: str) -> Topology:
-    """The topology for a text such as `rack=2` or `rack=2:prefer`. Raises ValueError."""
+    """Parse a topology with its number of domains, such as `rack=2` or `rack=2:prefer`. Raise ValueError."""
     label, _, rest = text.partition("=")
     number, _, word = rest.partition(":")
     if not number.isascii() or not number.isdigit() or not 0 < int(number[:6]) <= 10_000:
@@ -107,14 +109,16 @@ def parse_domains(text: str) -> Topology:
 
 
 def parse_require_or_prefer(text: str) -> str:
-    """The text unchanged if it is `require` or `prefer`. Raises ValueError."""
+    """Return the text unchanged if it is `require` or `prefer`. Raise ValueError for any other text."""
     if text not in (PREFER, REQUIRE):
         raise ValueError(f"{text!r} is neither require nor prefer")
     return text
 
 
 def gpu_requirement_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in datasets, GPU requirements and topology, each as (field, sentence)."""
+    """Return the errors in datasets, GPU requirements and topology, each as (field name, sentence for
+    users).
+    """
     wish, topology = spec.gpu, spec.topology
     if len(spec.datasets) > 64 or any(not KEY.fullmatch(name) for name in spec.datasets):
         yield "datasets", "must be at most 64 names of letters, digits, '.', '_', '/' and '-'"

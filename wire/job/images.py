@@ -12,7 +12,7 @@ _LONGEST = 4_096
 
 
 def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in image and mounts, each as (field, sentence)."""
+    """Return the errors in image and mounts, each as (field name, sentence for users)."""
     if len(spec.image) > _LONGEST or spec.image != spec.image.strip() or spec.image.startswith("-"):
         yield "image", "must be the name of an image, such as docker.io/library/python:3.12"
     if spec.mounts and not spec.image:
@@ -26,7 +26,9 @@ def image_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def mount_problem(text: str) -> str:
-    """The error in a mount; empty if it is valid. Examples: `/data`, `/data:/mnt` and `/data:/mnt:ro`."""
+    """Return the error in a mount; empty if it is valid. Valid mounts are `/data`, `/data:/mnt` and
+    `/data:/mnt:ro`.
+    """
     paths = text[:-3] if text.endswith((":ro", ":rw")) else text
     source, colon, target = paths.partition(":")
     whole = source.startswith("/") and (not colon or target.startswith("/"))
@@ -36,6 +38,6 @@ def mount_problem(text: str) -> str:
 
 
 def image_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text in image and mounts, as (field, text)."""
+    """Return every text in image and mounts, as (field name, text)."""
     yield "image", spec.image
     yield from ((f"mounts[{index}]", text) for index, text in enumerate(spec.mounts))

@@ -1,4 +1,6 @@
-"""Job affinity: conditions that place a job near to, apart from, or spread with jobs that have a label."""
+"""Job affinity: conditions that place a job near to jobs with a label, apart from them, or spread over
+domains with them.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ _TEXT = re.compile(r"([^=\s]+)=(\S*)\s+on\s+(\S+?)(:prefer|:require)?", re.IGNOR
 
 @dataclass(frozen=True)
 class JobTerm:
-    """A condition on the nodes of a job, relative to running jobs that have the label `key=value`.
+    """A condition on the nodes of a job. It concerns the running jobs that have the label `key=value`.
 
-    A domain is the set of nodes with one value of the node label `topology`, or one node for `node`.
-    `domains` 1: the job runs only in a domain where a labelled job runs. None: the job and labelled jobs
-    never run in the same domain. N: the job and the labelled jobs together use exactly N domains. With
-    `prefer` it is a preference and not a requirement.
+    A domain is the set of nodes with the same value of the node label `topology`; for `node` each node
+    is a domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If it is
+    None, the job never runs in a domain with such a job. If it is N, the job and all such jobs together use
+    exactly N domains. With `prefer` this is a preference and not a requirement.
     """
 
     key: str
@@ -38,8 +40,8 @@ class JobTerm:
 
 
 def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
-    """The term for a text such as `app=ps on rack[:prefer]`. If `domains` is 0, the text has the number of
-    domains, as in `app=ps on rack=2`. Raises ValueError.
+    """Parse a condition such as `app=ps on rack[:prefer]`. If the argument `domains` is 0, the text also
+    has the number of domains, as in `app=ps on rack=2`. Raise ValueError.
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None:
@@ -54,7 +56,9 @@ def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
 
 
 def job_affinity_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in the labels and job affinity of a spec, each as (field, sentence)."""
+    """Return the errors in the labels and the job affinity of a JobSpec, each as (field name, sentence for
+    users).
+    """
     if len(spec.labels) > MAX_LABELS:
         yield "labels", f"may have at most {MAX_LABELS} entries"
     if len(spec.company) > MAX_TERMS:

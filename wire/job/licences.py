@@ -1,4 +1,4 @@
-"""Licences: resources that are counted for the whole cluster and not for a node."""
+"""Licences: resources that are counted for the whole cluster and do not belong to a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ MAX_LICENCES = 32
 
 
 def parse_licence(text: str) -> tuple[str, int]:
-    """The name and the number in a text such as `matlab:2`. Without a number it is 1. Raises ValueError."""
+    """Return the name and the number in a text such as `matlab:2`. Without a number it is 1. Raise
+    ValueError.
+    """
     name, colon, number = text.partition(":")
     count = int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else 0
     if not NAME.fullmatch(name) or (colon and not count):
@@ -20,7 +22,7 @@ def parse_licence(text: str) -> tuple[str, int]:
 
 
 def licence_problems(licences: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """The errors in the licences of a spec, each as (field, sentence)."""
+    """Return the errors in the licences of a JobSpec, each as (field name, sentence for users)."""
     if len(licences) > MAX_LICENCES:
         yield "licences", f"must be at most {MAX_LICENCES} kinds"
         return

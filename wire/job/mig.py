@@ -1,4 +1,4 @@
-"""MIG profiles: sizes of the instances into which the driver divides a GPU."""
+"""MIG profiles, which name the sizes of the instances into which the driver divides a GPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SLICES = re.compile(r"(.+?)(?:\*([1-9]\d?))?")
 
 
 def is_profile(text: str) -> bool:
-    """Whether the text is a MIG profile in NVIDIA's format: 1g.5gb, 3g.20gb, 1g.5gb+me."""
+    """Return whether the text is a MIG profile in NVIDIA's format: 1g.5gb, 3g.20gb, 1g.5gb+me."""
     return _PROFILE.fullmatch(text) is not None
 
 
 def memory_mib(profile: str) -> int:
-    """The memory of a MIG profile in MiB. Raises ValueError."""
+    """Return the memory of an instance with this MIG profile, in MiB. Raise ValueError."""
     match = _PROFILE.fullmatch(profile)
     if match is None:
         raise ValueError(f"{profile!r} is not a MIG profile; write 1g.5gb or 3g.20gb")
@@ -23,7 +23,9 @@ def memory_mib(profile: str) -> int:
 
 
 def instances(text: str) -> list[str]:
-    """The MIG profiles of one GPU from a text like `1g.5gb*7` or `3g.20gb/1g.5gb*4`. Raises ValueError."""
+    """Return the MIG profiles of the instances of one GPU, from a text such as `1g.5gb*7` or
+    `3g.20gb/1g.5gb*4`. Raise ValueError.
+    """
     found: list[str] = []
     for part in text.split("/"):
         match = _SLICES.fullmatch(part)
@@ -36,9 +38,9 @@ def instances(text: str) -> list[str]:
 
 
 def counted_models(gpus: Iterable[tuple[str, str]]) -> str:
-    """The GPUs of a host as text, such as `4 × H100 (1 of them as 3 MIG instances)`.
+    """Return the number of GPUs of each model as text, such as `4 × H100 (1 of them as 3 MIG instances)`.
 
-    `gpus` has the driver's number and the model of each GPU or MIG instance. The instances of one GPU count
+    `gpus` has the number and the model of each GPU or MIG instance. The MIG instances of one GPU count
     as one GPU.
     """
     whole: dict[str, set[str]] = {}

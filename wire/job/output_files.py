@@ -24,7 +24,7 @@ _LONGEST = 4_096
 
 
 def output_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in the output files of a spec, each as (field, sentence)."""
+    """Return the errors in the output files of a JobSpec, each as (field name, sentence for users)."""
     for where, text in (("output", spec.output), ("error", spec.error)):
         if len(text) > _LONGEST:
             yield where, f"must be at most {_LONGEST:,} characters"
@@ -39,9 +39,11 @@ def output_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def expand_patterns(text: str, values: Mapping[str, str]) -> str:
-    """The path with its patterns replaced. `%4j` is the job id with at least four digits.
+    """Replace the patterns in a path by their values. For instance, `%4j` is the job id with at least four
+    digits.
 
-    A slash in a value becomes an underscore, so that the name of a job cannot select another directory.
+    In each value a slash becomes an underscore, so that the name of a job cannot select another
+    directory.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -53,5 +55,7 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
 
 
 def is_per_node(text: str) -> bool:
-    """Whether the pattern gives each node of a job a different file."""
+    """Return whether the path has a pattern, such as the node name, that gives each node of a job another
+    file.
+    """
     return any(match[2] in ("N", "n") for match in _PATTERN.finditer(text))

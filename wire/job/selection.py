@@ -1,4 +1,4 @@
-"""Parses words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
+"""Parses the words with which users select jobs: 7, 7_3, 7_[0-9], 1-3, last, all."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ LAST, ALL = "last", "all"
 
 @dataclass(frozen=True)
 class JobLabel:
-    """Selects a job by its id or label. The id of an array selects all its elements, if the command accepts
-    several jobs.
+    """Selects one job by its id or label. The id of an array selects all its elements, in commands that
+    accept several jobs.
     """
 
     text: str
 
     @property
     def is_id(self) -> bool:
-        """True for an id such as 7, False for an array element such as 7_3."""
+        """Return True for an id such as 7, and False for the label of an array element such as 7_3."""
         return "_" not in self.text
 
 
 @dataclass(frozen=True)
 class ArrayElements:
-    """Selects elements of an array by index."""
+    """Selects elements of one array by their indices."""
 
     array: int
     indices: tuple[int, ...]
@@ -38,7 +38,7 @@ class ArrayElements:
 
 @dataclass(frozen=True)
 class JobRange:
-    """Selects the active jobs with ids from `low` to `high`."""
+    """Selects all active jobs with ids from `low` to `high`."""
 
     low: int
     high: int
@@ -55,7 +55,7 @@ class NewestJob:
 
 
 class InvalidSelection(ValueError):
-    """The word does not select jobs. `hint` shows valid words."""
+    """Raised if the word does not select jobs. `hint` shows valid words."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class InvalidSelection(ValueError):
 
 
 def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
-    """The jobs that a word selects. Raises InvalidSelection."""
+    """Return which jobs a word selects. Raise InvalidSelection."""
     if word == ALL:
         return AllJobs()
     if word == LAST:

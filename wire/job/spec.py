@@ -103,7 +103,9 @@ class JobSpec:
 
     @property
     def saves(self) -> bool:
-        """True if the job can save its state before it is stopped."""
+        """Return whether the job can save its state before it is stopped: it has a checkpoint signal or
+        command.
+        """
         return bool(self.checkpoint_command or self.checkpoint_signal)
 
 
@@ -112,8 +114,8 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 
 
 def qos_class(spec: JobSpec) -> str:
-    """The QoS class of a job: guaranteed (it gets what it requests), burstable (it may use more while that is
-    free) or best-effort (it gets CPU and memory that no other job uses).
+    """Return the QoS class of a job, as in Kubernetes. guaranteed: it gets what it requests. burstable: it
+    may use more while more is free. best-effort: it gets only CPU and memory that no other job uses.
     """
     if spec.best_effort:
         return "best-effort"
@@ -125,7 +127,9 @@ def qos_class(spec: JobSpec) -> str:
 _USUAL = "command name project queue priority cpu_milli memory_mib gpus nodes time_limit_s hold preemptible"
 _SELDOM = attrgetter(*(each.name for each in fields(JobSpec) if each.name not in _USUAL.split()))
 _AS_USUAL = _SELDOM(JobSpec(command=()))
-"""The default values of the fields that few jobs set."""
+"""The default values of the fields that few jobs set. A spec with these values needs no check of these
+fields.
+"""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _PROGRAM = "must name a program to run"
@@ -134,15 +138,18 @@ MAX_COMMAND = 128 * 1024
 
 
 def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
-    """The errors in a spec that can be found without the state of the cluster, each as (field, sentence)."""
+    """Return the errors in a JobSpec that can be found without the state of the cluster, each as (field
+    name, sentence for users).
+    """
     found = list(_usual_problems(spec))
-    if _SELDOM(spec) != _AS_USUAL:  # This comparison saves time, because most jobs set none of these fields.
+    if _SELDOM(spec) != _AS_USUAL:
+        # Skip the second check for most jobs, because they set none of its fields. This saves time.
         found += _seldom_problems(spec)
     return found
 
 
 def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in the fields that most jobs set."""
+    """Yield the errors in the fields that most jobs set."""
     if not spec.command or not spec.command[0]:
         yield "command", _PROGRAM
     if sum(map(len, spec.command)) > MAX_COMMAND:
@@ -174,7 +181,7 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in the fields that few jobs set."""
+    """Yield the errors in the fields that few jobs set."""
     yield from _unstorable(_seldom_texts(spec))
     if len(spec.profile or "") > 200:
         yield "profile", "must be at most 200 characters"
@@ -220,7 +227,7 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def signal_name(text: str) -> str:
-    """USR1 for SIGUSR1, usr1 or USR1. Empty if users cannot send this signal to jobs."""
+    """Return the name USR1 for SIGUSR1, usr1 or USR1; empty if users cannot send this signal to jobs."""
     name = text.upper()
     name = name[3:] if name.startswith("SIG") else name
     return name if name in SIGNALS else ""
@@ -242,7 +249,9 @@ def _checkpoint_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def is_storable(text: str) -> bool:
-    """Whether the text can be stored. NUL and half a surrogate pair are valid JSON but cannot be stored."""
+    """Return whether databases can store the text. NUL and half a surrogate pair are valid in JSON but
+    cannot be stored.
+    """
     return not _UNSTORABLE.search(text)
 
 
@@ -251,13 +260,13 @@ def _unstorable(texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _usual_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text in the fields that most jobs set, as (field, text)."""
+    """Yield every text in the fields that most jobs set, as (field name, text)."""
     yield from (("name", spec.name), ("project", spec.project), ("queue", spec.queue))
     yield from (("command", part) for part in spec.command)
 
 
 def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Every text in the fields that few jobs set, as (field, text)."""
+    """Yield every text in the fields that few jobs set, as (field name, text)."""
     yield from (("profile", spec.profile or ""),)
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""), ("comment", spec.comment))
     yield from (("output", spec.output), ("error", spec.error))
@@ -282,5 +291,5 @@ def _whole_or_share(gpus: float) -> bool:
 
 
 def gpus_text(gpus: float) -> str:
-    """A number of GPUs as text, such as 8 or 0.25."""
+    """Return a number of GPUs as text, such as 8 or 0.25."""
     return f"{gpus:g}"

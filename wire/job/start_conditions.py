@@ -17,12 +17,12 @@ MAX_RESTARTS = 1_000
 MAX_CODES = 64
 MAX_AFTER = 1_000
 RELAXABLE = ("affinity", "gpu_models", "nodes", "selector")
-"""Fields of a spec that --relax may drop."""
+"""The fields of a JobSpec whose conditions --relax may drop."""
 _LABEL = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?")
 
 
 class RestartWhen(str, enum.Enum):
-    """The kinds of failure or end after which a job is restarted."""
+    """After which failures or ends a job is restarted."""
 
     NEVER = "never"
     ON_HARDWARE = "on-hardware"
@@ -32,19 +32,19 @@ class RestartWhen(str, enum.Enum):
 
 
 class OnNodeLost(str, enum.Enum):
-    """The handling of a running job whose node does not report."""
+    """What happens to a running job whose node no longer reports."""
 
     WAIT = "wait"
     """The job stays on the node until the node reports its state."""
     REQUEUE = "requeue-after-lease"
-    """The supervisor on the node ends the job when the lease expires. After that the job is queued again."""
+    """The supervisor ends the job when the lease expires, and then the job is queued again."""
     MANUAL = "manual"
     """The job stays on the node until an operator declares the node lost. Then it is queued again."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    """How often a job is restarted, and how long it waits before each restart.
+    """How often a job is restarted, and how many seconds it waits before each restart.
 
     The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. If `codes`
     is set, only these exit codes (128 + n for signal n) cause a restart. The loss of a node always causes
@@ -58,7 +58,9 @@ class Restart:
     codes: tuple[int, ...] = ()
 
     def delay(self, before: int) -> float:
-        """Seconds to wait before the next restart of a job that has been restarted `before` times."""
+        """Return how many seconds to wait before the next restart of a job that has been restarted `before`
+        times.
+        """
         return min(self.delay_s * 2.0 ** min(before, 60), self.delay_most_s)
 
 
@@ -66,7 +68,9 @@ DEFAULT_RESTART = Restart()
 
 
 class Until(str, enum.Enum):
-    """The event of a job, or of all jobs of an array, after which a dependent job may start."""
+    """What must have happened to a job, or to all jobs of an array, before a job that depends on it may
+    start.
+    """
 
     STARTED = "started"
     OK = "ok"
@@ -79,7 +83,7 @@ class Until(str, enum.Enum):
 @dataclass(frozen=True)
 class Dependency:
     """One dependency of a job: on another job, or on the existence of a path. `job` is a label such as 7 or
-    7_3; the id of an array means all its elements.
+    7_3. The id of an array means all its elements.
     """
 
     until: Until
@@ -91,7 +95,9 @@ class Dependency:
 
 
 def condition_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """The errors in start conditions, dependencies and restarts, each as (field, sentence)."""
+    """Return the errors in start conditions, dependencies and restarts, each as (field name, sentence for
+    users).
+    """
     for where, moment in (("begin_at", spec.begin_at), ("deadline_at", spec.deadline_at)):
         if moment is not None and not 0 < moment <= LATEST:
             yield where, "must be a moment in seconds since 1970, before the year 2100"
@@ -141,6 +147,6 @@ def _after_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _is_plain_path(path: str) -> bool:
-    """Whether the path is absolute and has no empty part, `.` or `..`."""
+    """Return whether the path is absolute and has no empty part, `.` or `..`."""
     parts = path.split("/")
     return len(parts) > 1 and not parts[0] and not {"", ".", ".."} & set(parts[1:]) and len(path) <= 4_096
