@@ -1,1 +1,1 @@
-"""The handlers of the routes, by resource."""
+"""The functions that handle API requests, grouped by resource: jobs, nodes, policy and the controller itself."""

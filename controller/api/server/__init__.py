@@ -1,1 +1,1 @@
-"""The HTTP server: listeners, identity, routes, errors, OpenAPI and the event stream."""
+"""The HTTP server of the API: sockets, callers and their rights, routes, errors, OpenAPI and event streams."""

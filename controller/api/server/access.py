@@ -1,12 +1,12 @@
 """Decides which caller may do what. docs/access.md is generated from this module and the routes.
 
-1. A route names what it needs (`Need`). A route cannot be built without one.
-2. `controller/api/server/app.py` asks `refusal()` before it reads the body of a request.
-3. For a need that concerns one job, the owner of that job decides too (`Owner`).
+1. Each route declares the right that its caller needs (`Need`). A route cannot be built without one.
+2. `controller/api/server/app.py` calls `refusal()` before it reads the body of a request.
+3. If the request is about one job, the rights also depend on the user of the job (`Owner`).
 
-A caller that may only see a job can never change it. A job of root or of the controller's user has the rights
-of that user. An operator that edits such a job, or runs a command in it, would get these rights. Therefore
-only an admin may do so.
+A caller that may only see a job can never change it. A job of root or of the controller's user runs with the
+rights of that user. An operator that edits such a job, or runs a command in it, would get these rights.
+Therefore only an admin may do so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wire.cluster.hosts import HostSpec
 
 
 class Role(enum.Enum):
-    """The roles, from least to most rights."""
+    """The roles of callers, from the fewest rights to the most."""
 
     VIEWER = "viewer"
     USER = "user"
@@ -29,7 +29,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user name and its role."""
+    """The user that sent a request, with the role that this user has."""
 
     user: str
     role: Role
@@ -42,14 +42,15 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user of a job. `privileged` is True for root and the controller's user."""
+    """The user whose job a request is about. `privileged` is True for root and the controller's user."""
 
     user: str
     privileged: bool = False
 
 
 class Who(enum.Enum):
-    """Groups of callers that a need allows, before the owner of a job is considered."""
+    """The group of callers that may use a route. If the route is about one job, the job's user is checked as
+    well."""
 
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
@@ -61,8 +62,7 @@ class Who(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The right that a route requires from its caller. `doing` completes the sentence 'only operators may
-    …'."""
+    """The right that a route requires from its caller. `doing` completes the sentence "only operators may …"."""
 
     who: Who
     doing: str = ""
@@ -75,12 +75,12 @@ def _owner(doing: str) -> Need:
 
 
 def operator(doing: str) -> Need:
-    """A need that operators and admins meet."""
+    """Return the need of a route that only operators and admins may use."""
     return Need(Who.OPERATOR, doing)
 
 
 def admin(doing: str) -> Need:
-    """A need that only admins meet."""
+    """Return the need of a route that only admins may use."""
     return Need(Who.ADMIN, doing)
 
 
@@ -107,8 +107,10 @@ HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
-    """The reason why the caller may not do this; None if allowed. `owner` and `job` (its label) are given for
-    one job."""
+    """Return the reason why the caller may not use a route with this need, or None if it may.
+
+    For a request about one job, `owner` is its user and `job` its label.
+    """
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
     if need.who is Who.ADMIN:
@@ -133,11 +135,12 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
 
 
 def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> Refusal | None:
-    """The refusal if the caller may not add or change a host with these settings; None if allowed.
+    """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
 
-    `present` is the current host entry of the node, or None. A value that an admin has set may stay while the
-    SSH address stays the same, because a key or a program for one host must not be used for another. Only an
-    admin may change such a value or set it for a new node.
+    `present` is the current host entry of the node, or None. Only an admin may set the HOST_FIELDS. Other
+    callers
+    may keep the values that an admin has set, but only with the same SSH address: a key or a program that was
+    meant for one host must not be used for another.
     """
     if caller.role is Role.ADMIN:
         return None
@@ -153,8 +156,10 @@ def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> R
 
 
 def submit_refusal(caller: Caller, user: str, privileged: bool) -> Refusal | None:
-    """The refusal if the caller may not submit as this user, else None. `privileged` is True for root and the
-    controller's user."""
+    """Return the refusal if the caller may not submit a job as `user`, or None if it may.
+
+    `privileged` is True if `user` is root or the controller's user.
+    """
     if user == caller.user:
         return None
     if not caller.operates:

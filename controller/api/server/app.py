@@ -37,7 +37,7 @@ GRACE_S = 1.0
 
 
 async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
-    """Start the API server. Raises OSError with a sentence if an address cannot be used."""
+    """Start the API server. Raises OSError if it cannot listen on one of its addresses."""
     server = Server(daemon, reload or ConfigReload(daemon))
     try:
         await server.open()
@@ -48,7 +48,7 @@ async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
 
 
 class Server:
-    """The API server of one daemon."""
+    """The API server of one controller."""
 
     def __init__(self, daemon: Daemon, reload: ConfigReload) -> None:
         config = daemon.config
@@ -69,7 +69,7 @@ class Server:
         self.tcp_url = ""
 
     async def open(self) -> None:
-        """Start listening."""
+        """Start listening on the unix sockets, and on TCP if it is configured."""
         if self._listen:
             line = open_tcp(self._listen)
             host, port = line.getsockname()[:2]
@@ -78,7 +78,8 @@ class Server:
         path = self._daemon.config.socket
         self._listen_on(path)
         private = Path(addresses.admin_socket(str(path)))
-        if len(os.fsencode(private)) <= LONGEST:  # if the path is too long, root uses the common socket
+        # If the path of the private socket is too long, root connects through the socket for all users.
+        if len(os.fsencode(private)) <= LONGEST:
             self._listen_on(private, private=True)
 
     def _listen_on(self, path: Path, *, private: bool = False) -> None:
@@ -87,7 +88,7 @@ class Server:
         self._acceptors.append(Acceptor(made.line, self._connections))
 
     async def close(self) -> None:
-        """Stop listening, wait for open requests, and remove the socket."""
+        """Stop listening, wait up to GRACE_S for open requests, and remove the unix sockets."""
         for each in self._sockets:
             each.remove()
         for acceptor in self._acceptors:
@@ -101,12 +102,14 @@ class Server:
             response = await self._carry_out(request)
         except Exception as error:
             if request.writer.output_size:
-                raise  # a part of the answer is already sent, so handle_error closes the connection
+                # A part of the answer is already sent, so no error can follow; handle_error() closes the
+                # connection.
+                raise
             response = error_response(error)
             if not request.content.is_eof():
                 response.force_close()
-        # Count only the methods and paths of known routes, because each new name would add a line to
-        # /metrics.
+        # Count requests without a known route as "other", because each name that a client invents would add a
+        # line to /metrics.
         method, path = request.get(ROUTE, ("other", "other"))
         self._daemon.counters.requests[method, path, response.status] += 1
         return response
@@ -181,10 +184,11 @@ def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
 
 
 def _understand(kind: Any, body: bytes) -> Any:
-    """Parse the body as an object of this class.
+    """Parse the body of a request as an object of the class `kind`. Raise Rejected if it does not fit.
 
-    pydantic parses it, because it is faster than json.loads and wire.codec: 2 µs instead of 12 µs for a
-    submit of 365 bytes. If two fields have the same name, the last one counts, as usual in JSON.
+    pydantic is used because it is faster than json.loads with wire.codec: 2 µs instead of 12 µs for a submit
+    of
+    365 bytes. If a field occurs twice in the JSON object, the last value counts.
     """
     try:
         return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")

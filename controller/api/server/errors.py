@@ -1,4 +1,4 @@
-"""Converts errors to HTTP statuses and Problem bodies. No other module does this."""
+"""Converts exceptions to HTTP statuses and JSON bodies (`Problem`). No other module does this."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ log = logging.getLogger("corral.api")
 
 
 class Rejected(Exception):
-    """A request is refused before it is passed to the engine."""
+    """Raised if a request is refused before it is passed to the engine."""
 
     def __init__(
         self, refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
@@ -76,14 +76,14 @@ def rejected(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Rejected:
-    """Make the exception for a refusal."""
+    """Return the exception for a refusal. `where` is the field of the request that caused it."""
     return Rejected(Refusal(code, message, where, hint), status, headers)
 
 
 def refusal_response(
     refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """The answer to a request that was refused."""
+    """Return the HTTP answer to a request that was refused. The default status follows from the code."""
     return web.Response(
         body=_PROBLEM.dump_json(problem_of(refusal)),
         status=status or STATUS[refusal.code],
@@ -93,7 +93,7 @@ def refusal_response(
 
 
 def problem_of(refusal: Refusal) -> Problem:
-    """The refusal as the body of an answer."""
+    """Return the JSON body of the answer to a refused request."""
     return Problem(
         refusal.code,
         printable(refusal.message, 1_000),
@@ -103,7 +103,8 @@ def problem_of(refusal: Refusal) -> Problem:
 
 
 def error_response(error: BaseException) -> web.Response:
-    """The answer to a request whose handler raised this error. Bugs of the controller are logged."""
+    """Return the HTTP answer to a request whose handler raised this error. Unexpected errors are logged as
+    bugs."""
     match error:
         case Rejected():
             return refusal_response(error.refusal, error.status, error.headers)
@@ -139,7 +140,7 @@ def error_response(error: BaseException) -> web.Response:
 
 
 def body_problem(error: ValidationError, kind: type) -> Refusal:
-    """The first mistake in a body, with its JSON path."""
+    """Return a refusal with the first mistake in the body of a request, and where it is in the JSON."""
     found = error.errors(include_url=False, include_input=False)
     first = found[0]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -1,4 +1,5 @@
-"""Sends commits as server-sent events. A client that reconnects continues without a gap or a duplicate."""
+"""Sends commits to HTTP clients as server-sent events. A client that reconnects misses none and gets none
+twice."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _BATCH = TypeAdapter(StreamBatch)
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """Commits after `after` (or Last-Event-ID), then live; a comment after five seconds of silence."""
+    """All commits after entry `after` (or Last-Event-ID), then new ones; a comment in each 5 s without one."""
     after: int | None = call.query["after"]
     if after is None:
         after = _last_event_id(call.request.headers.get("Last-Event-ID", ""))
@@ -64,7 +65,7 @@ def _last_event_id(text: str) -> int | None:
 
 
 class EventStreams:
-    """The open streams of one server, with the rendered commits that they share."""
+    """The open event streams of the server, and the latest commits as bytes, which all streams share."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -78,7 +79,7 @@ class EventStreams:
         batch at most."""
 
     def subscribe(self) -> Subscription:
-        """Commits from now on, until close()."""
+        """Subscribe to the commits from now on. The subscription ends at close()."""
         subscription = self.daemon.subscribe()
         self._open.add(subscription)
         if self._closing:
@@ -86,12 +87,12 @@ class EventStreams:
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
-        """Remove a stream that has ended."""
+        """Remove the subscription of a stream that has ended."""
         self._open.discard(subscription)
         subscription.close()
 
     def close(self) -> None:
-        """End all streams."""
+        """End all streams and all shells of `corral exec`."""
         self._closing = True
         for subscription in self._open:
             subscription.close()
@@ -99,7 +100,8 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """The bytes of a live commit, rendered once for all streams."""
+        """Return the bytes of a new commit for a stream. They are computed once and then used for all
+        streams."""
         async with self._rendering:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
@@ -111,15 +113,20 @@ class EventStreams:
             return data
 
     async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
-        """Render entries in batches. Each batch has the present rows of its jobs and nodes, never older than
-        the entries."""
+        """Return journal entries as events for a stream, up to BATCH entries in each event.
+
+        Each event also contains the current state of the jobs and nodes that its entries change. This state
+        may be
+        newer than the entries, but never older.
+        """
         messages = []
         for start in range(0, len(entries), BATCH):
             part = entries[start : start + BATCH]
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            await asyncio.sleep(0)  # let other requests run, because a large array takes long
+            # Let other requests run in between, because rendering a large array takes long.
+            await asyncio.sleep(0)
         return b"".join(messages)
 
     async def _readings(self, commit: Commit) -> bytes:
@@ -134,7 +141,7 @@ class EventStreams:
         }
         known |= await self._forgotten([job for job, there in known.items() if there is None])
         await self.daemon.settled()
-        # A job that is no longer in memory has ended, so its stored row does not change any more.
+        # The stored row of a job that is no longer in memory is up to date, because the job has ended.
         found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
         jobs = [job for job in found if job is not None]
         names = {entry.node for entry in entries if entry.node is not None}
@@ -156,7 +163,7 @@ class EventStreams:
 
 
 class _Listener:
-    """One stream, with the last entry that was sent on it."""
+    """One event stream. `seen` is the number of the last journal entry that was sent on it."""
 
     def __init__(self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool) -> None:
         self.streams = streams
@@ -165,11 +172,13 @@ class _Listener:
         self.rows = rows
 
     async def listen(self) -> None:
-        """Send commits until the server closes. A stream that falls behind first reads the journal."""
+        """Send commits until the server closes. If the client falls behind, read what it missed from the
+        journal."""
         while True:
             subscription = self.streams.subscribe()
             try:
-                # Subscribe first: a commit between reading the journal and subscribing would be lost.
+                # Subscribe before reading the journal: a commit between reading and subscribing would be
+                # lost.
                 await self._catch_up(self.streams.daemon.seq)
                 return await self._follow(subscription)
             except Lagged:

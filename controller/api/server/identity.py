@@ -1,5 +1,5 @@
-"""Identifies callers and their roles. On a unix socket the kernel gives the user, on TCP a token is
-needed."""
+"""Finds the user of a request and the user's role. On a unix socket the kernel reports the uid; TCP needs a
+token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _USER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 
 
 def peer_uid(line: socket.socket) -> int | None:
-    """The uid of the process that opened this unix socket connection; None on TCP."""
+    """Return the uid of the process that opened this unix socket connection, or None for TCP."""
     if line.family != socket.AF_UNIX:
         return None
     sent = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -55,12 +55,15 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Whether this is root or the controller's user. They may connect even above the connection limit."""
+        """Whether this uid is root's or the controller's. Their connections are accepted even above the
+        limit."""
         return uid in (0, self._own)
 
     async def privileged_user(self, user: str) -> bool:
-        """Whether this is root or the controller's user. The uid is compared, because two names may have the
-        same uid."""
+        """Whether this user name is root or the controller's user.
+
+        The uids are compared, because two user names may have the same uid.
+        """
         until, found = self._privileged.get(user, (0.0, False))
         if until < time.monotonic():
             found = self.privileged(await _away(partial(_uid_of, user)))
@@ -70,7 +73,7 @@ class Identity:
         return found
 
     async def of_uid(self, uid: int) -> Caller:
-        """The caller on a unix socket, identified by the uid."""
+        """Return the caller that the kernel reported for a unix socket."""
         until, user = self._names.get(uid, (0.0, ""))
         if until < time.monotonic():
             user = await _away(partial(_user_name, uid))
@@ -78,7 +81,8 @@ class Identity:
         return Caller(user, self._role(uid, user))
 
     async def of_token(self, header: str | None) -> Caller:
-        """The caller on TCP. With the right token it is the controller's user."""
+        """Return the caller on TCP, which is the controller's user. Raise Rejected if the token is missing or
+        wrong."""
         scheme, _, given = (header or "").partition(" ")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise rejected(
@@ -94,15 +98,17 @@ class Identity:
     def _role(self, uid: int, user: str) -> Role:
         if self.privileged(uid):
             return Role.ADMIN
-        access = (
-            self._config().access
-        )  # read each time, so that a change of the configuration applies at once
+        # Read the configuration for each request, so that a change applies at once.
+        access = self._config().access
         if user in access.operators:
             return Role.OPERATOR
         return Role.VIEWER if access.others == "view" else Role.USER
 
     async def acting(self, caller: Caller, user: str) -> str:
-        """The user of a submitted job: the caller, or the user in whose name an operator submits."""
+        """Return the user that the job will belong to: the caller, or the user for whom an operator submits.
+
+        Raise Rejected if the caller may not submit for this user.
+        """
         if user in ("", caller.user):
             return caller.user
         if not _USER_NAME.fullmatch(user) and caller.operates:
@@ -121,11 +127,12 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid:{uid}"  # no user can be called that
+        return f"uid:{uid}"  # No account can have a name with a colon.
 
 
 def _uid_of(user: str) -> int | None:
-    """The uid of a user name. `uid:1000` stands for a uid without a name."""
+    """Return the uid of a user name, or None if it is unknown. `uid:1000` is the name of a uid without an
+    account."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
@@ -136,7 +143,7 @@ def _uid_of(user: str) -> int | None:
 
 
 def read_token(path: Path) -> str:
-    """The token in the file. If the file does not exist, it is created with mode 0600."""
+    """Return the API token in the file. If the file does not exist, create it with a new token and mode 0600."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The listening sockets of the API."""
+"""The sockets on which the API listens."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ log = logging.getLogger("corral.api")
 
 
 class UnixSocket:
-    """A unix socket to which every local user may connect. The kernel gives the uid of the client.
+    """A listening unix socket. The kernel reports the uid of each client.
 
-    Rights depend on the user, so the file is open to all (0666), and the directory limits access: /run/corral
-    has mode 0755, a user's own runtime or state directory 0700, so that only this user reaches the
-    controller. With `private`, only root and the controller's user may connect (0600). The kernel has a queue
-    per socket, so a flood of connections by other users does not delay theirs.
+    Rights depend on the user, so every local user may connect to the file (0666). The directory limits
+    access:
+    /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700, so that only
+    this
+    user reaches a controller that runs as this user. With `private`, only root and the controller's user may
+    connect (0600). The kernel keeps a separate queue of connections for each socket, so many connections by
+    other
+    users do not delay those on the private socket.
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -48,7 +52,7 @@ class UnixSocket:
             raise OSError(f"the socket {path} is not safe: {error}") from None
         _remove_stale(path)
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Set the mode by umask and not by chmod afterwards, so that the file never has another mode.
+        # Set the mode by umask: with chmod after bind, the file would have another mode for a short time.
         before = os.umask(0o177 if private else 0o111)
         try:
             self.line.bind(os.fspath(path))
@@ -61,7 +65,7 @@ class UnixSocket:
         self.line.listen(BACKLOG)
 
     def remove(self) -> None:
-        """Remove the file if it is still the one that this object created."""
+        """Remove the socket file, unless another process has replaced it."""
         with contextlib.suppress(OSError):
             if _identity(self.path) == self._made:
                 self.path.unlink()
@@ -77,8 +81,8 @@ def _cannot_listen(error: OSError, where: str) -> OSError:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a controller that was killed. If another controller answers on it, raise
-    OSError."""
+    """Remove the socket file of a controller that was killed. Raise OSError if another controller listens on
+    it."""
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
@@ -95,12 +99,12 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # another controller has the socket open but is too busy to answer
+            pass  # The queue of the socket is full, so another controller listens on it.
     raise OSError(errno.EADDRINUSE, "another controller listens there", os.fspath(path))
 
 
 def open_tcp(address: str) -> socket.socket:
-    """A listening socket at `host:port`."""
+    """Open a listening TCP socket at `host:port`."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -111,15 +115,17 @@ def open_tcp(address: str) -> socket.socket:
 
 
 class Acceptor:
-    """Accepts the connections of a listening socket, a few per iteration of the event loop.
+    """Accepts the connections of a listening socket, at most AT_ONCE in each iteration of the event loop.
 
     asyncio's own servers accept up to 100 connections per iteration and build all objects for each of them.
-    In a flood of connections, this delays all requests.
+    When
+    very many clients connect, this delays all requests.
 
-    1. Per iteration in which the socket is readable, accept up to AT_ONCE connections.
-    2. Close at once those that `connections` would close without an answer. This takes a twentieth of the
-       time of a full connection.
-    3. Without a free file descriptor, pause for PAUSE_S seconds, because the socket would stay readable.
+    1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
+    2. Close a connection at once if it is so far above the limit that it gets no answer
+       (`ConnectionLimit.sheds`). This takes a twentieth of the time of a full connection.
+    3. If no file descriptor is free, pause for PAUSE_S seconds. Otherwise the event loop would retry without
+       end.
     """
 
     def __init__(self, line: socket.socket, connections: Connections) -> None:

@@ -33,7 +33,7 @@ def _document() -> bytes:
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """An OpenAPI 3.1 document of these routes."""
+    """Return an OpenAPI 3.1 document that describes these routes."""
     schemas, refs = _schemas(routes)
     paths: dict[str, Any] = {}
     for route in routes:

@@ -1,4 +1,4 @@
-"""An aiohttp server that limits the number of connections and sends every error as a Problem."""
+"""An aiohttp server with a limit on the number of connections, which sends every error as JSON (`Problem`)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ PATIENCE = 64
 
 
 def connection_limit(wanted: int) -> int:
-    """The most connections. Half of the file descriptors stay free for agents and files."""
+    """Return the most connections to accept. Half of the file descriptors stay free for agents and files."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
 
 
 class ConnectionLimit:
-    """Counts connections, and decides which are accepted after the limit is reached.
+    """Counts the open connections of each user, and decides which new ones are accepted.
 
-    1. Root and the controller's user are always accepted on the unix socket, because the kernel gives their
+    1. Root and the controller's user are always accepted on the unix socket, where the kernel reports the
        uid.
     2. Any other single user, and all TCP connections together, may have at most half of the connections.
-    3. On TCP the client is unknown until it shows the token. When TCP has its half, a new connection replaces
-       the oldest one that has not shown the token. A flood without the token thus closes its own connections.
-       A request with the token is answered long before its connection could be closed.
-    4. All other connections are refused: the first few with an answer, further ones without.
+    3. The user of a TCP connection is unknown until a request with the token arrives. If TCP already has its
+       half, a new connection replaces the oldest one that has sent no token. Clients without the token can
+       thus
+       only displace each other: a request with the token is answered long before its connection is the
+       oldest.
+    4. All other connections are refused: the first PATIENCE with an answer, further ones without.
 
     Cost: O(1) for each connection.
     """
@@ -56,7 +58,7 @@ class ConnectionLimit:
         self.turned_away = 0
 
     def enter(self, connection: Connection) -> bool:
-        """Count a new connection. Returns False if it is above the limit."""
+        """Count a new connection. Returns False if it is refused, because the limit has been reached."""
         uid = connection.uid
         if self._is_full(uid):
             oldest = next(iter(self._unproven), None) if uid is None else None
@@ -72,7 +74,7 @@ class ConnectionLimit:
         return True
 
     def sheds(self, uid: int | None) -> bool:
-        """Whether a new connection of this user would be closed without an answer."""
+        """Whether a new connection of this uid would be closed at once, without an answer."""
         return uid is not None and self.turned_away > PATIENCE and self._is_full(uid)
 
     def _is_full(self, uid: int | None) -> bool:
@@ -80,11 +82,11 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def prove(self, connection: Connection) -> None:
-        """Mark the connection as proven, because its client has shown the token."""
+        """Note that a request with the token has arrived on this TCP connection, so that it is not replaced."""
         self._unproven.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """Remove a closed connection from the count, once."""
+        """Remove a closed connection from the count. A second call for it does nothing."""
         if connection.welcome is False:
             self.turned_away -= 1
         elif connection.welcome:
@@ -95,7 +97,7 @@ class ConnectionLimit:
 
 
 class Connection(web.RequestHandler):
-    """One connection, with the uid of its client (None on TCP)."""
+    """One connection of a client. `uid` is the client's user, or None on TCP."""
 
     __slots__ = ("_door", "_stalled", "uid", "welcome")
 
@@ -111,7 +113,7 @@ class Connection(web.RequestHandler):
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Find the uid of the client, and decide whether the connection is accepted."""
+        """Find the uid of the client, and accept or refuse the connection."""
         self.uid = peer_uid(transport.get_extra_info("socket"))
         self.welcome = self._door.enter(self)
         super().connection_made(transport)
@@ -119,24 +121,24 @@ class Connection(web.RequestHandler):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Count the closed connection."""
+        """Cancel the timer, and remove the connection from the count."""
         super().connection_lost(exc)
         self._taken()
         self._door.leave(self)
 
     def prove(self) -> None:
-        """Note that a request on this connection has shown the token."""
+        """Note that a request with the token has arrived on this connection."""
         self._door.prove(self)
 
     def pause_writing(self) -> None:
-        """Start the timer, because the client does not read."""
+        """Start a timer that closes the connection if the client does not read for STALLED_S seconds."""
         super().pause_writing()
         transport = self.transport
         if transport is not None and self._stalled is None:
             self._stalled = asyncio.get_running_loop().call_later(STALLED_S, transport.abort)
 
     def resume_writing(self) -> None:
-        """Stop the timer, because the client reads again."""
+        """Cancel the timer, because the client reads again."""
         super().resume_writing()
         self._taken()
 
@@ -152,10 +154,11 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that is not valid HTTP with a Problem. aiohttp would send plain text and log an
-        error."""
+        """Answer a request that is not valid HTTP with a Problem. aiohttp itself would send plain text and
+        log an error."""
         if request.writer.output_size:
-            # Close the connection, so that the client notices that the answer is incomplete.
+            # A part of the answer is already sent. Close the connection, so that the client notices the
+            # missing part.
             raise ConnectionResetError
         reason = (message or str(exc) or "").partition("\n")[0].rstrip(":")
         response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {reason}"))
@@ -164,7 +167,7 @@ class Connection(web.RequestHandler):
 
 
 class Connections(web.Server):
-    """Makes connections for aiohttp."""
+    """The aiohttp server. It makes a Connection object for each accepted socket."""
 
     def __init__(
         self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], door: ConnectionLimit
@@ -173,11 +176,11 @@ class Connections(web.Server):
         self._door = door
 
     def sheds(self, uid: int | None) -> bool:
-        """Whether a new connection of this user would be closed without an answer."""
+        """Whether a new connection of this uid would be closed at once, without an answer."""
         return self._door.sheds(uid)
 
     def __call__(self) -> Connection:
-        """A protocol for one new connection."""
+        """Return the protocol object for one new connection."""
         return Connection(
             self,
             self._door,

@@ -1,4 +1,4 @@
-"""A request in the form that handlers get, and the types of routes and query parameters."""
+"""The request object that handlers get (`Call`), and the classes of routes and query parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter: how its value is parsed, and its JSON schema."""
+    """A query parameter of a route: its name, how its text is parsed, its default, and its JSON schema."""
 
     name: str
     about: str
@@ -36,7 +36,8 @@ class Parameter:
     many: bool = False
 
     def value(self, texts: list[str]) -> Any:
-        """The parsed value. A parameter that is given twice is refused."""
+        """Parse the texts of this parameter in a URL. Raise Rejected if a single-valued parameter occurs
+        twice."""
         if self.many:
             return tuple(self._read(text) for text in texts)
         if len(texts) > 1:
@@ -51,7 +52,7 @@ class Parameter:
 
 
 def integer(name: str, about: str, low: int, high: int, default: int | None = None) -> Parameter:
-    """A parameter with a whole number from `low` to `high`."""
+    """Return a query parameter whose value is a whole number from `low` to `high`."""
 
     def read(text: str) -> int:
         digits = text.removeprefix("-")
@@ -64,7 +65,7 @@ def integer(name: str, about: str, low: int, high: int, default: int | None = No
 
 
 def seconds(name: str, about: str, low: float, high: float) -> Parameter:
-    """A parameter with a number of seconds from `low` to `high`."""
+    """Return a query parameter whose value is a number of seconds from `low` to `high`."""
 
     def read(text: str) -> float:
         try:
@@ -79,7 +80,8 @@ def seconds(name: str, about: str, low: float, high: float) -> Parameter:
 
 
 def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:
-    """A parameter with one of several words. Without a default, it may be given repeatedly."""
+    """Return a query parameter whose value is one of several words. Without a default, it may occur several
+    times."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -90,7 +92,7 @@ def choice(name: str, about: str, words: tuple[str, ...], default: str | None = 
 
 
 def flag(name: str, about: str, default: bool = False) -> Parameter:
-    """A parameter whose value is 1 or 0."""
+    """Return a query parameter whose value is 1 or 0."""
 
     def read(text: str) -> bool:
         if text not in ("0", "1"):
@@ -101,7 +103,7 @@ def flag(name: str, about: str, default: bool = False) -> Parameter:
 
 
 def string(name: str, about: str) -> Parameter:
-    """A parameter with a text."""
+    """Return a query parameter whose value is any printable text."""
 
     def read(text: str) -> str:
         if not text.isprintable():
@@ -113,10 +115,11 @@ def string(name: str, about: str) -> Parameter:
 
 @dataclass(frozen=True)
 class Route:
-    """One route. The routing table and the OpenAPI document are built from all routes.
+    """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
-    Other properties come from the handler: its second parameter is the body, its result the answer, and the
-    first line of its docstring the description.
+    The rest is taken from the handler function: the type of its second parameter is the body of the request,
+    its
+    return type the body of the answer, and the first line of its docstring the description.
     """
 
     method: str
@@ -136,25 +139,25 @@ class Route:
 
     @property
     def about(self) -> str:
-        """The description of the route."""
+        """The description of the route: the first line of the handler's docstring."""
         return (self.handle.__doc__ or "").partition("\n")[0]
 
     @cached_property
     def body(self) -> type[Any] | None:
-        """The class of the body; None if the route takes none."""
+        """The class of the request body; None if the route takes none."""
         kinds = [kind for name, kind in get_type_hints(self.handle).items() if name != "return"]
         return kinds[1] if len(kinds) > 1 else None
 
     @cached_property
     def answer(self) -> type[Any]:
-        """The class of the answer."""
+        """The class of the answer's body."""
         kind: type[Any] = get_type_hints(self.handle)["return"]
         return kind
 
 
 @dataclass(slots=True)
 class Call:
-    """A request with everything that its handler needs."""
+    """A request, with the objects that handlers need to answer it."""
 
     daemon: Daemon
     reload: ConfigReload
@@ -167,13 +170,14 @@ class Call:
 
     @property
     def asker(self) -> Requester | None:
-        """The caller, to whom [access.limits] applies; None for an admin, who has no limits."""
+        """The caller, whose requests [access.limits] restricts; None for an admin, who has no limits."""
         if self.caller.role is Role.ADMIN:
             return None
         return Requester(self.caller.user, self.caller.operates)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
-        """Refuse the caller if it does not have this right. With `job`, the right is checked for this job."""
+        """Raise Rejected if the caller does not have this right. With `job`, the right is checked for this
+        job."""
         if job is None:
             refused = refusal(need, self.caller)
         else:
@@ -188,19 +192,19 @@ class Call:
         return refusal(need, self.caller, owner) is None
 
     async def job(self) -> Job:
-        """The job that the path names, from memory or the store."""
+        """Return the job that the URL names, from memory or the store. Raise Rejected if it does not exist."""
         await self.daemon.settled()
         return await self.find(self.path["job"])
 
     async def find(self, label: str) -> Job:
-        """The job with this label, from memory or the store."""
+        """Return the job with this label, from memory or the store. Raise Rejected if it does not exist."""
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
             raise Rejected(no_such_job(repr(label)))
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """The ended elements of an array if some are no longer in memory; else an empty list."""
+        """Return all ended elements of an array, or an empty list if all of its elements are still in memory."""
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
         if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
@@ -209,7 +213,7 @@ class Call:
         return [job for job in map(load_job, rows) if job.state.terminal]
 
     async def stored(self, label: str) -> Job | None:
-        """The job with this label from the store; None if there is none."""
+        """Return the job with this label from the store, or None if the store has none."""
         head, bar, tail = label.partition("_")
         if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
             return None
@@ -221,7 +225,7 @@ class Call:
         return next((job for job in map(load_job, rows) if job.label == label), None)
 
     async def node(self) -> Node:
-        """The node that the path names."""
+        """Return the node that the URL names. Raise Rejected if it does not exist."""
         await self.daemon.settled()
         node = self.daemon.state.nodes.get(self.path["node"])
         if node is None:
@@ -229,7 +233,8 @@ class Call:
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:
-        """Pass an input to the daemon. Raises Rejected if the engine refuses it."""
+        """Pass an input to the engine and return the ids of its jobs. Raise Rejected if the engine refuses
+        it."""
         reply = await self.daemon.ask(given)
         if isinstance(reply, Refusal):
             raise Rejected(reply)

@@ -1,5 +1,4 @@
-"""Limits how many requests of one user run at a time, because many requests of one user would delay
-others."""
+"""Limits how many requests of one user run at a time, so that they do not delay the requests of other users."""
 
 from __future__ import annotations
 
@@ -13,16 +12,19 @@ AT_ONCE = 4
 
 
 class RequestTurns:
-    """Limits short requests per user. Requests of admins and slow ones (`Route.slow`) do not wait here.
+    """Limits how many short requests of each user run at a time. Admins and slow requests are not limited
+    here.
 
-    A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in their
-    order.
+    A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in the order
+    in
+    which they arrive. Slow requests (`Route.slow`) have their own limits.
 
-    Invariant: at most AT_ONCE of these requests of a user have begun and have no answer yet.
+    Invariant: at most AT_ONCE of the limited requests of a user have begun and are not answered yet.
     Cost: some microseconds for each request.
 
-    Example: eve sends 500 requests at once, and each takes 10 ms. A request of root then waits for at most 4
-    of them per step, which is 40 ms and not 5 s.
+    Example: eve sends 500 requests at once, and each takes 10 ms. Whenever a request of root is ready to run,
+    at
+    most 4 requests of eve run before it. It therefore waits for 40 ms and not for 5 s.
     """
 
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class RequestTurns:
 
     @asynccontextmanager
     async def of(self, user: str) -> AsyncIterator[None]:
-        """Wait until this user may run a request. The request counts as running until the end of the
+        """Wait until this user may run another request, which then counts as running until the end of the
         block."""
         places = self._places.setdefault(user, asyncio.Semaphore(AT_ONCE))
         self._present[user] += 1

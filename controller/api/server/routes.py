@@ -1,4 +1,4 @@
-"""The table of all routes, and the search for the route of a request."""
+"""The table of all routes, and the function that finds the route of a request."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ _OPEN = {tuple(path.split("/")): methods for path, methods in _METHODS.items() i
 
 
 def find(method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-    """The route of a request, and the values of the placeholders in its path."""
+    """Return the route for this method and path, and the values of the placeholders in its path."""
     fixed = _FIXED.get(path)
     methods, filled = (fixed, {}) if fixed is not None else _find_open(path.split("/"))
     route = methods.get(method)

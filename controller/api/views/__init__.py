@@ -1,1 +1,1 @@
-"""The views of the API: resources and event sentences."""
+"""Builds the objects of wire.api that the API sends: views of jobs and nodes, and sentences for events."""

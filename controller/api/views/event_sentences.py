@@ -1,5 +1,4 @@
-"""Writes a journal event as a sentence. A template with fields, or a function, exists for each kind of
-event."""
+"""Writes each journal event as a sentence for users. Each kind of event has a template or a function."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """The sentence for a journal entry. If a newer version wrote the event, it is the name of the kind."""
+    """Return the sentence for a journal entry. A kind that only a newer version knows is shown by its name."""
     known = SENTENCES.get(kind)
     if known is not None:
         return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)
@@ -31,7 +30,7 @@ def sentence(kind: str, facts: Facts) -> str:
 
 
 def jobs_of(facts: Facts) -> Iterator[int]:
-    """The ids of all jobs that a journal entry names."""
+    """Yield the ids of all jobs that a journal entry names."""
     for name in ("job", "for_job"):
         if isinstance(facts.get(name), int):
             yield facts[name]
@@ -40,8 +39,10 @@ def jobs_of(facts: Facts) -> Iterator[int]:
 
 
 def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
-    """The fields of an event, with labels of jobs (17 or 12_3) instead of ids. A job without a label keeps
-    its id."""
+    """Return the fields of an event, with job labels (17 or 12_3) in place of ids.
+
+    If `labels` does not contain a job, its id stays.
+    """
     found = dict(facts)
     for name in ("job", "for_job"):
         if found.get(name) is not None:
@@ -56,12 +57,12 @@ def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
 
 
 def _gpu(facts: Facts) -> str:
-    """The name of the GPU, such as gpu03:2. If the node no longer has this GPU, its UUID."""
+    """Return the name of the GPU, such as gpu03:2, or its UUID if the node no longer has this GPU."""
     return str(facts.get("gpu") or f"{facts['uuid']} of node {facts['node']}")
 
 
 def _fingerprint(key: str) -> str:
-    """The SHA256 fingerprint of a public key, as ssh-keygen -l shows it."""
+    """Return the SHA256 fingerprint of a public key, in the format of ssh-keygen -l."""
     try:
         digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     except (IndexError, ValueError):
@@ -77,7 +78,7 @@ def _job_queued(facts: Facts) -> str:
 
 
 def _few(words: Sequence[str], most: int = 6) -> str:
-    """The first words, and the number of further ones."""
+    """Return the first `most` words, and the number of words that were left out."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -113,7 +114,7 @@ def _members_exited(facts: Facts) -> str:
     nodes: dict[str, list[str]] = {}
     for node, facts_of_one in facts["exits"].items():
         nodes.setdefault(_how(facts_of_one), []).append(node)
-    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # failures first
+    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # Name the nodes with a failure first.
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"
 
@@ -211,7 +212,7 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """The weight and limits that an operator gave a share. Entries of older versions have only a weight."""
+    """Return the changed weight and limits of a fair share. Entries of older versions have only a weight."""
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
     for kind in ("soft", "hard"):
         limit = facts.get(kind)

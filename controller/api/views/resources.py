@@ -1,4 +1,4 @@
-"""Converts the state to views of wire.api: jobs and nodes."""
+"""Converts jobs and nodes of the engine's state to the objects of wire.api that clients get."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NOT_MEASURED: Mapping[str, GpuUse] = {}
 
 
 def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> JobView:
-    """The API's view of a job. For an elastic job it leaves out nodes that the job has left.
+    """Return the API's view of a job. Nodes that an elastic job has given up or is giving up are left out.
 
-    `so_far` is the GPU use of members that still run, by node name.
+    `so_far` is the GPU use, by node, of the gang members that still run.
     """
     spec = job.spec
     members = [member for member in job.members.values() if not member.leaving]
@@ -77,7 +77,7 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
-    """The GPU use of all members, weighted by the number of GPUs that each held."""
+    """Return the GPU use of the whole gang. The mean over its nodes is weighted by the GPUs held on each."""
     known = [
         (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()
@@ -95,7 +95,7 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
 
 
 def _nodes_asked(engine: Engine, job: Job) -> int:
-    """The number of requested nodes. If the job requests none, the fewest nodes that can hold its GPUs."""
+    """Return the number of nodes that the job requests, or else the fewest nodes that can hold its GPUs."""
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -103,7 +103,7 @@ def _nodes_asked(engine: Engine, job: Job) -> int:
 
 
 def moved_view(job: Job, move: Move) -> Moved:
-    """The view of one move."""
+    """Return the API's view of one move of a job to other nodes."""
     return Moved(
         job.id,
         job.label,
@@ -124,7 +124,7 @@ def moved_view(job: Job, move: Move) -> Moved:
 
 
 def held_view(state: State, allocation: Allocation) -> Held:
-    """The view of an allocation on one node."""
+    """Return the API's view of the resources that a job holds on one node."""
     node = state.nodes.get(allocation.node)
     known = {gpu.uuid: gpu for gpu in node.facts.gpus} if node and allocation.gpus else {}
     return Held(
@@ -143,7 +143,7 @@ def _share(held: GpuHold, gpu: GpuFacts | None) -> GpuShare:
 
 
 def public_spec(spec: JobSpec) -> JobSpec:
-    """The spec without environment and arguments, because they may contain secrets."""
+    """Return the job's spec without its environment and arguments, because they may contain secrets."""
     return replace(spec, env={}, command=spec.command[:1], checkpoint_command=spec.checkpoint_command[:1])
 
 
@@ -154,7 +154,8 @@ def node_view(
     processes: Sequence[GpuProcess] = (),
     idle: Mapping[str, float] = _NONE_IDLE,
 ) -> NodeView:
-    """The API's view of a node with its GPUs. Readings are left out if the node has no connection."""
+    """Return the API's view of a node with its GPUs. GPU measurements are left out if the node is not
+    connected."""
     holders: dict[str, list[int]] = {}
     found: dict[str, list[GpuProcess]] = {}
     for process in processes if node.up else ():
@@ -233,7 +234,7 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
-    """The time since which a held GPU is idle, at the earliest the start of its jobs; None for a free GPU."""
+    """Return the time since which the jobs on a GPU leave it idle, or None if it is free or not idle."""
     begun = [state.jobs[job].started_at for job in jobs]
     if since is None or not begun or None in begun:
         return None

@@ -1,1 +1,1 @@
-"""Routes for jobs: submit, show, change, bulk orders, logs, commands in jobs, explain and what-if."""
+"""Routes for jobs: submit, show, change, bulk actions, output, commands in running jobs, explain and what-if."""

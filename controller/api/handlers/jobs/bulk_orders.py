@@ -1,7 +1,7 @@
-"""One action on many jobs in one request. A refusal for one job does not stop the others.
+"""Carries out one action on many jobs in one request. If it is refused for one job, the others go on.
 
-Each job is a separate input, which is applied completely or not at all. All inputs share as few commits as
-possible.
+The engine gets one input for each job and applies it completely or not at all. The inputs are committed to
+the store together, in as few transactions as possible.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Make = Callable[[Job], Input]
 
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
-    """Cancel, hold, release, preempt, requeue or change many jobs. Some may be refused."""
+    """Cancel, hold, release, preempt, requeue or change many jobs. Some of them may be refused."""
     if order.action not in NEEDS:
         raise rejected("invalid", f"must be one of {', '.join(NEEDS)}", "action")
     need = NEEDS[order.action]
@@ -67,10 +67,11 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
 async def _each(
     call: Call, jobs: list[Job], make: Make, refused: list[JobRefused], *, cancels: bool
 ) -> list[Job]:
-    """Pass an input for each job to the engine. Returns the accepted jobs.
+    """Pass one input for each job to the engine. Add refusals to `refused`, and return the accepted jobs.
 
-    A job that was live before counts as done if it is cancelled now: cancelling a job that it depends on, in
-    the same request, may have ended it already.
+    A job that had not ended counts as accepted if it is CANCELLED now, even if the engine refused its input.
+    It
+    may have ended because the same request cancelled a job that it depends on.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
@@ -87,10 +88,10 @@ async def _each(
 
 
 async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
-    """The function that makes the input for a job."""
+    """Return the function that makes the engine's input for a job."""
     user = call.caller.user
     if order.action == "set":
-        # Look up the outcomes of dependencies once, because they are the same for all jobs.
+        # Look up the outcomes of the jobs in `after` once, because the change is the same for all jobs.
         known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
         return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
     actions: dict[str, Make] = {
@@ -104,7 +105,7 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """The chosen jobs without duplicates, and a refusal for each label that names no job."""
+    """Return the chosen jobs without duplicates, and one refusal for each entry that names no job."""
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
         raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")
@@ -145,7 +146,7 @@ async def _meant(call: Call, word: str) -> list[Job]:
 
 
 async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Job]:
-    """The elements of an array with these indices, ended ones included."""
+    """Return the elements of an array with these indices, also if they have ended."""
     known = {
         index: call.daemon.state.jobs[job] for index, job in call.daemon.state.arrays.get(array, {}).items()
     }
@@ -160,7 +161,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
 
 
 def _living(call: Call, first: Job) -> list[Job]:
-    """The elements of an array that have not ended. `first` is the first element of the array."""
+    """Return the elements of an array that have not ended. `first` is the first element of the array."""
     state = call.daemon.state
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]
@@ -170,7 +171,7 @@ def _living(call: Call, first: Job) -> list[Job]:
 
 
 async def _newest(call: Call) -> Job:
-    """The newest job of the caller."""
+    """Return the job that the caller submitted last."""
     user, store = call.caller.user, call.daemon.store
     mine = [job.id for job in call.daemon.state.jobs.values() if job.user == user]
     if mine:

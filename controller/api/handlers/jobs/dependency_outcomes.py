@@ -1,4 +1,4 @@
-"""Looks up the outcomes of ended jobs on which a new job depends and that are no longer in memory."""
+"""Finds how the jobs ended on which another job depends, if they are only in the store and not in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Outcomes by label, read from the store. Jobs in memory and unknown jobs are left out."""
+    """Return the final state of each job that is only in the store, by label. Unknown jobs are left out."""
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

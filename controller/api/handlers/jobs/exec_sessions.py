@@ -43,7 +43,7 @@ async def open_one(call: Call, asked: ShellRequest) -> ShellOpened:
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """The output of the command and its end, as lines of JSON. Closing the answer ends the command."""
+    """Send the command's output and exit code as lines of JSON. Closing the connection ends the command."""
     shell = _find(call)
     if shell.read:
         raise rejected("conflict", "another client reads this shell already", "shell")
@@ -69,7 +69,7 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 async def write(call: Call, given: ShellGiven) -> ShellOpened:
-    """Send the command input, the end of its input, or the size of the terminal."""
+    """Send bytes or end of file to the command's stdin, or set the size of its terminal."""
     shell = _find(call)
     try:
         data = b64decode(given.data, validate=True)

@@ -1,4 +1,4 @@
-"""Routes of explain and what-if. The replica computes the forecasts."""
+"""Routes of explain and what-if. A process with a copy of the engine (the replica) computes the forecasts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DISCONNECT_CHECK_S = 0.2
 
 
 async def explain(call: Call) -> Explanation:
-    """Why a job is in its state, and when it starts at the latest."""
+    """Why a job is in its state, and for a queued job the latest time at which it starts."""
     job = await call.job()
     engine, busy = call.daemon.engine, ""
     if job.state is JobState.QUEUED:
@@ -39,8 +39,8 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # Find the reason first: it takes little time, so the answer contains it even if no forecast is done in
-    # time.
+    # Find the reason before the forecast: it takes little time, so the answer contains it even if the
+    # forecast is not done in time.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -50,7 +50,7 @@ async def explain(call: Call) -> Explanation:
 
 
 async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
-    """Which jobs would start later or sooner with these changes. Nothing is changed."""
+    """Which jobs would start later or sooner after a change of the cluster. Nothing is changed."""
     if asked.config is not None:
         await call.permit(operator("ask about another configuration"))
     await call.daemon.settled()
@@ -72,7 +72,7 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Ask the replica and return its answer. Stop if the client disconnects."""
+    """Pass the question to the replica and return its answer. Stop waiting if the client disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(
         daemon.questions.ask(

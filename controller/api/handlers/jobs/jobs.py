@@ -37,7 +37,7 @@ from wire.names import JobState
 
 
 async def submit(call: Call, request: SubmitRequest) -> Submitted:
-    """Queue a job or an array. It is on disk before this answers."""
+    """Queue a job or an array. The jobs are stored on disk before the answer is sent."""
     caller = call.caller
     if len(request.key) > 200 or not request.key.isprintable():
         raise rejected("invalid", "must be printable and at most 200 characters", "key")
@@ -55,7 +55,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def preview(call: Call, request: SubmitRequest) -> JobSpec:
-    """The job as a submit would queue it, or why it would be refused. Nothing is queued."""
+    """The job as a submit would queue it, with all defaults, or the refusal. Nothing is queued."""
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
@@ -68,7 +68,7 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """The job numbers of an earlier submit with this key whose jobs are no longer in memory."""
+    """Return the jobs of an earlier submit with this idempotency key if they are only in the store, else ()."""
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
         return ()
@@ -76,13 +76,12 @@ async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
 
 
 def _readable(spec: JobSpec) -> bool:
-    """Whether all dependencies name a label. Other dependencies are refused here; the engine checks the
-    rest."""
+    """Whether the job has dependencies and all of them are valid."""
     return bool(spec.after) and not any(where.startswith("after") for where, _ in spec_problems(spec))
 
 
 async def listing(call: Call) -> JobList:
-    """Jobs by id: live and recently ended ones; with history=1 all jobs in the store, newest first."""
+    """Jobs that have not ended or ended recently, by id. With history=1 all jobs in the store, newest first."""
     states = frozenset(map(JobState, call.query["state"]))
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
     profile = call.query["profile"]
@@ -116,10 +115,11 @@ async def show(call: Call) -> JobDetail:
     """One job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
-    job = await call.job()  # read it again, because the state may have been ahead of the disk
+    # The state in memory may have been ahead of the disk, so read the job again after the wait.
+    job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
-    if not job.ready:  # the job may have started meanwhile
+    if not job.ready:  # The job may have started during the wait, so find the reason again.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
@@ -137,7 +137,7 @@ async def cancel(call: Call) -> JobView:
 
 
 async def change(call: Call, asked: JobChange) -> JobView:
-    """Change the request of a job. The checks are those of a submit."""
+    """Change the request of a job. The new request must meet the same conditions as a submitted one."""
     job = await call.job()
     need_known(call, job)
     known = await known_to(call, job, asked)
@@ -146,13 +146,13 @@ async def change(call: Call, asked: JobChange) -> JobView:
 
 
 async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
-    """The outcomes of new dependencies that are no longer in memory."""
+    """Return the final states of jobs that the change makes dependencies and that are no longer in memory."""
     spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 
 
 async def signal(call: Call, asked: SignalRequest) -> JobView:
-    """Send a signal to the processes of a running job that handle it. It is not journaled."""
+    """Send a signal to the processes of a running job. No journal entry is written."""
     job = await call.job()
     name = signal_name(asked.signal)
     if not name:
@@ -170,7 +170,7 @@ async def signal(call: Call, asked: SignalRequest) -> JobView:
 
 
 async def hold(call: Call) -> JobView:
-    """Hold a queued job, so that it does not start."""
+    """Hold a queued job: it does not start until it is released."""
     return await _change(call, inputs.Hold)
 
 
@@ -197,6 +197,6 @@ async def _change(call: Call, make: Callable[[int, str], Input]) -> JobView:
 
 
 def need_known(call: Call, job: Job) -> None:
-    """Refuse an action on an ended job that is no longer in memory."""
+    """Raise Rejected if the job ended so long ago that it is no longer in memory."""
     if job.id not in call.daemon.state.jobs:
         raise rejected("conflict", f"job {job.label} is {job.state.value} already", "job")

@@ -26,7 +26,7 @@ FIRST_PIECE_S = 1.0
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """The output of a job from `offset` on (negative: from the end); follow=1: until the job ends."""
+    """The output of a job from byte `offset` on, or its last bytes if negative. follow=1: until the job ends."""
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)
@@ -42,7 +42,8 @@ async def read(call: Call) -> web.StreamResponse:
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
         if done:
-            first.result()  # the answer has not begun, so an error here can still be its status
+            # Raise an error of the agent here: no header has been sent, so the error can set the HTTP status.
+            first.result()
         return await _send(call.request, first, pieces)
     finally:
         first.cancel()
@@ -52,7 +53,7 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 def node_of(job: Job, asked: str) -> str:
-    """The requested node of a job, or else its first node."""
+    """Return the requested node of a job; without a request, the job's first node."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
@@ -60,7 +61,7 @@ def node_of(job: Job, asked: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """The nodes of an attempt: those of the job for its current attempt, else those in the journal."""
+    """Return the nodes on which an attempt ran: from the job for the current attempt, else from the journal."""
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0
@@ -76,7 +77,7 @@ async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
 
 
 async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
-    """The refusal for the log of an attempt that was never placed."""
+    """Return the refusal to a request for the output of an attempt that has never been placed on nodes."""
     if attempt > 0:
         made = "none" if not job.attempt else "1" if job.attempt == 1 else f"1 to {job.attempt}"
         return Refusal("not_found", f"job {job.label} has no attempt {attempt}; there is {made}", "attempt")

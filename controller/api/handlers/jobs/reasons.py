@@ -1,4 +1,4 @@
-"""Finds the reason why a job is in its state, without a delay for submits."""
+"""Finds the reason why a job is in its state. Long searches run in another process and do not delay submits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ FEW_WAITING = 100
 
 
 async def why(call: Call, job: Job) -> Why:
-    """The reason with a sentence for users.
+    """Return the reason why the job is in its state, with a sentence for users.
 
-    In a long queue the replica finds it, because the position among 10,000 different jobs takes up to a
-    second. The same applies if profiles share nodes, because the search updates their backfill reservations.
-    If the replica does not answer in time, the result is the reason that the last scheduling pass recorded.
+    If more than FEW_WAITING jobs wait, the replica finds the reason, because finding the position of a job
+    among
+    10,000 different ones takes up to a second. The same applies if profiles share nodes, because the search
+    then
+    updates their backfill reservations. If the replica does not answer in time, the result is the reason that
+    the last scheduling pass recorded.
     """
     daemon = call.daemon
     engine = daemon.engine

@@ -1,1 +1,1 @@
-"""Routes for nodes and for hosts that join by SSH."""
+"""Routes for nodes and for hosts that the controller reaches by SSH."""

@@ -1,4 +1,4 @@
-"""Routes of hosts by SSH: check, add, trust keys, remove, declare lost."""
+"""Routes of hosts that the controller reaches by SSH: check, add, pin the host key, remove, declare lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
 
 
 async def preflight(call: Call, request: NodeRequest) -> Preflight:
-    """Check whether a host can join. Changes nothing on it except the files of the agent."""
+    """Check whether a host can become a node. On the host, only the files of the agent are written."""
     host = request.host or await _host_of(call, request.name)
     _check(request.name, host, request.host_key)
     _permit_host(call, request.name, host)
@@ -22,7 +22,7 @@ async def preflight(call: Call, request: NodeRequest) -> Preflight:
 
 
 async def add(call: Call, request: NodeRequest) -> NodeView:
-    """Add a node, or change how its host is reached. Attempts on it go on."""
+    """Add a node, or change the SSH settings of its host. Running jobs on the node continue."""
     if request.host is None:
         raise rejected("invalid", "is missing", "host")
     _check(request.name, request.host, request.host_key)
@@ -38,7 +38,7 @@ async def add(call: Call, request: NodeRequest) -> NodeView:
 
 
 async def trust(call: Call, body: HostKey) -> NodeView:
-    """Pin the host key of a node."""
+    """Pin the SSH host key of a node, and connect to the node again."""
     node = await call.node()
     host = await _host_of(call, node.name)
     _check(node.name, host, body.host_key)
@@ -49,7 +49,7 @@ async def trust(call: Call, body: HostKey) -> NodeView:
 
 
 async def remove(call: Call, _: NodeAction) -> NodeView:
-    """Remove a node without jobs."""
+    """Remove a node. It must have no jobs."""
     node = await call.node()
     _not_configured(call, node.name)
     before = live_view(call.daemon, node)
@@ -60,14 +60,14 @@ async def remove(call: Call, _: NodeAction) -> NodeView:
 
 
 async def lost(call: Call, _: NodeAction) -> NodeView:
-    """Declare a node lost: its jobs end, or are queued again."""
+    """Declare a node lost: its jobs end, or are queued again if their settings permit it."""
     node = await call.node()
     await call.ask(inputs.DeclareLost(node.name, call.caller.user))
     return live_view(call.daemon, node)
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:
-    """The host settings of an existing node."""
+    """Return the host settings of a node. Raise Rejected if it does not exist or has none."""
     await call.daemon.settled()
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     host = configured.host if configured is not None else node.host if node is not None else None
@@ -79,7 +79,7 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Refuse host settings with a program, key or directories that the caller may not choose."""
+    """Raise Rejected if only an admin may choose these host settings, such as programs, keys or directories."""
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

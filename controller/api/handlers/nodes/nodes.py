@@ -23,14 +23,14 @@ async def show(call: Call) -> NodeView:
 
 
 async def gpus(call: Call) -> GpuList:
-    """All GPUs of all nodes, with health, readings and processes."""
+    """All GPUs of all nodes, with their health, measured values and processes."""
     await call.daemon.settled()
     nodes = [live_view(call.daemon, node) for node in call.daemon.state.nodes]
     return GpuList(tuple(gpu for node in nodes for gpu in node.gpus), call.daemon.seq)
 
 
 async def drain(call: Call, action: NodeAction) -> NodeView:
-    """Drain a node: it gets no new jobs, and running jobs go on."""
+    """Drain a node: it gets no new jobs, and running jobs continue."""
     _check_reason(action)
     node = await call.node()
     await call.ask(inputs.Drain(node.name, call.caller.user, action.why))
@@ -38,14 +38,14 @@ async def drain(call: Call, action: NodeAction) -> NodeView:
 
 
 async def resume(call: Call, _: NodeAction) -> NodeView:
-    """Resume a drained node."""
+    """Resume a drained node, so that it gets new jobs."""
     node = await call.node()
     await call.ask(inputs.Resume(node.name, call.caller.user))
     return live_view(call.daemon, node)
 
 
 async def mark(call: Call, marks: NodeMarks) -> NodeView:
-    """Set or remove labels and taints. Jobs that do not tolerate a NoExecute taint are evicted."""
+    """Set or remove labels and taints of a node. Jobs that do not tolerate a new NoExecute taint are evicted."""
     node = await call.node()
     await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
     return live_view(call.daemon, node)
@@ -61,7 +61,7 @@ async def cordon_gpu(call: Call, action: NodeAction) -> NodeView:
 
 
 async def resume_gpu(call: Call, _: NodeAction) -> NodeView:
-    """Resume a GPU, which must pass a check first."""
+    """Resume a cordoned GPU. It gets new jobs after it has passed a health check."""
     node = await call.node()
     await call.ask(inputs.ResumeGpu(node.name, gpu_index(node, call.path["gpu"]), call.caller.user))
     return live_view(call.daemon, node)
@@ -73,7 +73,7 @@ def _check_reason(action: NodeAction) -> None:
 
 
 def gpu_index(node: Node, number: str) -> int:
-    """The index of the GPU with this number. If there is none, raises Rejected with the existing numbers."""
+    """Return the index of the GPU that users know by this number. Raise Rejected if there is no such GPU."""
     found = next((gpu.index for gpu in node.facts.gpus if gpu.number == number), None)
     if found is None:
         there = ", ".join(gpu.number for gpu in node.facts.gpus) or "none"
@@ -83,7 +83,7 @@ def gpu_index(node: Node, number: str) -> int:
 
 
 def live_view(daemon: Daemon, node: Node) -> NodeView:
-    """The API's view of a node, with the latest readings of its agent."""
+    """Return the API's view of a node, with the GPU measurements that its agent sent last."""
     agents, name = daemon.agents, node.name
     idle = agents.idle_gpus.since(name, daemon.now())
     readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())

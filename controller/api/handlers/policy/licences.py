@@ -10,7 +10,7 @@ from wire.api.tenants import LicenceList, LicenceView
 
 
 async def listing(call: Call) -> LicenceList:
-    """All licences, including held ones that are no longer configured."""
+    """All licences with their total, the jobs that hold them and the jobs that wait for them."""
     await call.daemon.settled()
     state = call.daemon.state
     waiting: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Routes of profiles: list and show."""
+"""Routes of profiles (scheduling policies for some jobs and nodes): list and show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ stands for."""
 
 
 async def listing(call: Call) -> ProfileList:
-    """All profiles, in the order in which they are matched with jobs."""
+    """All profiles, in the order in which a job is compared with them."""
     await call.daemon.settled()
     profiles = call.daemon.state.profiles
     return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)
@@ -61,7 +61,7 @@ def _view(call: Call, profile: Profile) -> ProfileView:
 
 
 def _shared(state: State, profile: Profile) -> tuple[str, ...]:
-    """The other profiles that share nodes with this one."""
+    """Return the names of the other profiles that share nodes with this one."""
     columns = state.nodes.columns
     mine = profile.rows(columns)
     others = (each for each in state.profiles if each.name != profile.name)

@@ -1,4 +1,4 @@
-"""Routes of quotas: list limits and use, set, unset."""
+"""Routes of quotas: list the limits and their use, set limits, remove limits that were set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def listing(call: Call) -> QuotaList:
 
 
 async def change(call: Call, asked: QuotaChange) -> QuotaView:
-    """Set limits of a user, project or queue. Limits that are not named stay."""
+    """Set limits of a user, project or queue. Limits that the request does not name do not change."""
     scope, name = call.path["scope"], call.path["name"]
     await call.daemon.settled()
     await need_tenant(call, scope, name)
@@ -33,7 +33,7 @@ async def change(call: Call, asked: QuotaChange) -> QuotaView:
 
 
 async def unset(call: Call) -> QuotaView:
-    """Remove the limits that were set, so that the configuration applies again."""
+    """Remove the limits that operators have set, so that those of the configuration apply again."""
     scope, name = call.path["scope"], call.path["name"]
     await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
     return _view(call, (scope, name))

@@ -1,4 +1,4 @@
-"""Routes of rebalancing: show proposals, carry them out."""
+"""Routes of rebalancing (moving running jobs to other nodes): show proposals, carry them out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 100
 
 
 async def show(call: Call) -> RebalanceView:
-    """The present proposals with cost and benefit, and the latest moves."""
+    """The current proposals with their cost and benefit, and the latest moves."""
     await call.daemon.settled()
     engine = call.daemon.engine
     found = engine.rebalancer.proposals(call.daemon.now())
@@ -29,7 +29,7 @@ async def show(call: Call) -> RebalanceView:
 
 
 async def run(call: Call, asked: RebalanceRequest) -> Rebalanced:
-    """Carry out a proposal that is still valid, or all proposals. Returns the jobs that move."""
+    """Carry out one proposal that is still valid, or all proposals. Returns the jobs that move."""
     moved = await call.ask(inputs.Rebalance(call.caller.user, asked.proposal))
     jobs = call.daemon.state.jobs
     return Rebalanced(tuple(moved_view(jobs[job], jobs[job].moves[-1]) for job in moved))

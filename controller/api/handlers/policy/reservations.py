@@ -11,7 +11,7 @@ from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
 
 
 async def listing(call: Call) -> ReservationList:
-    """Current and future reservations, the next first."""
+    """Current and future reservations, in the order of their start."""
     await call.daemon.settled()
     state = call.daemon.state
     found = sorted(state.reservations, key=lambda each: (each.starts_at, each.spec.name))
@@ -31,7 +31,7 @@ async def reserve(call: Call, asked: ReserveRequest) -> ReservationView:
 
 
 async def cancel(call: Call) -> ReservationView:
-    """Cancel a reservation. Returns it as it was."""
+    """Cancel a reservation. Returns the reservation that was cancelled."""
     found = await _named(call)
     view = _view(call.daemon.state, found)
     await call.ask(inputs.CancelReservation(found.spec.name, call.caller.user))

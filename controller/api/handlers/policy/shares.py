@@ -1,4 +1,4 @@
-"""Routes of shares: list weights, limits and use, and set them."""
+"""Routes of fair shares: list weights, limits and use, and set weights and limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wire.api.tenants import ShareList, ShareView, ShareWeight
 
 
 async def listing(call: Call) -> ShareList:
-    """All shares, from the top of the tree down."""
+    """All organisations, projects and users of the share tree, each after its parent."""
     await call.daemon.settled()
     state, now = call.daemon.state, call.daemon.now()
     paths = sorted(path for path in state.shares.accounts if path)

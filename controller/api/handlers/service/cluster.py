@@ -18,7 +18,7 @@ _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDict
 
 
 async def show(call: Call) -> ClusterView:
-    """The numbers of jobs, nodes and GPUs by state. Nodes that are away count with their last facts."""
+    """The numbers of jobs, nodes and GPUs by state, including the GPUs of nodes that are not connected."""
     daemon = call.daemon
     await daemon.settled()
     nodes = daemon.state.nodes
@@ -41,7 +41,7 @@ async def show(call: Call) -> ClusterView:
 
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
-    """Number of jobs by state. It is computed once per commit, because many clients poll it."""
+    """Return the number of jobs in each state. It is counted once per commit, because many clients poll it."""
     seq, counts = _counted.get(daemon, (-1, {}))
     if seq != daemon.seq:
         states = Counter(job.state for job in daemon.state.jobs.values())
@@ -53,7 +53,8 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """The health of the controller, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    with suppress(StoreUnavailable):  # the answer contains the problem of the store
+    # settled() raises if the store has failed. Ignore it, because the answer reports it as `store_problem`.
+    with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
     return Health(daemon.store_problem or "ok", VERSION, uptime_s, daemon.seq, caller.user, caller.role.value)

@@ -16,7 +16,7 @@ SEND = admin("send a configuration, because it may name a prolog, which runs as 
 
 
 async def show(call: Call) -> ConfigView:
-    """The digest of the configuration in effect, since when, and who applied it."""
+    """The digest of the configuration in effect, when it was applied and who applied it."""
     await call.daemon.settled()
     reload, applied = call.reload, call.daemon.state.config
     named, known = digest(call.daemon.config), reload.previous is not None
@@ -26,7 +26,7 @@ async def show(call: Call) -> ConfigView:
 
 
 async def apply(call: Call, asked: ConfigRequest) -> ConfigAnswer:
-    """Apply another configuration, or with `dry_run` only say what it would change."""
+    """Apply another configuration. With `dry_run`, only report what would change."""
     text = _text(call, asked)
     named = digest(call.daemon.config)
     if asked.expect and asked.expect != named:
@@ -61,7 +61,7 @@ def _need(need: Need, call: Call) -> None:
 
 
 def _text(call: Call, asked: ConfigRequest) -> str | None:
-    """The text of the configuration to read; None for the controller's own file."""
+    """Return the text of the configuration in the request, or None to read the controller's own file."""
     if not asked.previous:
         return asked.text
     if asked.text is not None:
@@ -88,7 +88,7 @@ def _answer(
 
 
 def _as_named(problem: str, call: Call, asked: ConfigRequest) -> str:
-    """A problem's message, with the file name that the caller uses."""
+    """Return the message of a problem, with the file name under which the caller knows the file."""
     own = str(call.reload.file or "scheduler.toml")
     if asked.text is None or not problem.startswith(own):
         return problem

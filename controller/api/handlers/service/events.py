@@ -1,4 +1,4 @@
-"""The route of events: pages of the journal with sentences."""
+"""The route of events: pages of journal entries, each with a sentence for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire.api.cluster import EventList, EventView
 
 
 async def listing(call: Call) -> EventList:
-    """A page of the journal after entry `after`, of one job or of all."""
+    """The journal entries after entry number `after`, of one job or of all; at most `limit` entries."""
     after, limit, job = call.query["after"], call.query["limit"], call.query["job"]
     store = call.daemon.store
     entries = await call.daemon.read(lambda: store.journal(after, limit, job))
@@ -25,7 +25,7 @@ async def listing(call: Call) -> EventList:
 
 
 async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[EventView, ...]:
-    """Journal entries with their sentences. The sentences name jobs by label."""
+    """Return journal entries with their sentences. The sentences name jobs by label (12_3) and not by id."""
     bodies = [json.loads(entry.body) for entry in entries]
     for facts in bodies:
         name_gpu(daemon.state, facts)
@@ -34,7 +34,7 @@ async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[
 
 
 def name_gpu(state: State, facts: dict[str, Any]) -> None:
-    """Add the name of the GPU, such as gpu03:2, to the fields of an event about one GPU."""
+    """If an event is about one GPU, add its name, such as gpu03:2, to the fields of the event."""
     node = state.nodes.get(str(facts.get("node")))
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
     if facts.get("uuid") in index:
@@ -42,18 +42,19 @@ def name_gpu(state: State, facts: dict[str, Any]) -> None:
 
 
 async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
-    """The label of each job, from memory or from the store."""
+    """Return the label of each of these jobs, from memory or from the store."""
     known = {job: there.label for job in ids if (there := daemon.state.jobs.get(job)) is not None}
     missing = [job for job in ids if job not in known]
     if missing:
         rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
-        # Only the row of an array element must be decoded, because its label needs the index in the body.
+        # Decode the stored job only if it is an array element: its label needs the index, which is in the
+        # body.
         known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
     return known
 
 
 def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str]) -> EventView:
-    """The API's view of an event. Fields that may contain secrets are left out, because every user may read
+    """Return the API's view of an event without fields that may contain secrets, because every user may read
     events."""
     text = sentence(entry.kind, labelled(facts, labels))
     for name in ("at", "job", "node", "key", "policy"):

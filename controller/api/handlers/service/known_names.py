@@ -1,9 +1,9 @@
 """Refuses unknown names of users, projects, queues and nodes.
 
 A name is known if scheduler.toml contains it, or if the user or project has had a job. A user is also known
-if an account with this name exists on this host. If no job needs an account, because all jobs run as the
-agent's user, every user name is known: it is then only a label. If no [queues] are declared, every queue name
-is known.
+if an account with this name exists on the controller's host. If all jobs run as the agent's user, no job
+needs
+an account, and every user name is known. If no [queues] are declared, every queue name is known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_PROJECT = "default"
 
 
 async def need_user(call: Call, user: str, where: str) -> None:
-    """Refuse a user name that is not known."""
+    """Raise Rejected if the user name is not known. `where` is the field of the request that holds it."""
     if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
         return
     raise rejected(
@@ -38,7 +38,7 @@ async def need_user(call: Call, user: str, where: str) -> None:
 
 
 async def need_share(call: Call, share: str) -> None:
-    """Refuse the share of an organisation, project or user that is not known."""
+    """Raise Rejected if the organisation, project or user of a share is not known."""
     project, bar, user = share.partition("/")
     known = {*_projects(call), *call.daemon.config.fair_share.organisations}
     if project not in known:
@@ -53,7 +53,8 @@ async def need_share(call: Call, share: str) -> None:
 
 
 async def need_tenant(call: Call, scope: str, name: str) -> None:
-    """Refuse the quota of an unknown user or queue, or of an unknown project if [projects] are declared."""
+    """Raise Rejected for the quota of an unknown user, queue or project. Every project is known without
+    [projects]."""
     config = call.daemon.config
     if name == ANY_NAME:
         return
@@ -66,7 +67,7 @@ async def need_tenant(call: Call, scope: str, name: str) -> None:
 
 
 def need_node(call: Call, name: str) -> None:
-    """Refuse a node that is not known; `gpu01:3` is GPU 3 of gpu01."""
+    """Raise Rejected if the node is not known. `gpu01:3` means GPU 3 of gpu01."""
     node = name.rpartition(":")[0] or name
     if call.daemon.state.nodes.get(node) is None:
         raise Rejected(no_such_node(printable(node)))
@@ -80,7 +81,7 @@ def _need(name: str, known: Iterable[str], kind: str) -> None:
 
 
 def _needs_accounts(call: Call) -> bool:
-    """Whether a node runs jobs under the account of their user."""
+    """Whether any node runs jobs under the Unix account of the job's user."""
     daemon = call.daemon
     local = os.geteuid() == 0 and any(
         each.host is None and not each.run_as_self for each in daemon.config.nodes.values()
@@ -98,7 +99,7 @@ def _has_account(user: str) -> bool:
 
 
 def _users(call: Call) -> set[str]:
-    """The users that scheduler.toml names, and the users that have had a job."""
+    """Return the users that scheduler.toml names, and the users that have had a job."""
     config = call.daemon.config
     return {
         *config.access.operators,
@@ -112,7 +113,7 @@ def _users(call: Call) -> set[str]:
 
 
 def _projects(call: Call) -> set[str]:
-    """The projects that scheduler.toml names, and the projects that have had a job."""
+    """Return the projects that scheduler.toml names, and the projects that have had a job."""
     config = call.daemon.config
     fair = config.fair_share
     named = (*fair.weights, *fair.soft_limits, *fair.hard_limits)
@@ -125,7 +126,8 @@ def _projects(call: Call) -> set[str]:
 
 
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
-    """The (project, user) pairs that have had a job. Their shares stay after the jobs are deleted."""
+    """Return the (project, user) pairs that have had a job. They stay in the share tree after the jobs are
+    deleted."""
     organisations = config.fair_share.organisations
     for path in state.shares.accounts:
         if len(path) >= 2 and not (len(path) == 2 and path[0] in organisations):

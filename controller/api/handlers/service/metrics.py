@@ -24,7 +24,7 @@ _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 async def show(call: Call) -> web.Response:
     """Metrics about jobs, nodes, GPUs, scheduling passes, commits and requests, and those of plugins.
 
-    Readings of each GPU only if asked for: on large clusters they are most of the answer.
+    With gpus=1, also the measurements of each GPU. On large clusters they are most of the answer.
     """
     await call.daemon.settled()
     daemon = call.daemon
@@ -65,12 +65,12 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
 
 
 def _by(name: str, about: str, label: str, counts: Mapping[str, int]) -> Iterator[Sample]:
-    """One sample per value of a label."""
+    """Return one sample per value of a label, such as one per job state."""
     return (Sample(name, count, {label: value}, about) for value, count in counts.items())
 
 
 def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """The latest readings of each GPU of a node that is up, and whether the GPU takes work."""
+    """Yield the latest measurements of each GPU on connected nodes, and whether the GPU can get jobs."""
     for node in engine.state.nodes:
         samples = known.get(node.name, {}) if node.up else {}
         for gpu in node.facts.gpus:
@@ -95,8 +95,8 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
-    """Sums of the errors of estimates. A monitoring system can compute means over its own time windows from
-    them."""
+    """Yield the sums of the errors of run time and start time estimates. A monitoring system can compute
+    means over time windows from sums."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
@@ -122,7 +122,8 @@ def _counter(name: str, value: float, about: str, labels: Mapping[str, str] = NO
 
 
 def _gpus(node: Node) -> Iterator[str]:
-    """The state of each GPU of a node."""
+    """Yield the state of each GPU of a node: free, shared, used, away, or the reason why it is out of
+    service."""
     used: Counter[str] = Counter()
     for allocation in node.held.values():
         used.update({hold.uuid: hold.milli for hold in allocation.gpus})
@@ -150,7 +151,7 @@ def _counts(counters: ControllerCounters, seq: int, started_at: float) -> Iterat
 
 
 def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
-    """The metrics of plugins, and how often each plugin failed."""
+    """Yield the metrics of plugins, and the number of passes in which each plugin failed."""
     for plugin in engine.pipeline.metrics:
         yield from plugin.collect(engine.state, now)
     about = "Scheduling passes in which a plugin failed."
@@ -159,8 +160,8 @@ def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:
-    """The samples as text, grouped by name. If two samples have the same name and labels, only the first is
-    shown."""
+    """Yield the samples as lines of text, grouped by metric. Of samples with the same name and labels, only
+    the first is shown."""
     families: dict[str, dict[str, Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)

@@ -1,4 +1,4 @@
-"""Routes of reports: the errors of predictions and estimates."""
+"""Routes of reports: how far estimated run times and start times were from the actual ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 
 
 async def estimates(call: Call) -> EstimateReport:
-    """The errors of all estimates."""
+    """The errors of run time estimates by user, and of start time estimates by kind."""
     await call.daemon.settled()
     engine = call.daemon.engine
     scores = engine.state.estimates.scores

@@ -16,7 +16,7 @@ COMPACT = admin("delete old jobs and entries")
 
 
 async def verify(call: Call) -> web.StreamResponse:
-    """Verify the whole store. Answers with a JSON line for each step."""
+    """Verify all journal entries and tables of the store. Answers with a JSON line for each step."""
     async with call.daemon.verify_turns.turn(call.caller.user):
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "controller.store",
@@ -40,7 +40,7 @@ async def verify(call: Call) -> web.StreamResponse:
 
 
 async def compact(call: Call, asked: CompactRequest) -> Compacted:
-    """Delete old jobs and journal entries now, by the limits of [retention]."""
+    """Delete old jobs and journal entries now, older than [retention] or the request permits."""
     daemon = call.daemon
     limits = daemon.config.retention
     for name in ("jobs_days", "journal_days"):

@@ -1,4 +1,4 @@
-"""Routes of usage: GPU-hours and utilisation by user, project, queue or job, and off-queue use."""
+"""Routes of usage: GPU-hours and utilisation by user, project, queue or job, and GPU use outside of jobs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ USUAL_S = 7 * 86_400
 
 
 async def show(call: Call) -> UsageList:
-    """GPU-hours, utilisation, memory and energy, largest first."""
+    """GPU-hours, utilisation, memory and energy of each user, project, queue or job, most GPU-hours first."""
     since, until = _window(call)
     by = call.query["by"][0] if call.query["by"] else "user"
     daemon = call.daemon
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         state = daemon.state
-        # Count running attempts until now. If the window ends earlier, the report takes only the part inside
-        # the window.
+        # Count running attempts until now. The report cuts off what lies outside of the requested time
+        # window.
         now = until if call.query["until"] is None else daemon.now()
         running = [
             row
@@ -60,7 +60,7 @@ def _window(call: Call) -> tuple[float, float]:
 
 
 async def off_queue(call: Call) -> StintList:
-    """Use of GPUs without a job: user, GPU, begin and end."""
+    """Use of GPUs by processes outside of jobs: user, GPU, begin and end."""
     since, until = _window(call)
     await call.daemon.settled()
     state = call.daemon.state
