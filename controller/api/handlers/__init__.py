@@ -1,1 +1,2 @@
-"""The functions that handle API requests, grouped by resource: jobs, nodes, policy and the controller itself."""
+"""The functions that handle API requests, grouped by resource: jobs, nodes, policy and the controller
+itself."""

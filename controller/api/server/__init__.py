@@ -1,1 +1,2 @@
-"""The HTTP server of the API: sockets, callers and their rights, routes, errors, OpenAPI and event streams."""
+"""The HTTP server of the API: sockets, callers and their rights, routes, errors, OpenAPI and event
+streams."""

@@ -62,7 +62,8 @@ class Who(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The right that a route requires from its caller. `doing` completes the sentence "only operators may …"."""
+    """The right that a route requires from its caller. `doing` completes the sentence "only operators may
+    …"."""
 
     who: Who
     doing: str = ""

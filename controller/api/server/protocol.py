@@ -1,4 +1,5 @@
-"""An aiohttp server with a limit on the number of connections, which sends every error as JSON (`Problem`)."""
+"""An aiohttp server with a limit on the number of connections, which sends every error as JSON
+(`Problem`)."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def prove(self, connection: Connection) -> None:
-        """Note that a request with the token has arrived on this TCP connection, so that it is not replaced."""
+        """Note that a request with the token has arrived on this TCP connection, so that it is not
+        replaced."""
         self._unproven.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:

@@ -192,7 +192,8 @@ class Call:
         return refusal(need, self.caller, owner) is None
 
     async def job(self) -> Job:
-        """Return the job that the URL names, from memory or the store. Raise Rejected if it does not exist."""
+        """Return the job that the URL names, from memory or the store. Raise Rejected if it does not
+        exist."""
         await self.daemon.settled()
         return await self.find(self.path["job"])
 
@@ -204,7 +205,8 @@ class Call:
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """Return all ended elements of an array, or an empty list if all of its elements are still in memory."""
+        """Return all ended elements of an array, or an empty list if all of its elements are still in
+        memory."""
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
         if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):

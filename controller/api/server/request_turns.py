@@ -1,4 +1,5 @@
-"""Limits how many requests of one user run at a time, so that they do not delay the requests of other users."""
+"""Limits how many requests of one user run at a time, so that they do not delay the requests of other
+users."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """Return the sentence for a journal entry. A kind that only a newer version knows is shown by its name."""
+    """Return the sentence for a journal entry. A kind that only a newer version knows is shown by its
+    name."""
     known = SENTENCES.get(kind)
     if known is not None:
         return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)

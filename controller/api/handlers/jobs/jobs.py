@@ -68,7 +68,8 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """Return the jobs of an earlier submit with this idempotency key if they are only in the store, else ()."""
+    """Return the jobs of an earlier submit with this idempotency key if they are only in the store, else
+    ()."""
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
         return ()
@@ -81,7 +82,7 @@ def _readable(spec: JobSpec) -> bool:
 
 
 async def listing(call: Call) -> JobList:
-    """Jobs that have not ended or ended recently, by id. With history=1 all jobs in the store, newest first."""
+    """Unended and recently ended jobs, by id. With history=1 all jobs in the store, newest first."""
     states = frozenset(map(JobState, call.query["state"]))
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
     profile = call.query["profile"]

@@ -26,7 +26,7 @@ FIRST_PIECE_S = 1.0
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """The output of a job from byte `offset` on, or its last bytes if negative. follow=1: until the job ends."""
+    """The output of a job from byte `offset` on (negative: the last bytes). follow=1: until the job ends."""
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)
@@ -61,7 +61,8 @@ def node_of(job: Job, asked: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """Return the nodes on which an attempt ran: from the job for the current attempt, else from the journal."""
+    """Return the nodes on which an attempt ran: from the job for the current attempt, else from the
+    journal."""
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0

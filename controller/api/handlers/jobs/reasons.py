@@ -1,4 +1,5 @@
-"""Finds the reason why a job is in its state. Long searches run in another process and do not delay submits."""
+"""Finds the reason why a job is in its state. Long searches run in another process and do not delay
+submits."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Raise Rejected if only an admin may choose these host settings, such as programs, keys or directories."""
+    """Raise Rejected if only an admin may choose these host settings, such as programs, keys or
+    directories."""
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

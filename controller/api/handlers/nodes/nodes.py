@@ -45,7 +45,7 @@ async def resume(call: Call, _: NodeAction) -> NodeView:
 
 
 async def mark(call: Call, marks: NodeMarks) -> NodeView:
-    """Set or remove labels and taints of a node. Jobs that do not tolerate a new NoExecute taint are evicted."""
+    """Set or remove labels and taints. Jobs that do not tolerate a new NoExecute taint are evicted."""
     node = await call.node()
     await call.ask(inputs.MarkNode(node.name, call.caller.user, marks.labels, marks.taints))
     return live_view(call.daemon, node)

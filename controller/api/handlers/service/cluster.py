@@ -41,7 +41,8 @@ async def show(call: Call) -> ClusterView:
 
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
-    """Return the number of jobs in each state. It is counted once per commit, because many clients poll it."""
+    """Return the number of jobs in each state. It is counted once per commit, because many clients poll
+    it."""
     seq, counts = _counted.get(daemon, (-1, {}))
     if seq != daemon.seq:
         states = Counter(job.state for job in daemon.state.jobs.values())
