@@ -1,1 +1,1 @@
-"""The daemon, which holds the queue and decides which job starts when and where."""
+"""The controller: the process that keeps the queue and decides which job starts when and on which nodes."""

@@ -31,13 +31,15 @@ log = logging.getLogger("corral")
 
 
 def main(config: str | None = None, *, new_cluster: bool = False) -> int:
-    """Run the controller until SIGTERM or SIGINT. Returns the exit code.
+    """Run the controller until SIGTERM or SIGINT, and return the exit code.
 
-    `new_cluster` allows an empty store although jobs of another cluster are on this host; these jobs are
-    ended.
+    An empty store is refused if jobs of another cluster run on this host. With `new_cluster` these jobs are
+    ended
+    instead.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # alembic would log every start
+    # Hide alembic's messages, because it logs several at every start.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         chosen = load(Path(config) if config else None)
         pipeline = build_pipeline(chosen)
@@ -46,8 +48,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
             print(f"corral controller: {problem}", file=sys.stderr)
         return EXIT_CONFIG
     try:
-        # Create missing parents only for the default directory: a configured directory may be on a disk that
-        # is not mounted.
+        # Create missing parents only for the default directory: the disk of a configured directory may not be
+        # mounted.
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _allow_connections(chosen.api.max_connections)
@@ -55,7 +57,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _look_for_former(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        gc.freeze()  # the loaded objects stay in memory, so garbage collections need not visit them
+        gc.freeze()  # Exclude the loaded objects from garbage collection, because they stay in memory.
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)
@@ -69,8 +71,10 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
 
 
 def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
-    """Refuse an empty store if jobs of a former cluster are on this host. With --new-cluster, end these jobs
-    instead."""
+    """Raise StoreRefused if the store is empty and jobs of a former cluster are on this host.
+
+    With `new_cluster`, end these jobs instead.
+    """
     spools = [config.spool(name) for name, node in config.nodes.items() if node.host is None]
     if not store.empty:
         return
@@ -85,7 +89,8 @@ def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
 
 
 def _allow_connections(wanted: int) -> None:
-    """Raise the limit of open file descriptors. Connections, files and agents need descriptors."""
+    """Raise the limit of open file descriptors, so that it suffices for `wanted` API connections, files and
+    agents."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:
@@ -120,7 +125,7 @@ async def _serve(daemon: Daemon) -> int:
 
 
 def _links(daemon: Daemon) -> list[NodeLink]:
-    """The links to the nodes of scheduler.toml and to the nodes that operators have added."""
+    """Return the links to the nodes of scheduler.toml and to the nodes that operators have added."""
     configured = daemon.config.nodes
     added = [node for node in daemon.state.nodes if node.host is not None and node.name not in configured]
     return [
@@ -130,7 +135,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 
 
 def _hang_up(reload: ConfigReload, *, had_terminal: bool) -> None:
-    """Handle SIGHUP: read the configuration again, or stop if the controller's terminal was closed."""
+    """Handle SIGHUP: stop if the controller's terminal was closed, otherwise read the configuration again."""
     if had_terminal and not _has_terminal():
         log.info("the terminal has gone: stopping")
         reload.daemon.stop()

@@ -14,13 +14,13 @@ MAX_PENDING_COMMITS = 4_096
 
 
 class Lagged(Exception):
-    """The subscriber was too slow. It must continue from the journal, after the last entry that it has
-    received."""
+    """The subscriber was too slow and missed commits. It must read the journal from the last entry that it
+    got."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit, and the jobs and nodes that it changed. If it has no entries, only GPU readings have
+    """One commit, with the jobs and nodes that it changed. Without entries, only GPU measurements have
     changed."""
 
     seq: int
@@ -30,7 +30,7 @@ class Commit:
 
 
 class Subscription:
-    """The commits since the subscription began. The iteration ends when the feed is closed."""
+    """An asynchronous iterator over the commits since subscribe(). It ends when it or the feed is closed."""
 
     def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed
@@ -40,7 +40,8 @@ class Subscription:
         self._lagged = False
 
     def push(self, commit: Commit) -> None:
-        """Add a commit; never blocks. If too many commits wait, the subscriber gets Lagged instead."""
+        """Add a commit without blocking. If too many commits wait, drop them and raise Lagged in the
+        subscriber."""
         if len(self._waiting) >= MAX_PENDING_COMMITS:
             self._lagged = True
             self._waiting.clear()
@@ -49,7 +50,7 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """End the subscription."""
+        """End the iteration."""
         self._closed = True
         self._arrived.set()
         self._feed.drop(self)
@@ -69,19 +70,19 @@ class Subscription:
 
 
 class CommitFeed:
-    """The subscriptions of one daemon."""
+    """Passes each commit of the controller to all subscriptions."""
 
     def __init__(self) -> None:
         self._listeners: set[Subscription] = set()
 
     def subscribe(self) -> Subscription:
-        """A new subscription."""
+        """Return a subscription to all commits from now on."""
         listener = Subscription(self)
         self._listeners.add(listener)
         return listener
 
     def drop(self, listener: Subscription) -> None:
-        """Remove a subscription."""
+        """Remove a subscription, which then gets no more commits."""
         self._listeners.discard(listener)
 
     def publish(self, commit: Commit) -> None:

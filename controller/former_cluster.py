@@ -1,12 +1,12 @@
 """Finds jobs of another cluster on this host before a new cluster begins here.
 
-If the store is empty although jobs run here, the state directory was lost, or a wrong one is configured. The
-new controller does not know these jobs. Its agents would end them, and new jobs would get the same job
-numbers. Therefore the controller refuses to start unless the operator agrees.
+If the store is empty although jobs run on this host, the state directory was lost, or a wrong one is
+configured. The new controller does not know these jobs. Its agents would end them, and new jobs would get the
+same job numbers. Therefore the controller refuses to start unless the operator agrees.
 
-1. Read the local spools of the configuration. Does one belong to another store and contain attempts?
-2. Read the marks of the processes on this host. Does one name an attempt in one of these spools?
-3. If so, refuse and name them. If the operator agrees, end these processes and move these spools away.
+1. Look in each configured spool on this host: does it contain attempts of a controller with another store?
+2. Read the environment of each process on this host: does it name an attempt in one of these spools?
+3. If so, refuse and list them. If the operator agrees, end these processes and rename these spools.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MARK = b"CORRAL_SPOOL="
 
 @dataclass(frozen=True, slots=True)
 class FormerProcess:
-    """A process whose mark names an attempt that the store does not know."""
+    """A process of a job that the store does not know."""
 
     pid: int
     attempt: str
@@ -43,7 +43,7 @@ class FormerProcess:
 
 @dataclass(frozen=True, slots=True)
 class FormerCluster:
-    """Processes and spools of another cluster on this host."""
+    """Processes of jobs and spools of another cluster on this host."""
 
     processes: tuple[FormerProcess, ...]
     spools: tuple[Path, ...]
@@ -52,7 +52,8 @@ class FormerCluster:
         return bool(self.processes or self.spools)
 
     def refusal(self, store: str) -> StoreRefused:
-        """The reason why the controller does not start a new cluster here, as an error."""
+        """Return the error that names these processes and spools. `store` is the location of the empty
+        store."""
         found = [str(each) for each in self.processes[:SHOWN]]
         if len(self.processes) > SHOWN:
             found.append(f"{len(self.processes) - SHOWN} more processes")
@@ -66,14 +67,14 @@ class FormerCluster:
 
 
 def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
-    """Find the processes and spools that the controller's user may read."""
+    """Find processes and spools of another cluster, as far as the controller's user may read them."""
     real = [Path(os.path.realpath(spool)) for spool in spools]
     foreign = [spool for spool in real if _is_foreign(spool, store_id)]
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
 
 
 def give_up(spools: Iterable[Path], store_id: str) -> list[str]:
-    """End these processes and rename these spools. Returns a line for each step."""
+    """End the processes and rename the spools of the former cluster. Returns a line of text for each step."""
     spools, done = list(spools), []
     deadline = time.monotonic() + PATIENCE_S
     while (found := find(spools, store_id)).processes:
@@ -97,7 +98,7 @@ def _is_foreign(spool: Path, store_id: str) -> bool:
         owner = (spool / "cluster").read_text(encoding="utf-8", errors="replace").partition("@")[0].strip()
         return bool(owner) and owner != store_id and any((spool / "attempts").iterdir())
     except (OSError, UntrustedPath):
-        return False  # the agent refuses a spool that another user can change
+        return False  # Skip a spool that another user can change; the agent refuses it anyway.
 
 
 def _processes(spools: list[Path]) -> Iterator[FormerProcess]:
@@ -109,7 +110,7 @@ def _processes(spools: list[Path]) -> Iterator[FormerProcess]:
             variables = Path("/proc", name, "environ").read_bytes().split(b"\0")
             uid = os.stat(f"/proc/{name}").st_uid
         except OSError:
-            continue  # the process has ended, or we may not read it
+            continue  # The process has ended, or the controller's user may not read its environment.
         for variable in variables:
             place = variable.removeprefix(_MARK) if variable.startswith(_MARK) else b""
             beginning = next((each for each in beginnings if place.startswith(each)), None)

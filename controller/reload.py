@@ -1,4 +1,5 @@
-"""Applies another configuration to a running controller, and can undo this."""
+"""Applies another configuration to a running controller, and keeps the earlier one so that it can be
+restored."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class ConfigNotWritable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReloadPlan:
-    """A valid configuration and its changes. Nothing has been applied."""
+    """A valid new configuration and its differences from the current one. Nothing has been applied."""
 
     read: Config
     """The configuration as it is in the text. In `config`, keys that need a restart have the running
@@ -56,7 +57,7 @@ class ReloadPlan:
 
     @property
     def decides(self) -> bool:
-        """Whether a table that affects the engine's decisions has changed."""
+        """Whether the change concerns a table of the configuration that affects the engine's decisions."""
         return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
 
 
@@ -65,10 +66,10 @@ class ConfigReload:
 
     Steps
     1. Read and check everything. If there is a problem, change nothing.
-    2. If the text is part of the request, write it to the controller's file, so that a restart keeps it.
-    3. Pass one input, `ApplyConfig`, to the engine. Its event is in the journal before anything else happens.
-       If that fails, restore the former file.
-    4. Update the parts outside the engine: links to nodes, hosts, hooks, watchers, log level, access.
+    2. If the text is part of the request, write it to the controller's file, so that a restart uses it.
+    3. Pass the input `ApplyConfig` to the engine, and wait until its event is in the journal. If that fails,
+       restore the file.
+    4. Update the parts outside the engine: connections to nodes, hosts, hooks, watchers, log level, access.
     """
 
     def __init__(self, daemon: Daemon) -> None:
@@ -83,17 +84,16 @@ class ConfigReload:
 
     @property
     def previous(self) -> str | None:
-        """The text of the configuration before the one in effect; None if there is none."""
+        """The text of the configuration that was in effect before the current one; None if there is none."""
         return self._kept.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
-        """Call `adopt` now, and again for each configuration that is applied."""
+        """Call `adopt` with the current configuration, and again with each configuration that is applied."""
         self._followers.append(adopt)
         adopt(self.daemon.config)
 
     def begin(self) -> None:
-        """Pass the digest of the configuration and its nodes to the engine, at the start of the
-        controller."""
+        """Pass the digest of the configuration and its nodes to the engine when the controller starts."""
         config, applied = self.daemon.config, self.daemon.state.config
         self._keep(config.source.text)
         self.follow(_set_log_level)
@@ -104,15 +104,17 @@ class ConfigReload:
             self.daemon.tell(given)
 
     def plan(self, text: str | None = None) -> ReloadPlan:
-        """The changes that the text would make, or the controller's file if there is no text. Raises
-        ConfigRefused."""
+        """Return the changes that a configuration would make. Without `text`, read the controller's file.
+
+        Raises ConfigRefused if the configuration has problems.
+        """
         running = self.daemon.config
         read = check_config(self.file, text, allowed=running.plugin_files)
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
 
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
-        """Apply the text, or the controller's file if there is no text. Returns the plan and notes about
-        problems.
+        """Apply a configuration. Returns its changes, and notes about steps that failed. Without `text`, read
+        the file.
 
         Raises ConfigRefused, ConfigNotWritable, and the errors of Daemon.ask.
         """
@@ -132,7 +134,7 @@ class ConfigReload:
             return plan, (*notes, *self._keep(plan.read.source.text))
 
     def soon(self) -> None:
-        """Read the file again in the background. The result is written to the log."""
+        """Read and apply the controller's file in the background. The result is written to the log."""
         self._task = asyncio.create_task(self._by_signal())
 
     async def _by_signal(self) -> None:
@@ -171,7 +173,8 @@ class ConfigReload:
         assert not isinstance(reply, Refusal)
 
     async def _take_up(self, config: Config, by: str) -> tuple[str, ...]:
-        """Apply the configuration in the parts outside the engine. Returns notes about failures."""
+        """Apply the configuration in the parts outside the engine. Returns a note for each part that
+        failed."""
         daemon, old = self.daemon, self.daemon.config
         daemon.reconfigure(config)
         for adopt in self._followers:
@@ -192,7 +195,8 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that the file no longer names. Returns a note if it must stay because of its jobs."""
+        """Remove a node that the file no longer names. Returns "", or a note if it must stay because it has
+        jobs."""
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
             return ""
@@ -202,7 +206,8 @@ class ConfigReload:
         return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
 
     def _keep(self, text: str) -> tuple[str, ...]:
-        """Save the text for an undo. Returns a note if that fails."""
+        """Save the text of the former configuration, so that it can be restored. Returns a note if that
+        fails."""
         try:
             self._kept.keep(text)
         except OSError as error:
@@ -228,7 +233,7 @@ class ConfigReload:
 
 
 def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
-    """The inputs that add the nodes of the configuration."""
+    """Return the inputs that add the nodes of the configuration to the engine."""
     for name, node in config.nodes.items():
         yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))
 

@@ -1,4 +1,4 @@
-"""Serves the requests of users in rotation, so that many requests of one user do not delay those of
+"""Serves requests of different users in turn, so that many requests of one user do not delay those of
 others."""
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ MAX_WAITING = 50
 
 
 class TurnRefused(Exception):
-    """The request got no turn. `refusal` contains the reason."""
+    """Raised if a request is refused because too many wait or it has waited too long. `refusal` has the
+    reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -26,14 +27,16 @@ class UserTurns:
     """Limits how many requests are served at the same time. A request that is being served has a turn.
 
     1. While a turn is free, the next request gets it at once.
-    2. Further requests wait, in a separate line for each user.
-    3. A turn that becomes free goes to the user who has waited longest since the last turn, for the first
-       request in that user's line.
+    2. Further requests wait in a separate line for each user.
+    3. A turn that becomes free goes to the first request of one user: of the waiting users, the one whose
+       last
+       turn is longest ago.
 
     Invariant: no turn is free while a request waits.
-    With `wait_s` a request waits at most that many seconds, and a user has at most MAX_WAITING requests in
-    line; both limits raise TurnRefused.
-    Example: with one turn, ada sends 50 requests and bob sends one. Bob's is the second that is answered.
+    With `wait_s`, a request waits at most that many seconds, and each user has at most MAX_WAITING requests
+    in
+    line; a request beyond one of these limits raises TurnRefused.
+    Example: with one turn, ada sends 50 requests and then bob sends one. Bob's request is served second.
     """
 
     def __init__(self, at_once: int, wait_s: float | None = None) -> None:
@@ -43,7 +46,8 @@ class UserTurns:
         """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
-        """Add turns, or remove some if `more` is negative. Turns in use are not taken back."""
+        """Allow `more` further requests at the same time, or fewer if it is negative. Requests being served
+        go on."""
         self._free += more
         self._give()
 
@@ -69,7 +73,8 @@ class UserTurns:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the turn was given at the moment of the timeout
+            # The request got its turn in the moment of the timeout or the cancellation. Pass the turn on.
+            if turn.done() and not turn.cancelled():
                 self._free += 1
                 self._give()
             else:
@@ -102,4 +107,4 @@ class UserTurns:
                     turn.set_result(None)
                     break
             if waiting:
-                self._waiting[user] = waiting  # put this user behind all others
+                self._waiting[user] = waiting  # Move this user behind all other waiting users.

@@ -1,4 +1,5 @@
-"""The daemon: takes inputs, decides with the engine, commits, and then answers and sends."""
+"""The controller's main loop: passes inputs to the engine, commits its events, then sends replies and
+orders."""
 
 from controller.daemon.daemon import Daemon, Stopping
 

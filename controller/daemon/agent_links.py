@@ -1,4 +1,5 @@
-"""The connections to all agents, and the reports of agents that are not written to the journal."""
+"""The connections to the agents, and those of their reports that are kept in memory and not in the
+journal."""
 
 from __future__ import annotations
 
@@ -36,17 +37,22 @@ SILENCE_CHECK_S = 1.0
 
 
 class AgentLinks:
-    """The connections to all agents, and the reports of agents that are not written to the journal.
+    """The connections to the agents, and those of their reports that are kept in memory and not in the
+    journal.
 
-    1. `open` connects a link. Every frame from its agent is passed to `on_frame`.
-    2. A hello, a report of an attempt, a GPU problem and the loss of a link become inputs for the engine.
-    3. GPU readings, GPU processes and the use of running attempts are kept here, the latest of each node. The
+    1. `open` connects to an agent. Every frame (message) from the agent is passed to `on_frame`.
+    2. A hello, a report of an attempt, a GPU problem and the loss of a connection become inputs for the
+       engine.
+    3. The latest GPU measurements, GPU processes and use by running attempts of each node are kept here. The
        watchers read them and send the engine an input when a GPU is idle or has a problem.
-    4. A node is silent from the loss of its link to its next hello. While a node is silent, a timer checks
-       every second whether its silence is long enough to mark the node down or its jobs lost (`NodeSilent`).
+    4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
+       silent, a
+       timer checks every second whether it has been silent long enough to mark the node down or its jobs lost
+       (`NodeSilent`).
 
     Silence is measured with the monotonic clock. After a restart of the controller it counts from the
-    restart, because the time of the last report is not stored.
+    restart,
+    because the time of an agent's last report is not stored.
     """
 
     def __init__(
@@ -77,20 +83,20 @@ class AgentLinks:
         )
 
     def start(self) -> None:
-        """Start the watchers. Every node counts as silent until its agent sends a hello."""
+        """Start the watchers. Every node counts as silent until its agent has sent a hello."""
         for node in self._state().nodes:
             self._begin_silence(node.name)
         self.idle_gpus.open(self._now)
         self.gpu_health.open(self._now)
 
     def reconfigure(self, pipeline: Pipeline) -> None:
-        """Use the settings of another pipeline from now on."""
+        """Use the settings of a new configuration from now on."""
         self._pipeline = pipeline
         self.idle_gpus.reconfigure(pipeline.idling.after_s, self._now)
         self.gpu_health.reconfigure(pipeline.care)
 
     def stop(self) -> None:
-        """Stop the watchers. Links stay open until `close`."""
+        """Stop the watchers. The connections stay open until close()."""
         self._stopping = True
         if self._silence_timer is not None:
             self._silence_timer.cancel()
@@ -98,16 +104,16 @@ class AgentLinks:
         self.gpu_health.close()
 
     async def close(self) -> None:
-        """Close all links. The attempts on the nodes go on."""
+        """Close all connections. The jobs on the nodes continue."""
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def open(self, link: NodeLink) -> None:
-        """Connect the node with this link. Whenever the connection is lost, the link connects again."""
+        """Connect to the agent of a node. After each loss of the connection, the link connects again."""
         self.links[link.name] = link
         link.open(self.on_frame)
 
     async def close_link(self, name: str) -> None:
-        """Close the link of a node, because the node is removed or gets another link."""
+        """Close the connection to a node, because the node is removed or will be reached in another way."""
         if name in self.links:
             self._begin_silence(name)
         link = self.links.pop(name, None)
@@ -118,23 +124,23 @@ class AgentLinks:
             await link.close()
 
     async def remove_node(self, name: str) -> None:
-        """Close the link and remove what was kept about the node."""
+        """Close the connection, and remove what is kept in memory about the node."""
         await self.close_link(name)
         self._silent_since.pop(name, None)
         self._gpu_owners.release(name)
 
     def send(self, order: SendToNode) -> None:
-        """Send an order to its node. Without a connection it is dropped, because the next hello leads to the
-        order again."""
+        """Send an order to its node. Without a connection it is dropped, because after the next hello of the
+        agent the engine makes the order again."""
         link = self.links.get(order.node)
         if link is not None:
             link.send(order.frame)
 
     async def reconnect_all(self, later: str = "", later_s: float = 0.0, why: str = "") -> None:
-        """Reconnect every agent, so that each sends a hello and all its reports again.
+        """Close and reopen the connections to all agents, so that each sends a hello and all its reports
+        again.
 
-        `later` names a node that is reconnected only after `later_s` seconds. `why` is the reason, for the
-        log.
+        The node named by `later` is connected only after `later_s` seconds; `why` is recorded as the reason.
         """
         for link in self.links.values():
             await link.close()
@@ -146,12 +152,12 @@ class AgentLinks:
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     def _reopen(self, link: NodeLink) -> None:
-        # Check first, because the node may have been removed or got another link meanwhile.
+        # The node may have been removed, or may have got another link, while the timer ran.
         if self.links.get(link.name) is link and not self._stopping:
             link.open(self.on_frame)
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """Handle a frame from an agent. Returns the reason why this agent cannot be used, or "" if it can."""
+        """Handle a frame from an agent. Returns "", or the reason why this agent must not be connected."""
         match frame:
             case Report(status):
                 self._tell(inputs.AgentReported(node, status))
@@ -170,8 +176,8 @@ class AgentLinks:
             case GpuTrouble(uuid, kind, why, xid):
                 self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
             case GpuChecked(uuid, ok, why, occupied):
-                # NVML may report the GPU as good although the condition for which it was taken out still
-                # lasts. Then the check has failed.
+                # The agent's check may find the GPU good although the problem for which it was cordoned still
+                # shows in its measurements. Then the check counts as failed.
                 lasting = self.gpu_health.lasting(node, uuid, self._now()) if ok else ""
                 self._tell(
                     inputs.GpuChecked(
@@ -212,12 +218,12 @@ class AgentLinks:
         self._silence_timer = again
 
     def _gpus_of_jobs(self, name: str) -> set[str]:
-        """The UUIDs of a node's GPUs that jobs hold."""
+        """Return the UUIDs of the GPUs on a node that jobs hold."""
         node = self._state().nodes.get(name)
         held = node.held.values() if node is not None else ()
         return {gpu.uuid for allocation in held for gpu in allocation.gpus}
 
     def _running_jobs(self) -> Iterable[Job]:
-        """All jobs that hold resources."""
+        """Return all jobs that hold resources."""
         state = self._state()
         return [state.jobs[job] for _, job in state.releases]

@@ -14,13 +14,15 @@ log = logging.getLogger("corral.daemon")
 
 
 class WallClock:
-    """A clock that shows seconds since 1970 and never goes back, not even over a restart.
+    """A clock that shows seconds since 1970 and never goes back, not even after a restart.
 
     1. While the system clock goes forward, `now()` is the system clock.
     2. After the system clock was set back, `now()` runs at half speed until the system clock has caught up.
-       It does not stop, because then no backoff would end and no reservation would begin.
-    3. After a restart, `now()` continues from the time of the newest journal entry. A host without a battery
-       may start with a clock in 1970.
+       It
+       does not stop, because otherwise no requeue delay would end and no reservation would begin.
+    3. After a restart, `now()` continues from the time of the newest journal entry, because the system clock
+       of a
+       host without a clock battery may start in 1970.
 
     Example: the system clock is set back from 12:00 to 11:00. Two hours later both clocks show 13:00.
     """
@@ -30,14 +32,15 @@ class WallClock:
         self._measured_at = time.monotonic()
 
     def now(self) -> float:
-        """The present time. Calling it advances the clock."""
+        """Return the current time in seconds since 1970. Each call advances the clock."""
         measured_at = time.monotonic()
         self._latest = max(time.time(), self._latest + (measured_at - self._measured_at) / 2)
         self._measured_at = measured_at
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """Never show a time before `at`, which is the time of the newest journal entry."""
+        """Show no time before `at`, the time of the newest journal entry. Log a warning if the system clock
+        does."""
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()
         if behind > WARNING_S:

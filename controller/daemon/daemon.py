@@ -1,4 +1,4 @@
-"""The daemon: one event loop around the engine, the store, the links to agents and the API."""
+"""The controller's main loop, which connects the engine, the store, the agents and the API."""
 
 from __future__ import annotations
 
@@ -66,21 +66,22 @@ log = logging.getLogger("corral.daemon")
 
 
 class Stopping(Exception):
-    """The controller is shutting down and accepts no more inputs."""
+    """Raised for an input that arrives while the controller shuts down."""
 
 
 class Daemon:
-    """Accepts inputs, lets the engine decide, commits the events, and only then replies and sends effects.
+    """Passes inputs to the engine and commits its events. Only then sends replies to callers and orders to
+    agents.
 
-    A batch (`_process_batch`)
+    A batch of inputs (`_process_batch`)
     1. Take up to MAX_BATCH inputs from the inbox. A new configuration is always a batch of its own.
-    2. Give each input to the engine, and collect events, effects and replies.
-    3. If a scheduling pass is due, give the engine a Tick, which starts jobs.
-    4. Write all events and the rows that they changed in one transaction.
-    5. Publish the commit to hooks, streams and the replica.
+    2. Pass each input to the engine, and collect the events, effects (orders to agents) and replies.
+    3. If a scheduling pass is due, pass a Tick to the engine, which starts jobs.
+    4. Write all events and the changed rows of jobs and nodes in one transaction.
+    5. Publish the commit to hooks, event streams and the replica.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: a reply or an effect leaves the process only after its events are on disk.
+    Invariant: a reply or an effect is sent only after its events are on disk.
     Cost: one fsync per batch. After a scheduling pass of n seconds, the next one begins at least n seconds
     later.
     Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
@@ -143,19 +144,19 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """The state of the engine. It may be ahead of the disk; await settled() first if it must not be."""
+        """The engine's state. It may contain changes that are not on disk yet; await settled() if it must
+        not."""
         return self.engine.state
 
     @property
     def store_problem(self) -> str:
-        """The reason why the store cannot be written, such as "database locked"; empty if it can be
-        written."""
+        """The reason why the store cannot be written, such as "database locked"; "" if it can be written."""
         return self._store_failure.trouble if self._store_failure is not None else ""
 
-    # --- for callers ---
+    # --- methods for the API and the watchers ---
 
     async def ask(self, given: Input) -> Reply:
-        """Pass an input to the engine. Returns the engine's reply after its events are on disk."""
+        """Pass an input to the engine. Returns the reply after the events of the input are on disk."""
         if self._stopping:
             raise Stopping("the controller is shutting down")
         if self._store_failure is not None:
@@ -166,12 +167,12 @@ class Daemon:
         return await reply
 
     def tell(self, given: Input) -> None:
-        """Pass an input to the engine without waiting for a reply."""
+        """Pass an input to the engine without waiting for its reply."""
         self._inbox.append((given, None))
         self._wake.set()
 
     async def settled(self) -> None:
-        """Wait until all changes in the state are on disk. Raises StoreUnavailable if the store cannot be
+        """Wait until all changes of the engine's state are on disk. Raises StoreUnavailable if they cannot be
         written."""
         while self._in_batch:
             waiter = asyncio.get_running_loop().create_future()
@@ -181,7 +182,7 @@ class Daemon:
             raise self._store_failure
 
     def subscribe(self) -> Subscription:
-        """A subscription to all commits from now on."""
+        """Subscribe to all commits from now on."""
         return self._feed.subscribe()
 
     async def add_node(self, name: str, host: HostSpec, by: str) -> Reply:
@@ -193,14 +194,14 @@ class Daemon:
         return reply
 
     async def remove_node(self, name: str, by: str) -> Reply:
-        """Remove a node and close its link."""
+        """Remove a node, and close its connection unless the engine refuses."""
         reply = await self.ask(inputs.RemoveNode(name, by))
         if not isinstance(reply, Refusal):
             await self.agents.remove_node(name)
         return reply
 
     async def import_host_keys(self) -> None:
-        """Pin the host keys from the file in which older controllers kept them. This happens once."""
+        """Pin the SSH host keys from the file of an older controller version, then rename the file."""
         path = self.config.state_dir / "known_hosts"
         nodes = {*self.config.nodes, *self.state.nodes.by_name}
         for node, key in read_legacy_file(path).items():
@@ -210,8 +211,7 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration in the parts outside the engine. The engine has its new pipeline
-        already."""
+        """Use another configuration in all parts except the engine, which has already applied it."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -227,13 +227,13 @@ class Daemon:
     # --- the loop ---
 
     async def run(self) -> None:
-        """Process batches until stop() is called and the inbox is empty.
+        """Process batches of inputs until stop() is called and the inbox is empty.
 
-        1. Wait for an input, or until a pass or a timer of the engine is due.
+        1. Wait for an input, or until a scheduling pass or a timer of the engine is due.
         2. Process one batch.
         3. If the store cannot be written: refuse the batch, load the state on disk again, wait for the store.
         4. If an input crashed the engine: find that input and quarantine it.
-        5. Let callers of settled() read the state.
+        5. Wake the callers that wait in settled().
         """
         self._schedule_rebalance()
         self.agents.start()
@@ -263,17 +263,16 @@ class Daemon:
                 self._in_batch = False
                 self._wake_settled()
             self._data_paths.wake()
-            await asyncio.sleep(
-                0
-            )  # because callers that waited for this commit read it before the next batch
+            # Let the callers that waited for this commit read the state before the next batch changes it.
+            await asyncio.sleep(0)
             if self._store_failure is not None:
                 await self._wait_for_store()
-                if self._store_failure is not None:  # because stop() was called meanwhile
+                if self._store_failure is not None:  # stop() was called before the store could be written.
                     _refuse(self._inbox, self._store_failure)
                     return
 
     def stop(self) -> None:
-        """Accept no more inputs. run() ends when the inbox is empty."""
+        """Accept no more requests. run() ends when the inbox is empty."""
         self._stopping = True
         if self._retention_task is not None:
             self._retention_task.cancel()
@@ -284,7 +283,7 @@ class Daemon:
         self._wake.set()
 
     async def close(self) -> None:
-        """Close links, threads and the store. Attempts on the nodes continue."""
+        """Close the connections, the threads and the store. Jobs on the nodes continue."""
         await asyncio.gather(self.questions.close(), self.agents.close())
         self._data_paths.close()
         self._hooks.close()
@@ -293,7 +292,8 @@ class Daemon:
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
-        """Seconds until a pass or a timer is due; None if none is due before the next input."""
+        """Return the seconds until a pass or a timer of the engine is due, or None if only an input can make
+        one due."""
         pause = self._next_pass - time.monotonic()
         if self._pass_wanted:
             return pause
@@ -321,7 +321,8 @@ class Daemon:
         self._schedule_rebalance()
 
     async def _start_samples(self) -> list[inputs.NoteStart]:
-        """Estimated starts of a few waiting jobs; empty if the replica has no time to compute them."""
+        """Return estimated starts of a few waiting jobs, or none if the replica has no time to compute
+        them."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -329,16 +330,17 @@ class Daemon:
             return await asked or []
         return []
 
-    # --- one batch ---
+    # --- processing of one batch of inputs ---
 
     def _take_batch(self) -> list[PendingInput]:
-        """Remove the inputs of the next batch from the inbox."""
+        """Remove the inputs of the next batch from the inbox and return them."""
         most = MAX_BATCH
         if self._single_inputs:
-            # Run a pass after each input, because a bad input may crash only the pass that follows it.
+            # While looking for the input that crashed the engine, run a pass after each input: a bad input
+            # may crash only the pass that follows it.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
-        # Keep a configuration in a batch of its own, because the engine continues with a copy of the state.
-        # Changes by other inputs must be on disk before that.
+        # Process a new configuration in a batch of its own. The engine continues with a copy of its state, so
+        # changes by other inputs must be on disk first.
         for index, (given, _) in enumerate(islice(self._inbox, most)):
             if isinstance(given, inputs.ApplyConfig):
                 most = max(1, index)
@@ -346,7 +348,7 @@ class Daemon:
         return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
-        """Process a batch: steps 2 to 6 of the class docstring."""
+        """Process a batch of inputs: steps 2 to 6 in the docstring of the class."""
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
@@ -384,7 +386,7 @@ class Daemon:
                 self.agents.send(order)
 
     async def _commit(self, events: tuple[Event, ...]) -> None:
-        """Write the events to the store, then publish the commit to hooks and streams."""
+        """Write the events to the store, then publish the commit to hooks and event streams."""
         for event in events:
             if isinstance(event, PluginFailed):
                 log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
@@ -407,24 +409,28 @@ class Daemon:
         )
 
     def _publish_node(self, node: str) -> None:
-        """Publish to the streams that the GPU readings of the node have changed."""
+        """Send the changed GPU measurements of the node to the event streams."""
         self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
-    # --- failures ---
+    # --- failures of the store and crashes of the engine ---
 
     def _recover(self) -> None:
-        """Replace the engine by a new one that is built from the rows on disk."""
+        """Replace the engine by a new one with the state that is on disk."""
         self.questions.forget()
         recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
-        if recovered.nodes_lost:  # first, so that the journal shows why jobs are not placed on these nodes
+        # Handle this input first, so that the journal shows why jobs are not placed on these nodes.
+        if recovered.nodes_lost:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Whether an input can have caused the crash: no event of the batch is on disk and crashes are rare.
-        Counts the crash."""
+        """Whether to search the batch for an input that crashed the engine. Counts the crash.
+
+        False if the store failed, if events of the batch are on disk already, or after too many crashes in a
+        minute.
+        """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
             return False
@@ -434,17 +440,20 @@ class Daemon:
         return not often
 
     async def _quarantine(self, batch: list[PendingInput], one_by_one: bool, failure: Exception) -> None:
-        """Handle an input that crashed the engine, so that only the sender of this input is affected.
+        """Find and refuse the input that crashed the engine, so that only its sender is affected.
 
         1. If the batch was larger than one input, put it back and process its inputs one by one.
         2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
-        4. Reconnect all agents. Each sends all its reports again, so no report is lost with the old state.
+        4. Reconnect all agents. Each sends all its reports again, because unsaved reports were lost with the
+           old
+           state.
         """
         culprit = ""
         if not one_by_one:
             self._inbox.extendleft(reversed(batch))
-            self._single_inputs = len(batch) + 1  # one more, because ControllerStarted comes first
+            # Count one more, because _recover() may put the input ControllerStarted before the batch.
+            self._single_inputs = len(batch) + 1
         else:
             [(given, future)] = batch
             log.error("an input crashed the engine and is quarantined: %.500s", given, exc_info=failure)
@@ -455,7 +464,8 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Process no inputs until the store can be written again, and load the state on disk again."""
+        """Stop processing inputs until the store can be written. Load the state on disk unless it is
+        unknown."""
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:
@@ -464,7 +474,7 @@ class Daemon:
     async def _wait_for_store(self) -> None:
         """Try to write every STORE_RETRY_S seconds. After a success, reconnect all agents.
 
-        Returns with `_store_failure` still set if stop() is called meanwhile.
+        If stop() is called first, return and leave `_store_failure` set.
         """
         while not self._stopping:
             await asyncio.sleep(STORE_RETRY_S)
@@ -480,8 +490,9 @@ class Daemon:
 
 
 def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
-    """Raise the failure in every caller that waits for a reply."""
+    """Raise the failure in every caller that waits for the reply to one of these inputs."""
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            future.exception()  # marks it as retrieved, so that asyncio logs no warning if the caller is gone
+            # Mark the exception as retrieved: asyncio would log a warning if no caller waits any more.
+            future.exception()

@@ -1,4 +1,4 @@
-"""Builds the engine from the rows of the store, at the start and after a batch that was not committed."""
+"""Builds the engine from the rows in the store, at the start and after a batch that was not committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The engine with the state of the last commit."""
+    """The engine with the state of the last commit, and what the daemon needs to continue from there."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]
@@ -30,7 +30,7 @@ class Recovered:
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
-    """Load the rows and build the engine. `keep_ended` is the number of ended jobs that stay in memory."""
+    """Load the rows and build the engine. At most `keep_ended` ended jobs are loaded into memory."""
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
@@ -44,8 +44,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    # Switch garbage collection off: each collection would visit all jobs loaded so far, so that loading n
-    # jobs would take O(n²).
+    # Switch garbage collection off while jobs are loaded: each collection would visit all jobs loaded so far,
+    # so that loading n jobs would take O(n²).
     enabled = gc.isenabled()
     gc.disable()
     try:

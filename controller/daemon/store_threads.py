@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """Three threads: one writes to the store, one reads from it, and one makes reports, which may take
+    """Three threads for access to the store: one writes, one reads, and one makes reports, which may take
     minutes.
 
-    Invariant: only the writer's thread writes, and it writes in the order of the calls. Retention also
-    deletes in this thread, between two commits.
+    Invariant: only the writer's thread writes, in the order of the calls. Retention also deletes in this
+    thread,
+    between two commits.
     """
 
     def __init__(self, store: Store) -> None:
@@ -32,22 +33,23 @@ class StoreThreads:
         self._reporter = ThreadPoolExecutor(1, "store-reports")
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Read from the store in the reader's thread."""
+        """Run this read of the store in the reader's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def report(self, work: Callable[[], T]) -> T:
-        """Read from the store in the thread for reports, because the read may take minutes."""
+        """Run this read of the store in the thread for reports, because it may take minutes."""
         return await asyncio.get_running_loop().run_in_executor(self._reporter, work)
 
     async def write(self, work: Callable[[], object]) -> None:
-        """Change the store in the writer's thread, between two commits."""
+        """Run this change of the store in the writer's thread, between two commits."""
         await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     async def commit(self, state: State, last_seq: int, events: tuple[Event, ...]) -> Batch:
-        """Write the events and the rows that they changed, in one transaction.
+        """Write the events, and the rows of the jobs and nodes that they changed, in one transaction.
 
-        The rows are also made in the writer's thread, because those of a large array take long. The caller
-        must not change the state before this returns.
+        The writer's thread also builds the rows, because for a large array this takes long. The caller must
+        not change
+        the state before this method returns.
         """
 
         def write() -> Batch:
@@ -70,7 +72,7 @@ class StoreThreads:
 
 
 def entry_of(seq: int, event: Event) -> JournalEntry:
-    """The journal entry with number `seq` for this event."""
+    """Return the journal entry for this event, with `seq` as its number."""
     return JournalEntry(
         seq=seq,
         at=event.at,

@@ -1,1 +1,2 @@
-"""Background tasks of the daemon: data paths, GPU readings, placement hooks, retention, start samples."""
+"""Background tasks of the controller: data paths, GPU problems, idle GPUs, placement hooks, retention,
+samples."""

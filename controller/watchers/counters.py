@@ -13,7 +13,7 @@ huge queue."""
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts durations by bucket."""
+    """A histogram of durations: the number of durations in each bucket of BOUNDS, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total_s: float = 0.0
@@ -26,7 +26,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class ControllerCounters:
-    """The counters of one controller."""
+    """The counters of one controller process."""
 
     cycles: Histogram = field(default_factory=Histogram)
     commits: Histogram = field(default_factory=Histogram)
@@ -36,6 +36,6 @@ class ControllerCounters:
     """Number of requests by method, path pattern and status."""
 
     def committed(self, entries: int, seconds: float) -> None:
-        """Count a commit that is on disk."""
+        """Count a commit that is on disk: its journal entries, and the seconds that it took."""
         self.entries += entries
         self.commits.add(seconds)

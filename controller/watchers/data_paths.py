@@ -1,5 +1,7 @@
-"""Checks regularly for the paths that jobs wait for (--after-data). Network file systems send no
-notifications."""
+"""Checks at intervals whether the paths exist that jobs wait for (--after-data).
+
+Polling is used because network file systems send no notifications.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Checks the paths that jobs wait for every `every_s` seconds. Without such a job it does nothing."""
+    """Checks every `every_s` seconds whether the paths exist that jobs wait for, while there are such
+    jobs."""
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class DataPathWatch:
         self._roots, self._every_s = roots, every_s
 
     def wake(self) -> None:
-        """Start checking if a job waits for a path. This is called after every batch."""
+        """Start checking if a job waits for a path. This is called after every batch of inputs."""
         if (self._task is None or self._task.done()) and self._wanted():
             self._task = asyncio.create_task(self._look())
 
@@ -48,7 +51,8 @@ class DataPathWatch:
 
 
 def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """The paths that exist and, with all symbolic links resolved, are below one of the root directories."""
+    """Return the paths that exist and, with all symbolic links resolved, are below one of the root
+    directories."""
     real_roots = [os.path.realpath(root).rstrip("/") + "/" for root in roots]
     found = []
     for path in paths:
@@ -59,8 +63,10 @@ def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
 
 
 async def _beside(work: Callable[[], list[str]]) -> list[str]:
-    """Run the work in a daemon thread. A network drive that does not answer must not block the loop or the
-    exit."""
+    """Run the work in a daemon thread and return its result.
+
+    A network drive that does not answer must block neither the event loop nor the exit of the controller.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
@@ -70,7 +76,7 @@ async def _beside(work: Callable[[], list[str]]) -> list[str]:
 
     def run() -> None:
         found = work()
-        with suppress(RuntimeError):  # the event loop may be closed already
+        with suppress(RuntimeError):  # The event loop may have been closed while the work ran.
             loop.call_soon_threadsafe(tell, found)
 
     threading.Thread(target=run, daemon=True, name="data-watch").start()

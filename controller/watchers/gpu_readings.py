@@ -1,18 +1,18 @@
-"""Finds problems in GPU readings: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
+"""Finds GPU problems in measurements: ECC errors, pending row remaps, NVLinks, slowdown, leaked memory.
 
-Readings are not written to the journal, so the engine does not get them. This module compares each reading
-with earlier ones and passes the problems to the engine as inputs, like the Xids that agents report. The rules
-of the site decide what follows (`[gpus.rules]`, core/cluster/gpu_health.py).
+Measurements are not written to the journal, so the engine does not get them. This module compares each
+measurement with earlier ones and passes problems to the engine as inputs, like the Xid errors that agents
+report. The table `[gpus.rules]` of the configuration decides what follows (core/cluster/gpu_health.py).
 
-1. Counters: a rise of uncorrected ECC errors is a problem once. So are `corrected_per_hour` corrected errors
-   within an hour. A counter that is lower than before has restarted from 0 with its driver.
-2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of
-   the node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process
-   for `memory_s`. A condition lasts until a reading shows its end.
-3. While a condition lasts, a check in which the agent finds the GPU good counts as failed. NVML answers, but
-   the reason why the GPU was taken out of use still exists.
+1. Counters: each rise of the uncorrected ECC errors is reported once, and so are `corrected_per_hour`
+   corrected errors within an hour. A counter that is lower than before was reset to 0 with its driver.
+2. Conditions: a row remap that waits for a reset; fewer NVLinks up than before, or than on another GPU of the
+   node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process for
+   `memory_s`. A condition lasts until a measurement shows its end.
+3. While a condition lasts, a health check of the GPU counts as failed even if the agent finds the GPU good:
+   NVML answers, but the reason why the GPU was cordoned still exists.
 
-After its start, the controller has no earlier readings. It misses counter changes from before the start.
+A new controller process has no earlier measurements, so it does not find rises of counters before its start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLOWDOWNS = ("hardware slowdown", "too hot (hardware)", "power brake")
 
 @dataclass(slots=True)
 class _Gpu:
-    """The earlier readings of one GPU with which new ones are compared."""
+    """The earlier measurements of one GPU, with which new ones are compared."""
 
     sample: GpuSample
     uncorrected: int
@@ -52,7 +52,8 @@ class _Gpu:
 
 
 class GpuHealthWatch:
-    """Checks the readings of all GPUs. `held` returns the UUIDs of a node's GPUs that jobs hold."""
+    """Finds problems in the measurements of all GPUs. `held(node)` returns the UUIDs of the GPUs that jobs
+    hold."""
 
     def __init__(
         self, care: GpuHealthPolicy, held: Callable[[str], Collection[str]], tell: Callable[[Input], None]
@@ -69,7 +70,7 @@ class GpuHealthWatch:
         self._care = care
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Store new readings of a node's GPUs."""
+        """Compare new measurements of a node's GPUs with the earlier ones, and store them."""
         known = self._gpus.setdefault(node, {})
         for sample in samples:
             gpu = known.get(sample.uuid)
@@ -89,29 +90,31 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Restart the durations of conditions, because a new agent sends all readings again. Counters
+        """Restart the durations of conditions, because a new agent sends all measurements again. Counters
         continue."""
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Report problems to the engine from now on."""
+        """Report new problems to the engine now and then every CHECK_S seconds."""
         for given in list(self.found(clock())):
             self._tell(given)
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
 
     def close(self) -> None:
-        """Stop reporting."""
+        """Stop reporting problems."""
         if self._timer is not None:
             self._timer.cancel()
 
     def found(self, now: float) -> Iterator[Input]:
-        """The problems that have not been reported yet. They count as reported afterwards."""
+        """Yield an input for each problem that has not been reported yet. The problem then counts as
+        reported."""
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():
-                self._note_times(node, gpu, now)  # a job may have left the GPU without a new reading
+                # A job may have left the GPU since the last measurement, so look again for leaked memory.
+                self._note_times(node, gpu, now)
                 news, gpu.news = gpu.news, []
                 lasting = self._lasting(node, gpu, most, now)
                 news += [(kind, why) for kind, why in lasting.items() if kind not in gpu.reported]
@@ -121,7 +124,7 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """The condition that makes a GPU unusable although NVML answers; empty if there is none."""
+        """Return the condition that makes a GPU unusable although NVML answers, or "" if there is none."""
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""
@@ -152,7 +155,8 @@ class GpuHealthWatch:
         gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
-        """MiB in use on a GPU without a job and without a process; 0 if the driver may need that much."""
+        """Return the MiB in use on a GPU that no job holds and no process uses; 0 if the driver may need that
+        much."""
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
             return 0
@@ -178,8 +182,10 @@ class GpuHealthWatch:
 
 
 def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
-    """The largest number of NVLinks that were up on a GPU of the node. The key is the number of links that
-    the GPU has."""
+    """Return the most NVLinks that have been up on a GPU of the node.
+
+    The result has one number per GPU type. The key is the number of NVLinks that the GPU has.
+    """
     most: dict[int, int] = {}
     for gpu in gpus:
         most[gpu.sample.links] = max(most.get(gpu.sample.links, 0), gpu.links_up)

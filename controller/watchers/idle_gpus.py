@@ -1,4 +1,4 @@
-"""Finds running jobs whose GPUs are idle. It uses the mean of the readings that agents report."""
+"""Finds running jobs whose GPUs are idle, from the mean utilisation that agents report."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ _SPANS = 48
 
 
 class _Readings:
-    """The utilisation of one GPU in the last two windows, in percent per span of time. The last span has no
-    end yet."""
+    """The utilisation of one GPU in the last two windows of `window_s`: a list of time spans with a
+    percentage.
+
+    The last span has no end yet.
+    """
 
     __slots__ = ("percents", "starts")
 
     def __init__(self) -> None:
-        # Use arrays, because there are up to _SPANS numbers for each GPU of the cluster.
+        # Use arrays to save memory, because each GPU of the cluster has up to _SPANS numbers in each list.
         self.starts, self.percents = array("d"), array("d")
 
     def add(self, percent: float, now: float, window_s: float) -> None:
-        """Record that the GPU has this utilisation from now on."""
+        """Record that the GPU has this utilisation from now on. Spans older than two windows are dropped."""
         starts, percents = self.starts, self.percents
         if starts and (percents[-1] == percent or now <= starts[-1]):
             percents[-1] = percent
@@ -45,9 +48,9 @@ class _Readings:
             self._merge_older()
 
     def _merge_older(self) -> None:
-        """Merge the older half of the spans in pairs."""
+        """Halve the number of older time spans by merging them in pairs."""
         starts, percents = self.starts, self.percents
-        for at in range(_SPANS // 4):  # each merge moves the next pair to `at`
+        for at in range(_SPANS // 4):  # Each merge removes one span, so the next pair begins at index `at`.
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
                 end - first
@@ -58,7 +61,8 @@ class _Readings:
         return zip(reversed(self.starts), reversed(self.percents), strict=True)
 
     def mean(self, since: float, now: float) -> float:
-        """Mean utilisation in percent from `since`, or from the first reading if that is later, until now."""
+        """Return the mean utilisation in percent from `since` until now, or from the first measurement if it
+        is later."""
         work, end = 0.0, now
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, since))
@@ -68,8 +72,10 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """The begin of the longest time span that ends now, starts with an idle reading and has an idle
-        mean."""
+        """Return the begin of the longest idle time that ends now, or None if there is none.
+
+        The mean from this begin until now is below IDLE_PERCENT, and so is the measurement at the begin.
+        """
         work, end, found = 0.0, now, None
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, begun))
@@ -85,17 +91,17 @@ class IdleGpuWatch:
     """Finds since when GPUs are idle, and sends the inputs `GpusIdle` and `GpusBusy` to the engine.
 
     1. A GPU is idle since the begin of the longest time span that ends now, lies within the last two windows
-       of `after_s`, has a mean utilisation below IDLE_PERCENT and starts with an idle reading.
+       of `after_s`, has a mean utilisation below IDLE_PERCENT and starts with an idle measurement.
     2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT, whatever came
        before.
     3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
     4. The flag is removed when one of its GPUs is busy.
 
-    A GPU without a reading is neither idle nor busy.
+    A GPU without a measurement is neither idle nor busy.
     Cost: at most _SPANS steps for each GPU. For a busy job, only one of its GPUs is checked.
 
     Example: `after_s` is 1,800. A job that computes for 20 s at 50 % every 10 minutes has a mean of 1.7 % and
-    is flagged after half an hour. One that does so every 2 minutes has 8 % and is not.
+    is flagged after half an hour. A job that does so every 2 minutes has a mean of 8 % and is not flagged.
     """
 
     def __init__(
@@ -113,17 +119,17 @@ class IdleGpuWatch:
         return self._after_s or _DEFAULT_S
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Store new readings of a node's GPUs."""
+        """Store new utilisation measurements of a node's GPUs."""
         known = self._readings.setdefault(node, {})
         for sample in samples:
             known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, self._window_s)
 
     def forget(self, node: str) -> None:
-        """Delete the readings of a node whose link is lost or whose agent is new."""
+        """Delete the measurements of a node after its connection was lost or a new agent has connected."""
         self._readings.pop(node, None)
 
     def since(self, node: str, now: float) -> dict[str, float]:
-        """When each idle GPU of a node became idle, by UUID."""
+        """Return the time since which each idle GPU of a node is idle, by UUID."""
         found = {}
         for uuid, readings in self._readings.get(node, {}).items():
             since = self._idle_since(readings, 0.0, now)
@@ -132,18 +138,18 @@ class IdleGpuWatch:
         return found
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Start checking, unless `after_s` is 0."""
+        """Start checking for idle jobs, unless `after_s` is 0."""
         if self._after_s:
             self._look(clock)
 
     def reconfigure(self, after_s: float, clock: Callable[[], float]) -> None:
-        """Use another limit from now on."""
+        """Flag jobs after another idle time (`after_s`) from now on."""
         self.close()
         self._after_s = after_s
         self.open(clock)
 
     def close(self) -> None:
-        """Stop checking."""
+        """Stop checking for idle jobs."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -154,7 +160,7 @@ class IdleGpuWatch:
         self._timer = asyncio.get_running_loop().call_later(pause, self._look, clock)
 
     def found(self, now: float) -> Iterator[Input]:
-        """The inputs that are due now."""
+        """Yield an input for each job whose GPUs are idle, and for each flagged job with a busy GPU."""
         for job in self._jobs():
             if job.state is not JobState.RUNNING or job.stopping is not None or job.started_at is None:
                 continue
@@ -165,7 +171,8 @@ class IdleGpuWatch:
                 yield inputs.GpusBusy(job.id, job.attempt)
 
     def _job_idle_since(self, job: Job, begun: float, now: float) -> float | None:
-        """The time since which all GPUs of the job are idle; None if one is not idle or has no reading."""
+        """Return the time since which all GPUs of the job are idle; None if one is not idle or has no
+        measurement."""
         latest = None
         for member in job.running:
             known = self._readings.get(member.allocation.node, {})
@@ -178,7 +185,7 @@ class IdleGpuWatch:
         return latest
 
     def _works(self, job: Job, begun: float, now: float) -> bool:
-        """Whether a GPU of the job is busy."""
+        """Whether at least one GPU of the job is busy."""
         return any(
             self._at_work(readings, begun, now)
             for member in job.running

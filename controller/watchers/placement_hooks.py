@@ -1,4 +1,4 @@
-"""Calls the placement hooks of plugins in a thread, after the placement is on disk."""
+"""Calls the placement hooks of plugins in a thread, after the placements are on disk."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ log = logging.getLogger("corral.hooks")
 
 
 class PlacementHooks:
-    """Calls each hook at most once per placement. Placements that still wait when the controller stops get no
-    call."""
+    """Calls each hook once for each placement of a job on nodes.
+
+    Placements that still wait for the thread when the controller stops are not passed to the hooks.
+    """
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
@@ -30,11 +32,12 @@ class PlacementHooks:
         self._behind = False
 
     def reconfigure(self, hooks: Sequence[Hook]) -> None:
-        """Call other hooks from the next placement on."""
+        """Use other hooks from the next placement on."""
         self._hooks = hooks
 
     def tell(self, events: Iterable[Event], state: State) -> None:
-        """Queue the placements among these events, which are already on disk. Never blocks."""
+        """Put the placements among these events, which are on disk, into the queue of the thread. Never
+        blocks."""
         if not self._hooks:
             return
         for event in events:
@@ -42,7 +45,7 @@ class PlacementHooks:
                 self._put(_placed(event, state))
 
     def close(self) -> None:
-        """Stop after the current call."""
+        """End the thread after the call that it is making, and wait up to END_S seconds for it."""
         if self.thread is not None:
             while True:
                 try:

@@ -30,14 +30,14 @@ log = logging.getLogger("corral.retention")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Number of jobs and of journal entries that one run has deleted."""
+    """The numbers of jobs and of journal entries that one run of retention has deleted."""
 
     jobs: int = 0
     entries: int = 0
 
 
 class Retention:
-    """Deletes old jobs and journal entries so that the store stays within its limits.
+    """Deletes old jobs and journal entries beyond the limits in [retention].
 
     1. Delete ended jobs in batches of AT_ONCE until none is too old and their number is within the limit.
     2. If at least LEAST journal entries are too old or too many, the engine first announces their deletion
@@ -78,7 +78,7 @@ class Retention:
             await asyncio.sleep(EVERY_S)
 
     async def enforce(self, limits: RetentionSection, now: float) -> Deleted:
-        """Delete all jobs and entries beyond the limits."""
+        """Delete all jobs and journal entries beyond the limits now. Returns how many were deleted."""
         async with self._running:
             return Deleted(await self._jobs(limits, now), await self._entries(limits, now))
 

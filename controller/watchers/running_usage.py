@@ -1,8 +1,8 @@
-"""GPU use of running attempts as their agents report it. It is kept only in memory.
+"""Keeps the GPU use of running attempts in memory, as their agents report it.
 
-Each report of an agent covers all running attempts of its node, so a report replaces the one before it. At
-the end of an attempt its final figures are written to the journal and shown from then on. After a restart of
-the controller, the figures are available again after the next report of each agent.
+Each report of an agent covers all running attempts of its node, so it replaces the earlier report. When an
+attempt ends, its final GPU use is written to the journal and shown from then on. After a restart of the
+controller, the use of running attempts is known again after the next report of each agent.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from wire.agent.frames import AttemptUse, GpuUse
 
 
 class RunningUsage:
-    """The latest report of each node."""
+    """The latest report of each node about the GPU use of its running attempts."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[int, AttemptUse]] = {}
 
     def report(self, node: str, uses: Iterable[AttemptUse]) -> None:
-        """Replace the report of the node. An empty report is ignored."""
+        """Replace the report of the node. A report without attempts is ignored."""
         known = {each.job: each for each in uses}
         if known:
             self._by_node[node] = known
@@ -30,7 +30,8 @@ class RunningUsage:
         self._by_node.pop(node, None)
 
     def of(self, job: Job) -> Mapping[str, GpuUse]:
-        """The use so far by the job's current attempt, by node. Gang members that have ended are left out."""
+        """Return the GPU use of the job's current attempt until now, by node. Ended gang members are left
+        out."""
         found = {}
         for node, member in job.members.items():
             reported = self._by_node.get(node, {}).get(job.id)

@@ -1,4 +1,4 @@
-"""Records start estimates at a fixed interval, so that `corral report starts` can compare them with actual
+"""Records start estimates at intervals, so that `corral report starts` can compare them with the actual
 starts."""
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ log = logging.getLogger("corral.starts")
 
 
 class StartSampler:
-    """Estimates the starts of a few waiting jobs at a fixed interval, and sends the estimates to the engine.
+    """Estimates the starts of a few waiting jobs at intervals, and sends the estimates to the engine.
 
-    1. Every `every_s` seconds, ask for the starts of the oldest waiting jobs without an estimate. The replica
-       computes them like the answer to a question (`controller/questions/start_samples.py`), so submits are
-       not delayed even by a long queue.
-    2. Record the estimates in the answer (NoteStart). The engine scores each estimate when its job starts.
+    1. Every `every_s` seconds, take the oldest waiting jobs that have no estimate. The replica computes their
+       starts (`controller/questions/start_samples.py`), so even a long queue does not delay submits.
+    2. Send the estimates to the engine (NoteStart). When a job starts, the engine compares its start with the
+       estimate.
 
-    A question such as `corral explain` records no estimate. With `every_s` = 0, no sample is taken.
+    The answers to questions such as `corral explain` are not recorded. With `every_s` = 0, nothing is
+    estimated.
     """
 
     def __init__(
@@ -35,19 +36,19 @@ class StartSampler:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start taking samples."""
+        """Start estimating, unless `every_s` is 0."""
         if self._every_s:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reconfigure(self, every_s: float) -> None:
-        """Take samples at another interval from now on."""
+        """Estimate at another interval from now on."""
         if every_s != self._every_s:
             self.close()
             self._every_s = every_s
             self.open()
 
     def close(self) -> None:
-        """Take no more samples."""
+        """Stop estimating."""
         if self._task is not None:
             self._task.cancel()
 
