@@ -1,5 +1,4 @@
-"""Refuses a GPU that is already on another node. A host that joined under two names would offer its GPUs
-twice."""
+"""Refuses a node that reports a GPU of another node. A host that joined twice would offer its GPUs twice."""
 
 from __future__ import annotations
 
@@ -9,14 +8,15 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """The node that has each GPU, by UUID. Nodes without a connection keep their GPUs."""
+    """Records to which node each GPU belongs, by UUID. A node without a connection keeps its GPUs."""
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}
         self._owners = {uuid: node for node, uuids in self._gpus.items() for uuid in uuids}
 
     def claim(self, node: str, uuids: Iterable[str]) -> str:
-        """Record the GPUs of a node. Returns the reason if another node has one of them, or ""."""
+        """Record the GPUs of a node. Returns "", or the reason for a refusal if another node has one of
+        them."""
         had, wanted = self._gpus.get(node, frozenset()), frozenset(uuids)
         for uuid in sorted(wanted - had):
             owner = self._owners.get(uuid, node)
@@ -31,7 +31,7 @@ class GpuOwners:
         return ""
 
     def release(self, node: str) -> None:
-        """Remove the GPUs of a node."""
+        """Delete the record of a node's GPUs, so that another node may have them."""
         for uuid in self._gpus.pop(node, ()):
             if self._owners.get(uuid) == node:
                 del self._owners[uuid]

@@ -24,7 +24,7 @@ UNREAD_S = 10.0
 
 
 class ExecSession:
-    """One command. The session ends when a client has read the exit code, or when it is closed."""
+    """One command of `corral exec`. The session ends when a client has read the exit code, or at close()."""
 
     def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
         self.order = order
@@ -38,8 +38,10 @@ class ExecSession:
         self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self.close)
 
     async def answers(self) -> AsyncIterator[ShellOutput | ShellEnded]:
-        """The output of the command and then its end. Raises NodeAway. Closing the generator ends the
-        command."""
+        """Yield the output of the command and then its end. Closing the generator ends the command.
+
+        Raises NodeAway if the connection to the agent is lost.
+        """
         self.read = True
         self._unread.cancel()
         try:
@@ -61,12 +63,12 @@ class ExecSession:
             self.close()
 
     def hear(self, said: ShellOutput | ShellEnded) -> None:
-        """Add output from the agent, or the end of the command."""
+        """Add output or the end of the command, which the agent has sent."""
         self._said.append(said)
         self._news.set()
 
     def write(self, data: bytes, *, end: bool = False) -> None:
-        """Send input to the command, or with `end` the end of its input."""
+        """Send bytes to the command's stdin. With `end`, close its stdin after them."""
         self._send(ShellInput(self.order.request, b64encode(data).decode(), end))
 
     def resize(self, rows: int, columns: int) -> None:
@@ -74,7 +76,7 @@ class ExecSession:
         self._send(ResizeShell(self.order.request, rows, columns))
 
     def lose(self) -> None:
-        """End the session with NodeAway, because the connection to the agent is lost."""
+        """Raise NodeAway in answers(), because the connection to the agent is lost."""
         self._lost = True
         self._news.set()
 

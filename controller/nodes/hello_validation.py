@@ -1,5 +1,5 @@
-"""Checks the hardware that an agent reports in its hello. The engine computes with these values and
-identifies GPUs by UUID."""
+"""Checks the hardware that an agent reports in its hello, because the engine needs valid amounts and GPU
+UUIDs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from wire.agent.frames import NodeFacts
 
 
 def invalid_facts(facts: NodeFacts) -> str:
-    """The reason why the reported hardware is impossible; empty if it is possible."""
+    """Return the reason why the reported hardware is impossible, such as negative memory; "" if it is
+    possible."""
     amounts = {
         "thousandths of a CPU": facts.cpu_milli,
         "MiB of memory": facts.memory_mib,

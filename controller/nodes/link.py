@@ -1,4 +1,4 @@
-"""The interface of a connection to an agent. It is the same for SSH and for a local process."""
+"""The interface of a connection to an agent. Connections by SSH and to a local process both implement it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """The connection to the agent is lost. The link connects again and again until it is closed."""
+    """Passed to the FrameHandler in place of a frame when the connection to the agent is lost. `why` is the
+    reason."""
 
     why: str
 
@@ -28,15 +29,15 @@ be used, which ends the connection, or "" if it can be used.
 
 
 class NodeAway(Exception):
-    """There is no connection to this node at present."""
+    """Raised if there is no connection to the node at present."""
 
 
 class LogMissing(Exception):
-    """The agent does not have the requested log. The message gives the reason."""
+    """Raised if the agent does not have the requested log. The message gives the reason."""
 
 
 class NodeLink(Protocol):
-    """The link to the agent of one node."""
+    """The connection to the agent of one node, which is opened again whenever it is lost."""
 
     name: str
 
@@ -44,11 +45,16 @@ class NodeLink(Protocol):
         """Connect to the agent. Whenever the connection is lost, connect again after a pause."""
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame; never blocks. Without a connection the frame is dropped, because the controller
-        compares its state with the agent's at the next Hello."""
+        """Queue a frame (a message) for the agent; never blocks. Without a connection the frame is dropped.
+
+        Nothing is lost by this, because after each connect the agent sends a Hello with all its attempts, and
+        the
+        controller makes the missing orders again.
+        """
 
     def session(self) -> AgentSession:
-        """The session on the current connection, for logs and commands. Raises NodeAway if there is none."""
+        """Return the session on the current connection, for logs and commands. Raises NodeAway if there is
+        none."""
 
     async def close(self) -> None:
-        """Disconnect from the agent. The attempts on the node continue."""
+        """Disconnect from the agent. The jobs on the node continue."""

@@ -1,4 +1,4 @@
-"""Makes the links to agents with the settings that all links of a controller share."""
+"""Makes the connections to agents with the settings that all of them share."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MISSED_PINGS = 3
 
 
 class LinkFactory:
-    """Makes links. A controller has one factory. `cluster` is the name by which agents recognise their
-    controller."""
+    """Makes the connections of one controller to its agents. `cluster` is the name that the controller gives
+    them."""
 
     def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
         self.config = config
@@ -30,13 +30,13 @@ class LinkFactory:
         self.connector = SshConnector(KnownHosts(pinned))
 
     def link(self, name: str, host: HostSpec) -> SshLink:
-        """A link to an agent on a host that is reached by SSH. The link is not open yet."""
+        """Return a link to an agent on a host that is reached by SSH. The link is not open yet."""
         ping_s, silence_s = self._intervals()
         jobs = self.config.jobs.policy
         return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
 
     def configured_link(self, name: str) -> NodeLink:
-        """A link to a node of scheduler.toml: by SSH, or to an agent on the controller's machine."""
+        """Return a link to a node of scheduler.toml: by SSH, or to an agent on the controller's machine."""
         node = self.config.nodes[name]
         if node.host is not None:
             return self.link(name, node.host)
@@ -47,18 +47,20 @@ class LinkFactory:
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check whether a host can join. The host key is not pinned."""
+        """Check whether a host can become a node. The host key is not pinned."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
     def _intervals(self) -> tuple[float, float]:
-        """Two numbers: seconds between pings, and seconds without a message after which an agent is lost."""
+        """Return the seconds between pings, and the seconds without a message after which an agent counts as
+        lost."""
         ping_s = self.config.scheduler.beat_s
         return ping_s, MISSED_PINGS * ping_s
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """The nodes in both configurations whose agents need a restart, because their arguments differ."""
+    """Return the nodes in both configurations whose agents must be restarted, because their arguments
+    differ."""
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
         return both
@@ -66,10 +68,10 @@ def changed_links(old: Config, new: Config) -> list[str]:
 
 
 def shared_arguments(config: Config) -> tuple[object, ...]:
-    """The settings that are the same in the arguments of all agents."""
+    """Return the settings that go into the arguments of every agent."""
     return config.jobs.policy, config.scheduler.beat_s
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Leave out labels and taints, because only the controller uses them.
+    # Leave out labels and taints, because they are not among the arguments of the agent.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

@@ -21,8 +21,10 @@ _CODE = "import sys; sys.path[0] = sys.argv.pop(1); from agent.__main__ import m
 
 
 class LocalLink(ReconnectingLink):
-    """Starts the agent, and starts it again whenever it ends. The host must have a spool and no SSH
-    address."""
+    """Starts the agent of a node on this machine, and starts it again whenever it ends.
+
+    The host settings must have a spool and no SSH address.
+    """
 
     def __init__(
         self,
@@ -39,8 +41,8 @@ class LocalLink(ReconnectingLink):
         self._arguments = agent_arguments(name, host, "", jobs, cluster)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent in a process session of its own, so that Ctrl-C in the terminal does not stop
-        it."""
+        """Start the agent in a process session of its own, so that Ctrl-C in the controller's terminal does
+        not stop it."""
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,
@@ -79,17 +81,18 @@ class AgentPipes:
         return await self._out.read(READ)
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the agent."""
+        """Queue bytes for the agent; never blocks."""
         self._in.write(data)
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not read."""
+        """Return the number of queued bytes that the agent has not read."""
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the pipes and wait for the process; kill it after `patience_s` seconds. Returns its last line
-        of stderr."""
-        if not self._in.transport.is_closing():  # it is when the agent died first, and abort() would fail
+        """Close the pipes and wait for the process; kill it after `patience_s` seconds. Returns its last
+        stderr line."""
+        # The pipe is already closing if the agent ended first; close() would then fail.
+        if not self._in.transport.is_closing():
             self._in.close()
         try:
             await asyncio.wait_for(self.process.wait(), patience_s)

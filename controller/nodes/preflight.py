@@ -1,4 +1,4 @@
-"""Checks a host before it joins. Each check has a result and, if it fails, a remedy."""
+"""Checks whether a host can become a node. Each check has a result and, if it fails, a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ async def preflight(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> Preflight:
-    """Check a host. `trusted` is a host key that is accepted in place of the pinned one.
+    """Check a host over SSH, without making it a node. `trusted` is a host key to accept instead of the
+    pinned one.
 
     `shared` are directories that should have the same content on the host and on the controller's machine.
     """
@@ -69,7 +70,8 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # The checks that passed show which one failed: the connection, the host key or the login.
+        # Name the failed check by the checks that have passed: "login" for a refused key, "connection" after
+        # a first success, otherwise "reachable".
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
@@ -97,8 +99,10 @@ def _reachable(connection: asyncssh.SSHClientConnection) -> Check:
 async def _ask(
     name: str, host: HostSpec, connection: asyncssh.SSHClientConnection, marked: Sequence[str], cluster: str
 ) -> tuple[list[Check], str]:
-    """The checks after the login, and the boot id. A check without which the others are impossible is the
-    last one."""
+    """Run the checks that need a login. Returns their results, and the boot id of the host ("" if unknown).
+
+    If a check fails without which the others are impossible, it is the last one.
+    """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
         boarded = await start_agent(connection, host.python, host.spool, made)
@@ -132,7 +136,7 @@ async def _ask(
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """The check of the host's clock. `theirs` was read between `asked_at` and now."""
+    """Check the clock of the host. The time `theirs` was read on the host between `asked_at` and now."""
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0
     if apart <= SKEW_S:

@@ -1,4 +1,4 @@
-"""A link that connects again after a loss. This part is the same for SSH and local agents."""
+"""A connection to an agent that is opened again after a loss; the base class for SSH and local agents."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ STEADY_S = 10.0
 
 
 class CannotConnect(Exception):
-    """An attempt to connect failed. The message gives the reason."""
+    """Raised if an attempt to connect failed. The message gives the reason."""
 
 
 class ReconnectingLink(ABC):
     """A NodeLink that connects again after a loss. A subclass opens the channel to the agent.
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
-    2. Pass a LinkLost to the handler, but once per reason: a host that is off is not reported repeatedly.
+    2. Pass a LinkLost to the handler. For repeated failures with the same reason do so only once, so that a
+       host
+       that is switched off is not reported again and again.
     3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
 
@@ -56,13 +58,13 @@ class ReconnectingLink(ABC):
             self._session.send(frame)
 
     def session(self) -> AgentSession:
-        """The session on the current connection. Raises NodeAway if there is none."""
+        """Return the session on the current connection. Raises NodeAway if there is none."""
         if self._session is None or not self._session.greeted:
             raise NodeAway(f"node {self.name} is away")
         return self._session
 
     async def close(self) -> None:
-        """Disconnect from the agent. The attempts on the node continue."""
+        """Disconnect from the agent. The jobs on the node continue."""
         self._closing = True
         if self._session is not None:
             self._session.leave()
@@ -94,7 +96,8 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            if session.greeted:  # the node was connected, so report the loss even if the reason is the same
+            # The agent was connected, so report this loss even if the last one had the same reason.
+            if session.greeted:
                 self._reported = None
             self._session = None
             words = await channel.end(patience_s=2.0 if self._closing else 0.5)
@@ -107,8 +110,8 @@ class ReconnectingLink(ABC):
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Log the bug that ended the task of a link. Without this it would stay unnoticed, because no caller
-    awaits it."""
+    """Log the exception that ended the task of a link. No caller awaits the task, so it would go
+    unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

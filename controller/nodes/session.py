@@ -1,4 +1,5 @@
-"""One connection to an agent: frames, logs, commands in jobs, and the check that the agent still answers."""
+"""The exchange of frames with an agent on one connection: reports, orders, logs, commands in jobs and
+pings."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ sending."""
 
 
 class AgentChannel(Protocol):
-    """The channel of a session: the pipes of a process, or an SSH channel."""
+    """The connection that a session uses: the pipes of a local process, or an SSH channel."""
 
     async def read(self) -> bytes:
         """Read bytes from the agent. The result is empty when the agent has ended."""
@@ -60,20 +61,22 @@ class AgentChannel(Protocol):
         """Queue bytes for the agent; never blocks."""
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not read."""
+        """Return the number of queued bytes that the agent has not read."""
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel. An agent that still runs after `patience_s` seconds is killed. Returns its last
-        line of stderr."""
+        """Close the channel and return the agent's last stderr line. Kill the agent after `patience_s`
+        seconds."""
 
 
 class AgentSession:
-    """All messages that controller and agent exchange over one channel.
+    """All frames (messages) that controller and agent exchange over one channel.
 
-    1. The first frame must be a Hello of this node in this protocol version, with possible hardware. The
-       handler may still refuse it. No frame is sent to the agent before the Hello is accepted.
-    2. Reports go to the handler. Log chunks go to their readers, output of commands to their sessions.
-    3. A ping is sent every `ping_s`. An agent that sends nothing for `silence_s` is lost.
+    1. The first frame of the agent must be a Hello with this node's name, this protocol version and valid
+       hardware. The handler may still refuse it. No other frame is sent to the agent before the Hello is
+       accepted.
+    2. Pass reports to the handler, chunks of logs to their readers, and output of commands to their
+       ExecSession.
+    3. Send a ping every `ping_s` seconds. An agent that sends nothing for `silence_s` seconds is lost.
     """
 
     def __init__(self, name: str, channel: AgentChannel, handler: FrameHandler) -> None:
@@ -91,7 +94,7 @@ class AgentSession:
         self._clock: float | None = None
 
     async def run(self, ping_s: float, silence_s: float) -> str:
-        """Run until the connection is lost. Returns the reason of the loss."""
+        """Exchange frames until the connection is lost. Returns the reason of the loss."""
         tasks = [
             self._loop.create_task(self._listen()),
             self._loop.create_task(self._watch(ping_s, silence_s)),
@@ -117,7 +120,8 @@ class AgentSession:
         self._outgoing.append(pack(frame))
 
     def flush(self) -> None:
-        """Write the queued frames to the channel."""
+        """Write the queued frames to the channel. End the session if the agent leaves too many bytes
+        unread."""
         data, self._outgoing = b"".join(self._outgoing), []
         if self._cut.done():
             return
@@ -135,10 +139,12 @@ class AgentSession:
     async def read_log(
         self, job: int, attempt: int, stream: str, offset: int, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Read a log in pieces. Raises NodeAway or LogMissing. Close the generator to stop reading.
+        """Yield the pieces of a log from byte `offset` on. Raises NodeAway or LogMissing. Close the generator
+        to stop.
 
-        If the reader was too slow, the agent stops sending; after the reader has caught up, the rest is
-        requested.
+        If the caller reads too slowly, the agent is ordered to stop sending. When the caller has read what
+        has
+        arrived, the rest is requested.
         """
         while True:
             self._requests += 1
@@ -182,7 +188,7 @@ class AgentSession:
         return "the agent ended"
 
     def _take(self, line: bytes) -> str:
-        """Handle one frame. Returns the reason why the session must end, or ""."""
+        """Handle one frame of the agent. Returns "", or the reason why the session must end."""
         try:
             frame = unpack(line)
         except Malformed as error:
@@ -213,7 +219,7 @@ class AgentSession:
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:
-            # Send this before any order, because an attempt needs a valid lease.
+            # Send a ping before any order, because it starts the lease that every attempt needs.
             self.send(Ping(0, frame.clock))
         problem = self._handler(self.name, frame)
         self.greeted = not problem
@@ -237,7 +243,7 @@ class AgentSession:
 
 
 class _LogChunks:
-    """The chunks that have arrived for one ReadLog request."""
+    """The chunks of a log that have arrived for one ReadLog request."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -247,7 +253,7 @@ class _LogChunks:
         self._news = asyncio.Event()
 
     def take(self, chunk: LogChunk) -> bool:
-        """Add a chunk. Returns True when the agent must stop sending."""
+        """Add a chunk. Returns True if too many chunks are unread, so that the agent must stop sending."""
         if self.stopped or self.ended:
             return False
         if chunk.error:
@@ -260,14 +266,15 @@ class _LogChunks:
         return self.stopped
 
     def lose(self) -> None:
-        """End with NodeAway, because the connection to the agent is lost."""
+        """Raise NodeAway in chunks(), because the connection to the agent is lost."""
         if not self.ended:
             self.ended = True
             self._error = NodeAway("the connection was lost while the log was read")
             self._news.set()
 
     async def chunks(self) -> AsyncIterator[tuple[int, bytes]]:
-        """The pieces with their offsets in the log. They end at the end of the log, an error or a stop."""
+        """Yield the pieces of the log with their offsets, until its end, or until too many chunks were
+        unread."""
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()

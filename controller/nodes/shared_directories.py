@@ -1,4 +1,4 @@
-"""Checks whether a host and the controller's machine share the same directories."""
+"""Checks whether directories have the same content on a host and on the controller's machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from wire.api.nodes import Check
 
 @contextmanager
 def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check]]]:
-    """Create a temporary file in each directory. Also gives a failed check for each directory where that is
-    impossible."""
+    """Create a temporary file in each directory, which the agent on the host then looks for.
+
+    Returns the paths of the files, and a failed check for each directory in which none can be created.
+    """
     made: list[str] = []
     lacking: list[Check] = []
     for folder in folders:

@@ -1,1 +1,1 @@
-"""The agent program as it is sent to a host and started there."""
+"""Sends the agent program to a host, and starts it there."""

@@ -10,8 +10,10 @@ from wire.codec import dumps, encode
 def agent_arguments(
     name: str, host: HostSpec, home: str, jobs: JobPolicy = DEFAULT_JOB_POLICY, cluster: str = ""
 ) -> list[str]:
-    """The command line that starts the agent of a node. `home` is the agent's directory unless `host` names a
-    spool."""
+    """Return the command line arguments of the agent on a node.
+
+    `home` is the agent's directory if `host` names no spool.
+    """
     options = {
         "--name": name,
         "--spool": host.spool or f"{home}/nodes/{name}",

@@ -1,7 +1,7 @@
-"""Starts the agent on a host over one SSH channel: finds a Python, sends the agent and starts it.
+"""Starts the agent on a host over one SSH channel: finds a Python, sends the agent to it and starts it.
 
-SFTP is not needed, and the command has the same meaning in every shell. Lines that the login prints are
-skipped.
+The host needs no SFTP server, and the user's login shell may be any shell. Lines that the shell's start-up
+files print are skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRY_S = 6
 """The most seconds that a Python may take to print its version."""
 _FIND = (
     "exec /bin/sh -c '"
-    # Kill the program with a process on the host, because root's sshd does not pass on signals.
+    # Kill the interpreter with a process on the host: the sshd of root does not pass signals on to programs.
     'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
@@ -48,7 +48,7 @@ _NO_PYTHON = "corral finds no python"
 
 
 class BootstrapFailed(CannotConnect):
-    """The login works, but the agent cannot be started. `check` is the name of the preflight check that
+    """Raised if the SSH login works but the agent does not start. `check` names the preflight check that
     fails."""
 
     def __init__(self, check: str, why: str, remedy: str) -> None:
@@ -58,14 +58,15 @@ class BootstrapFailed(CannotConnect):
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
-    """An agent that was started and waits for its options, and the directory that it uses by default."""
+    """An agent that has been started and waits for its options. `home` is the directory that it uses by
+    default."""
 
     process: asyncssh.SSHClientProcess[bytes]
     words: LastLine
     home: str
 
     def tell(self, options: list[str]) -> None:
-        """Send the options to the agent."""
+        """Send the command line options to the agent."""
         self.process.stdin.write(json.dumps(options).encode() + b"\n")
 
 
@@ -75,7 +76,8 @@ async def start_agent(
     home: str,
     made: Bundle,
 ) -> BootstrappedAgent:
-    """Start the agent on a host. Raises BootstrapFailed, or the error of a broken connection."""
+    """Send the agent to the host and start it. Raises BootstrapFailed, or the error of a broken
+    connection."""
     command = _FIND.format(pythons=python or " ".join(PYTHONS), try_s=TRY_S)
     try:
         process = await connection.create_process(command, encoding=None, window=READ)
@@ -90,15 +92,19 @@ async def start_agent(
         async with asyncio.timeout(BOOTSTRAP_S):
             return await talk.hand_over(home, made)
     except TimeoutError:
-        process.kill()  # the process would wait for ever, and each new attempt would add another one
+        # Kill the process on the host. Otherwise it would wait without end, and each new attempt would add
+        # another.
+        process.kill()
         raise talk.silent() from None
-    except BaseException:  # this includes a cancel, for example because the node is removed
+    except BaseException:
+        # Kill the process also if this task is cancelled, for example because the node is removed.
         process.kill()
         raise
 
 
 class _Bootstrap:
-    """The exchange with the program that receives the agent (agent/host/bootstrap.py)."""
+    """The exchange of messages with the program on the host that receives the agent
+    (agent/host/bootstrap.py)."""
 
     def __init__(self, process: asyncssh.SSHClientProcess[bytes], python: str) -> None:
         self._process = process
@@ -124,7 +130,11 @@ class _Bootstrap:
         return BootstrappedAgent(self._process, self._words, detail)
 
     async def _answer(self) -> tuple[str, str]:
-        """The next line that has the marker. Lines without it are output of the login and are skipped."""
+        """Return the next message of that program: its kind and a detail.
+
+        Messages begin with a random marker. Lines without it were printed by the shell's start-up files and
+        are skipped.
+        """
         word, heard = "".join(self._word).encode(), 0
         while heard < MAX_LOGIN_OUTPUT:
             line = await self._process.stdout.readline()
@@ -141,7 +151,7 @@ class _Bootstrap:
         raise self._unruly(f"it prints without end: {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
-        """The error for an SSH session that ended before the agent ran."""
+        """Return the error for an SSH session that ended before the agent ran."""
         words = await self._words.end(PARTING_S)
         if words.startswith(_NO_PYTHON):
             seen = words[len(_NO_PYTHON) + 2 :]
@@ -159,7 +169,7 @@ class _Bootstrap:
         return self._unruly(f"it ended{how}, and {self._last()}")
 
     def silent(self) -> BootstrapFailed:
-        """The error for an SSH session that does not answer."""
+        """Return the error for an SSH session that has not answered in time."""
         return self._unruly(f"it gave no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:

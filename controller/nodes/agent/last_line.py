@@ -14,15 +14,17 @@ READ = 1 << 20
 
 
 class Source(Protocol):
-    """A stream with stderr of a process on this machine or of an SSH channel."""
+    """The stderr stream of a process on this machine or of an SSH channel."""
 
     async def read(self, n: int = -1) -> bytes:
         """Read the next bytes. The result is empty at the end of the stream."""
 
 
 class LastLine:
-    """The last line of stderr. It reads to the end of the stream, because a full pipe would block the
-    writer."""
+    """Keeps the last line that a program writes to stderr.
+
+    The stream is read until its end, because a full pipe would block the program.
+    """
 
     def __init__(self, source: Source) -> None:
         self._last = b""
@@ -35,11 +37,11 @@ class LastLine:
                 self._last = lines[-1] if lines else b""
 
     async def end(self, patience_s: float) -> str:
-        """Wait until the writer has ended, but at most `patience_s` seconds. Returns the last line."""
+        """Wait up to `patience_s` seconds until the program has closed stderr, then return its last line."""
         await asyncio.wait([self._task], timeout=patience_s)
         self._task.cancel()
         return self.now()
 
     def now(self) -> str:
-        """The last line that has arrived so far."""
+        """Return the last line that has arrived so far."""
         return printable(self._last.decode("utf-8", "replace").strip(), 500)

@@ -1,4 +1,7 @@
-"""Packs the agent as one file: agent, wire and pynvml in a zip that Python runs, named by its digest."""
+"""Packs the agent into one zip file that Python can run: the packages agent and wire, and the module pynvml.
+
+The file name contains a digest, so a host needs a new file only if the sources have changed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _MAIN = b"import sys\nfrom agent.__main__ import main\nsys.exit(main())\n"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The zip file that is sent to hosts. The same sources give the same bytes and the same file name."""
+    """The zip file that is sent to hosts. Equal sources give equal bytes and an equal file name."""
 
     name: str
     data: bytes
@@ -28,7 +31,7 @@ class Bundle:
 
 @functools.cache
 def bundle() -> Bundle:
-    """The zip file of this installation. It is built once."""
+    """Return the zip file of this installation. It is built at the first call."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted({**_packages(), **_nvml(), "__main__.py": _MAIN}.items()):
@@ -39,13 +42,15 @@ def bundle() -> Bundle:
 
 
 def _arrival() -> str:
-    """The source text of the program that receives the agent. It consists of two modules of this project,
-    joined so that the second needs no import of the first."""
+    """Return the source text of the program that receives the agent on a host.
+
+    It consists of two modules of this project, joined so that the second needs no import of the first.
+    """
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
     checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = arrival.splitlines(keepends=True)
-    # Leave out these imports: the first module has the __future__ import, and the names from wire are defined
-    # there.
+    # Leave out the imports of the second module: the first one has the __future__ import and defines the
+    # names that the second imports from wire.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 
@@ -64,8 +69,7 @@ def _packages() -> dict[str, bytes]:
 
 
 def _nvml() -> dict[str, bytes]:
-    """The file of NVIDIA's Python binding for NVML. It is sent along, so that hosts need not have it
-    installed."""
+    """Return the file of NVIDIA's Python binding for NVML, so that hosts need not have it installed."""
     found = importlib.util.find_spec("pynvml")
     if found is None or not found.origin:
         return {}

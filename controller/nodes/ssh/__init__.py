@@ -1,1 +1,1 @@
-"""Links to agents on hosts that are reached by SSH."""
+"""Connections to agents on hosts that are reached by SSH."""

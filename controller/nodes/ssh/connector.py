@@ -1,5 +1,4 @@
-"""Opens SSH connections. It limits how many open at a time, checks host keys, and sets a deadline for every
-step."""
+"""Opens SSH connections, with host key checks, time limits, and a limit on the number opened at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +22,13 @@ CONNECT_S = 30.0
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
-logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh would log every connection
+# Hide asyncssh's messages, because it logs every connection.
+logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshConnector:
-    """Opens connections with the limits and the known hosts that all SSH links of a controller share."""
+    """Opens the SSH connections of a controller. They share the known host keys and a limit on simultaneous
+    logins."""
 
     def __init__(
         self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S
@@ -39,8 +40,11 @@ class SshConnector:
 
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait until fewer than the most connections are being opened, then count as one. Raises
-        CannotConnect."""
+        """Wait until fewer than AT_ONCE connections are being opened, and count one more until the end of the
+        block.
+
+        Raises CannotConnect if the block takes longer than `patience_s` seconds.
+        """
         patience_s = patience_s or self._connect_s
         async with self._turn:
             try:
@@ -52,7 +56,7 @@ class SshConnector:
     async def connect(
         self, node: str, address: SshAddress, identity: str = "", trusted: str = ""
     ) -> asyncssh.SSHClientConnection:
-        """Open a connection while counting as one that is being opened. Raises CannotConnect."""
+        """Open an SSH connection to a node's host. Call this within `turn`. Raises CannotConnect."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
         visit = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
         options: dict[str, object] = {
@@ -63,7 +67,7 @@ class SshConnector:
             "kbdint_auth": False,
             "agent_forwarding": False,
             "request_pty": False,
-            "ignore_encrypted": True,  # ssh-agent may hold keys whose files have a passphrase
+            "ignore_encrypted": True,  # Skip key files with a passphrase; ssh-agent may hold their keys.
             "client_factory": lambda: visit.gatekeeper,
             **visit.files(),
         }
@@ -85,8 +89,10 @@ class SshConnector:
 async def _retry_dropped(
     connect: Callable[[], Awaitable[asyncssh.SSHClientConnection]],
 ) -> asyncssh.SSHClientConnection:
-    """Connect again if the server drops the connection, because sshd drops connections at random above
-    MaxStartups."""
+    """Connect, and try again if the server drops the connection.
+
+    sshd drops connections at random while more than MaxStartups logins are in progress.
+    """
     for pause in PAUSES_S:
         try:
             return await connect()

@@ -21,7 +21,7 @@ _PORT = 22
 
 
 class HostKeyUnknown(CannotConnect):
-    """The host key is neither pinned nor in known_hosts. The controller has sent no data to the host."""
+    """Raised if the host key is neither pinned nor in known_hosts. No data has been sent to the host."""
 
     def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
         self.key = key
@@ -31,7 +31,8 @@ class HostKeyUnknown(CannotConnect):
 
 
 class HostKeyChanged(CannotConnect):
-    """The host key differs from the pinned or known one. The controller has sent no data to the host."""
+    """Raised if the host key is not the pinned one or the one in known_hosts. No data has been sent to the
+    host."""
 
     def __init__(
         self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
@@ -46,7 +47,7 @@ class HostKeyChanged(CannotConnect):
 
 
 class AuthenticationFailed(CannotConnect):
-    """The host accepts none of the controller's keys."""
+    """Raised if the host accepts none of the controller's keys."""
 
     def __init__(self, locked: Sequence[str], address: SshAddress) -> None:
         why = "it accepts none of the controller's keys; put the public key into its authorized_keys"
@@ -67,27 +68,27 @@ class AuthenticationFailed(CannotConnect):
 
 
 class HostKeyRecorder(asyncssh.SSHClient):
-    """Records an unknown host key and the address of the host. It accepts no key."""
+    """Records a host key that asyncssh does not know, and the address of the host. It accepts no such key."""
 
     reached = False
     shown: asyncssh.SSHKey | None = None
     place: tuple[str, str, int]
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """Note that the connection has reached the host itself and not a jump host."""
+        """Note that the host itself has answered and not only a jump host."""
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Record the key and refuse it. asyncssh calls this only for unknown keys."""
+        """Record the key and refuse it. asyncssh calls this only for host keys that it does not know."""
         self.shown, self.place = key, (host, addr, port)
         return False
 
 
 class SshConfig(Protocol):
-    """The options of ~/.ssh/config for a host."""
+    """The options of ~/.ssh/config that apply to a host."""
 
     def get(self, option: str, default: Any = None) -> Any:
-        """The value of one option."""
+        """Return the value of one option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class SshAttempt:
     gatekeeper: HostKeyRecorder
 
     def files(self) -> dict[str, object]:
-        """The known_hosts files and key files to use. Missing files are left out, as in ssh."""
+        """Return the known_hosts files and key files to use. Missing files are left out, as ssh does."""
         config, options = self._ssh_config(), dict[str, object]()
         ours = [self.identity] if self.identity else _there(config, "IdentityFile")
         if ours is not None:
@@ -115,7 +116,7 @@ class SshAttempt:
         return options
 
     def explain(self, error: Exception) -> CannotConnect:
-        """The error with the reason why the attempt failed and the remedy."""
+        """Return an error whose message gives the reason why the attempt failed."""
         config = self._ssh_config()
         jumps = config.get("ProxyJump") if config is not None else None
         if jumps and not self.gatekeeper.reached:
@@ -140,7 +141,7 @@ class SshAttempt:
         return CannotConnect(_at_the_door(error))
 
     def _ssh_config(self) -> SshConfig | None:
-        """The options of ~/.ssh/config; None if it cannot be read."""
+        """Return the options of ~/.ssh/config for the host, or None if it cannot be read."""
         with suppress(OSError, ValueError):
             where = {} if self.config is None else {"config": str(self.config)}
             made = asyncssh.SSHClientConnectionOptions(host=self.address.host, client_keys=None, **where)
@@ -152,7 +153,7 @@ class SshAttempt:
         return HostKeyChanged("is pinned", self.pinned, shown, f"'corral nodes trust {self.node}'")
 
     def _unverified(self, error: asyncssh.HostKeyNotVerifiable, config: SshConfig | None) -> CannotConnect:
-        """The error for a host key that is unknown, changed or revoked."""
+        """Return the error for a host key that is unknown, changed or revoked."""
         shown = self.gatekeeper.shown
         if shown is None:
             return CannotConnect(f"its host key is not to be trusted: {printable(error.reason, 200)}")
@@ -171,13 +172,13 @@ class SshAttempt:
         return HostKeyUnknown(self.node, shown)
 
     def _locked(self, config: SshConfig | None) -> list[str]:
-        """The key files that were not tried because they have a passphrase."""
+        """Return the key files that were not tried because they have a passphrase."""
         files = [self.identity] if self.identity else (config and config.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
 
 
 def _there(config: SshConfig | None, option: str) -> list[str] | None:
-    """The existing files that a configuration option names; None if the option is not set."""
+    """Return the existing files that a configuration option names, or None if the option is not set."""
     files = config.get(option) if config is not None else None
     if not files:
         return None
@@ -195,7 +196,7 @@ def _is_locked(file: str) -> bool:
 
 
 def _at_the_door(error: Exception) -> str:
-    """Describe an error of a connection that was never established."""
+    """Describe the failure to open a connection, in a clause such as "nothing listens at its SSH port"."""
     if is_dropped(error):
         return (
             "it closes the connection at once, again and again: there are too many at a time "
@@ -211,7 +212,7 @@ def is_dropped(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error in a sentence."""
+    """Describe an error of SSH or of the network in a clause such as "nothing listens at its SSH port"."""
     if isinstance(error, asyncssh.PermissionDenied):
         return "it accepts none of the controller's keys"
     if isinstance(error, socket.gaierror):

@@ -1,4 +1,4 @@
-"""The pinned host key of each node. The keys are stored in the journal."""
+"""The pinned SSH host key of each node. The keys are stored in the journal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import asyncssh
 
 
 class KnownHosts:
-    """The pinned keys in the controller's state, one per node, in the format of OpenSSH."""
+    """Looks up the pinned host key of a node in the controller's state."""
 
     def __init__(self, pinned: Callable[[], Mapping[str, str]]) -> None:
         self._pinned = pinned
 
     def of(self, node: str) -> tuple[asyncssh.SSHKey, ...]:
-        """The pinned key of a node as a tuple. The tuple is empty if no key is pinned."""
+        """Return the pinned host key of a node as a tuple with one key, or an empty tuple if none is
+        pinned."""
         key = self._pinned().get(node)
         return () if key is None else (asyncssh.import_public_key(key),)
 
 
 def read_legacy_file(path: Path) -> dict[str, str]:
-    """The keys by node from the file in which older controllers kept them."""
+    """Return the host key of each node from the file in which older controller versions kept them."""
     found = {}
     with suppress(OSError):
         for line in path.read_text(errors="replace").splitlines():
@@ -42,15 +43,15 @@ def is_public_key(key: str) -> bool:
 
 
 def without_comment(key: str) -> str:
-    """The key without its comment."""
+    """Return the public key in the format of OpenSSH, without its comment."""
     return key_line(asyncssh.import_public_key(key))
 
 
 def key_line(key: asyncssh.SSHKey) -> str:
-    """The key as one line: type and base64 data."""
+    """Return the key as one line of text: type and base64 data."""
     return " ".join(key.export_public_key().decode().split()[:2])
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:
-    """The fingerprint SHA256:…, as ssh-keygen -l shows it."""
+    """Return the fingerprint of the key as SHA256:…, in the format of ssh-keygen -l."""
     return str(key.get_fingerprint())

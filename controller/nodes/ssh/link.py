@@ -1,5 +1,7 @@
-"""A connection to an agent on a host that is reached by SSH. It installs no package there and opens no
-port."""
+"""A connection to an agent on a host that is reached by SSH.
+
+No package is installed on the host, and the agent opens no network port.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
-    """Sends the agent to the host and starts it, and repeats this whenever the connection is lost."""
+    """Sends the agent to the host and starts it, and does so again whenever the connection is lost."""
 
     def __init__(
         self,
@@ -62,8 +64,11 @@ class SshLink(ReconnectingLink):
         return SshChannel(connection, boarded)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
-        """The address at which other nodes reach this node. Behind a jump host this is the host name and not
-        the IP address."""
+        """Return the address at which other nodes reach this node.
+
+        Behind a jump host this is the host name, because the IP address of the connection is that of the jump
+        host.
+        """
         if self.host.address:
             return self.host.address
         peer = connection.get_extra_info("peername")
@@ -73,7 +78,7 @@ class SshLink(ReconnectingLink):
 
 
 class SshChannel:
-    """The SSH connection to a host, and the channel to its agent."""
+    """The SSH connection to a host, and the channel on it to the agent."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, boarded: BootstrappedAgent) -> None:
         self._connection = connection
@@ -90,16 +95,21 @@ class SshChannel:
             return b""
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the agent."""
-        with suppress(OSError, asyncssh.Error):  # read() reports the same error
+        """Queue bytes for the agent; never blocks."""
+        # Ignore an error here, because read() reports the same error.
+        with suppress(OSError, asyncssh.Error):
             self._process.stdin.write(data)
 
     def unread(self) -> int:
-        """The number of queued bytes that the agent has not read."""
+        """Return the number of queued bytes that the agent has not read."""
         return self._process.channel.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel and wait for the agent to end. If it does not end, the next agent replaces it."""
+        """Close the channel, and wait up to `patience_s` seconds for the agent to end. Returns its last
+        stderr line.
+
+        If the agent does not end, the agent that is started next replaces it.
+        """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
         try:
