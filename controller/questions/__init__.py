@@ -1,1 +1,2 @@
-"""Answers questions about the future with a replica of the engine, so that the controller is not delayed."""
+"""Answers explain and what-if in a separate process with a copy of the engine, without delaying the
+controller."""

@@ -1,4 +1,4 @@
-"""Translates the changes of a what-if question into the inputs and the pipeline that would cause them."""
+"""Translates the changes of a what-if question into inputs for the engine, and into another pipeline."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ WHY = "what if"
 
 @dataclass(frozen=True, slots=True)
 class OtherPolicy:
-    """The pipeline of another configuration, and the changed tables that the forecast does not use."""
+    """The scheduling pipeline of another configuration. `passed_over` are changed tables that a forecast
+    ignores."""
 
     pipeline: Pipeline
     passed_over: tuple[str, ...]
 
 
 def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
-    """The policy of a configuration. Raises ConfigRefused with all problems."""
+    """Return the scheduling policy of a configuration. Raises ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
-    if strange:  # only a restart may load code into a running controller
+    if strange:  # Only a restart may load code into a running controller.
         message = f"{strange[0]} is not among the files that the running controller has loaded"
         hint = "Start the controller with it first, or leave it out of the question."
         raise ConfigRefused([problem_at(config.source, ("plugins", "files"), message, hint)])
@@ -45,7 +46,8 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
 
 
 def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
-    """The inputs that make the changes of a question, in the order in which they are applied."""
+    """Return the inputs that make the changes of a what-if question, in the order in which they must be
+    applied."""
     return [
         *(each for more in asked.nodes for each in _joining(more, engine, user)),
         *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in asked.marks),
@@ -65,8 +67,8 @@ def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """The inputs that resume a node, or one GPU of it (gpu01:3). A resumed GPU must pass a check, which is
-    included."""
+    """Yield the inputs that resume a node, or one GPU of it (gpu01:3) including the health check of that
+    GPU."""
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):
@@ -85,7 +87,7 @@ def _quota(each: QuotaEdit, user: str) -> Input:
 
 
 def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
-    """The hellos of additional nodes. Each of these nodes has GPUs with new UUIDs."""
+    """Yield the inputs that add nodes like an existing one. The new nodes get GPUs with new UUIDs."""
     nodes = engine.state.nodes
     like = nodes.get(more.like)
     if like is None or not like.boot_id:

@@ -1,4 +1,4 @@
-"""The copy of the engine in the process that answers one question."""
+"""The copy of the engine in the process that answers one question (explain, what-if or a start sample)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESERVE = 0.15
 
 
 class QuestionRefused(Exception):
-    """The question cannot be answered in the form in which the user asked it."""
+    """Raised if a question cannot be answered. `refusal` has the reason."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -28,9 +28,11 @@ class QuestionRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """The engine after journal entry `seq`, at time `now`. The answer is due at `deadline`.
+    """The copy of the engine for one question: after journal entry `seq`, at time `now`.
 
-    The engine belongs to this process alone, so the code that answers the question may change it.
+    The copy belongs to the process that answers the question, so this process may change it. The answer is
+    due at
+    `deadline`.
     """
 
     engine: Engine
@@ -48,8 +50,8 @@ class EngineCopy:
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """Run the work on a copy of the engine in a forked process. Returns its result, or None if it was not
-        done in time."""
+        """Run the work on a copy of the engine in a forked process. Returns its result, or None after the
+        deadline."""
         return Fork(lambda: work(engine)).result(self.deadline)
 
 
@@ -65,7 +67,8 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Whether the first part is complete."""
+        """Whether a forecast that has reached time `moment` with these starts contains the whole first
+        part."""
         if moment < self._until:
             return False
         self._missing = [job for job in self._missing if job not in starts]

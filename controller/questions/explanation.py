@@ -28,27 +28,30 @@ from wire.names import JobState, Reason
 
 
 def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
-    """The reason why a job waits, and its forecast, as far as the time allows.
+    """Yield answers why a job waits and when it starts. Each answer contains more than the one before it.
 
-    1. In forked copies of this process: find the changes that would start the job now (easing.py), and its
-       likely start if jobs run as long as predicted.
-    2. In this process: find why no job is preempted for it, then its latest start if jobs use their full time
-       limits and grace. A held job is treated as released now. If there is no start, give the reason.
+    1. In forked copies of this process: find the changes that would start the job now, and its likely start
+       if
+       jobs run as long as predicted.
+    2. In this process: find why no job is preempted for it, then its latest start, assuming that jobs use
+       their
+       full time limits and grace. A held job is treated as released now. If there is no start, give the
+       reason.
     3. In another copy: find the reason why it waits just before its latest start.
     4. Yield an answer after each step. The last answer contains everything that was found in time.
     """
     engine, now, number = scene.engine, scene.now, view.id
     engine.state.estimates = engine.state.estimates.read_only()
     job = engine.state.jobs.get(number)
-    if job is None:  # the job has ended since the question and is no longer in memory
+    if job is None:  # The job has ended since the question was asked and is no longer in memory.
         return
     why, predicted_s = engine.explain(job, now), engine.predicted(job)
     answer = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
-    if job.state is not JobState.QUEUED:  # the job has started since the question
+    if job.state is not JobState.QUEUED:  # The job has started since the question was asked.
         yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(scene, number))
-    held = job.held  # remember this, because the forecast below releases the job
+    held = job.held  # Remember this now, because the forecast below releases the job.
     learnt = bool(engine.state.estimates.runs) and not held
     likely = Fork(lambda: _start_of(scene, number, predicted=True)) if learnt else None
     if job.ready:
@@ -82,7 +85,7 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
 
 
 def explain_reason(scene: EngineCopy, number: int) -> Iterator[Why]:
-    """The reason why a job is in its state, with its position in the queue. This takes no forecast."""
+    """Yield the reason why a job is in its state, with its position in the queue, without a forecast."""
     job = scene.engine.state.jobs.get(number)
     if job is not None:
         yield scene.engine.explain(job, scene.now)
@@ -96,7 +99,8 @@ def _easings(scene: EngineCopy, number: int) -> tuple[Easing, ...]:
 
 
 def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Easing:
-    """A suggestion with the command that carries it out."""
+    """Return the API's view of a change that would start the job now, with the command that makes the
+    change."""
     jobs = [engine.state.jobs[each] for each in eased.preempt]
     command = suggestion_command(eased, label, {job.id: job.label for job in jobs})
     victims = tuple(Ousted(job.id, job.label, job.name, job.user, job.unsaved(now)) for job in jobs)
@@ -104,7 +108,10 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 
 
 def _waits_last(scene: EngineCopy, number: int) -> str:
-    """The reason why a job above a quota waits just before it starts. This takes two forecasts."""
+    """Return the reason why a job above a quota or share limit waits just before its start; "" if unknown.
+
+    This takes two forecasts.
+    """
     found = scene.on_copy(scene.engine, lambda _: _start_of(scene, number, predicted=False))
     start = None if found is None else found.starts.get(number)
     if start is None:
@@ -151,6 +158,7 @@ def _with_start(
 
 
 def victim_view(engine: Engine, plan: PreemptionPlanned, victim: Victim, by: str = "") -> Ousted:
-    """A running job that would be preempted, as the API shows it."""
+    """Return the API's view of a running job that would be preempted. `by` is the label of the preempting
+    job."""
     job = engine.state.jobs[victim.job]
     return Ousted(job.id, job.label, job.name, job.user, victim.gpu_hours, by, plan.at if by else None)

@@ -1,4 +1,4 @@
-"""Limits of questions: how many are answered at once, and how much time each may take."""
+"""Limits of questions: how many are answered at the same time, and how much time each may take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.config import Config
 
 @dataclass(frozen=True, slots=True)
 class QuestionRules:
-    """The table [questions] of scheduler.toml, with computed values for the defaults."""
+    """The settings of [questions] in scheduler.toml, with default values filled in."""
 
     at_once: int
     budget_s: float
@@ -19,12 +19,13 @@ class QuestionRules:
 
     @classmethod
     def of(cls, config: Config) -> QuestionRules:
-        """The rules of a configuration. `at_once` = 0 means one question per two cores, from 2 to 8."""
+        """Return the limits in a configuration. `at_once` = 0 means one question per two cores, from 2 to
+        8."""
         section = config.questions
         at_once = section.at_once or max(2, min(8, (os.cpu_count() or 1) // 2))
         return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)
 
     def within(self, asked_s: float | None) -> float:
-        """Seconds for a question: the requested time, but at most `longest_s`; `budget_s` if no time was
-        requested."""
+        """Return the seconds for a question: the requested time but at most `longest_s`; by default
+        `budget_s`."""
         return self.budget_s if asked_s is None else min(asked_s, self.longest_s)

@@ -1,5 +1,7 @@
-"""Messages between the controller and its replica: a length, then a pickled object. Both ends run the same
-program."""
+"""Messages between the controller and its replica, each a pickled object with its length in front.
+
+Pickle is safe here, because both ends are processes of the same program.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ LENGTH = struct.Struct("!Q")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Inputs that the controller has committed, each with the time at which it was handled."""
+    """Message to the replica: inputs that the controller has committed, each with the time when it was
+    handled."""
 
     handled: tuple[tuple[Input, float], ...]
     seq: int
@@ -30,7 +33,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """Start a process that answers this question."""
+    """Message to the replica: start a process that answers this question."""
 
     number: int
     work: Callable[..., Iterator[Any]]
@@ -41,14 +44,14 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDropped:
-    """Stop the process that answers this question."""
+    """Message to the replica: stop the process that answers this question."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """An answer to a question. It replaces the answer before it."""
+    """Message from the replica: an answer to a question. It replaces the earlier answers to this question."""
 
     number: int
     answer: Any
@@ -56,7 +59,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The question cannot be answered. The message contains the reason."""
+    """Message from the replica: the question cannot be answered. `refusal` has the reason."""
 
     number: int
     refusal: Refusal
@@ -64,14 +67,15 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The process that answered a question has ended. `failure` is set if it was killed or had a bug."""
+    """Message from the replica: the process for a question has ended; `failure` is set if it crashed or was
+    killed."""
 
     number: int
     failure: str = ""
 
 
 def pack(message: object) -> bytes:
-    """The message as bytes, with its length in front."""
+    """Return the message as bytes, with its length in front."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(body)) + body
 
@@ -83,7 +87,7 @@ class Unpacker:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Add received bytes. Gives the messages that are complete now."""
+        """Add received bytes. Yields the messages that are complete now."""
         self._rest += piece
         while len(self._rest) >= LENGTH.size:
             end = LENGTH.size + LENGTH.unpack_from(self._rest)[0]
@@ -95,12 +99,12 @@ class Unpacker:
 
 
 def unpack(message: bytes) -> Any:
-    """Restore a message that pack() has made."""
+    """Return the message that pack() has converted to bytes."""
     return pickle.loads(message[LENGTH.size :])  # noqa: S301 - from another process of this program
 
 
 def digest_of(events: Iterable[Event]) -> int:
-    """A checksum over the kind, job, node and time of each event."""
+    """Return a checksum over the kind, job, node and time of each event."""
     digest = 0
     for event in events:
         name = event.job if isinstance(event, JobEvent) else getattr(event, "node", "")

@@ -1,4 +1,4 @@
-"""Forks processes from this one, sets their limits and ends them."""
+"""Forks processes from this one, limits their resources and ends them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def fork() -> int:
-    """Fork this process as os.fork() does. The child is killed when the thread that forked it ends."""
+    """Fork this process as os.fork() does. The kernel kills the child when the thread that forked it ends."""
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # the parent ended before the child asked to be killed with it
+        # The parent ended before the child could ask the kernel to be killed with it.
+        if os.getppid() != parent:
             os._exit(1)
-        gc.freeze()  # a garbage collection would visit the objects of the parent and thereby copy their pages
+        # Exempt the parent's objects from garbage collection, which would write to their pages and so copy
+        # them.
+        gc.freeze()
     return pid
 
 
@@ -43,10 +46,11 @@ def rename(name: str) -> None:
 
 
 def detach(keep: int) -> None:
-    """Detach from the parent's files, except standard output, standard error and one descriptor.
+    """Detach this forked process from its parent's files, except stdout, stderr and the descriptor `keep`.
 
-    The descriptors are redirected to /dev/null and not closed. If they were closed, a later object of the
-    child could get the same number, and freeing an object of the parent would close that number.
+    The other descriptors are redirected to /dev/null and not closed. If they were closed, a new file could
+    get the
+    number of one of them, and an object copied from the parent would close this file when it is freed.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -55,19 +59,19 @@ def detach(keep: int) -> None:
             try:
                 os.fstat(number)
             except OSError:
-                continue  # this is the descriptor of the directory listing itself
+                continue  # This was the descriptor of the directory listing itself.
             os.dup2(empty, number, inheritable=False)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Ignore Ctrl-C, which reaches the whole process group, because the parent ends this process.
+    # Ignore Ctrl-C, which the terminal sends to the whole process group, because the parent ends this
+    # process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def leave_a_core() -> None:
-    """Do not use one of the CPU cores, if there are several, so that the parent can use it.
+    """Stop using one of the CPU cores, if there are several, so that it is free for the parent.
 
-    A higher nice value is not enough: on two busy cores, a submit waited 38 ms (p95) while three questions
-    ran.
+    A higher nice value is not enough: with three questions on two cores, a submit waited 38 ms (p95).
     """
     _, *others = sorted(os.sched_getaffinity(0))
     if others:
@@ -75,7 +79,7 @@ def leave_a_core() -> None:
 
 
 def limit(seconds: float, more_mib: int) -> None:
-    """Limit the further CPU time in seconds, and the further memory in MiB."""
+    """Limit the CPU time and the memory that this process may use in addition to what it has used."""
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
@@ -95,8 +99,9 @@ def write_all(line: int, data: bytes) -> None:
 class Fork(Generic[T]):
     """Runs work in a fork of this process. The result comes back through a pipe.
 
-    The fork may change its copy of all objects without an effect here. Copying the page tables takes 3 ms
-    with 10,000 jobs; copying the engine object by object takes 130 ms.
+    Changes that the work makes to objects have no effect in this process. The fork takes 3 ms with 10,000
+    jobs;
+    copying the engine object by object would take 130 ms.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -108,7 +113,7 @@ class Fork(Generic[T]):
         os.close(theirs)
 
     def result(self, deadline: float) -> T | None:
-        """Wait for the result. None if the child failed or did not finish before `deadline` (monotonic
+        """Wait for the result. Returns None if the work failed or is not done at `deadline` (monotonic
         clock)."""
         received = bytearray()
         poll = select.poll()
@@ -127,7 +132,8 @@ class Fork(Generic[T]):
     def end(self) -> None:
         """Kill the child if it still runs, and collect its exit status."""
         os.close(self._line)
-        # This is safe: until its exit status is collected, no other process has this id.
+        # The kill cannot hit another process: the kernel does not reuse the pid until the exit status is
+        # collected.
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 

@@ -1,17 +1,18 @@
 """The replica: a process that repeats the controller's inputs, and forks a process to answer a question.
 
-1. The controller forks the replica between two batches. The replica has the controller's engine, with the
-   parts that are not in the journal: backfill reservations, recent requests of users, and which plugins
-   failed.
+1. The controller forks the replica between two batches of inputs. The replica thus has the controller's
+   engine
+   with all its memory, including what is not in the journal: backfill reservations, recent requests of users,
+   and which plugins failed.
 2. After each commit, the controller sends the inputs that it has handled. The engine is deterministic, so the
-   same inputs at the same times lead to the same state. Both compute a checksum over the events. A replica
-   with a different checksum ends, and the controller forks a new one.
-3. For each question, the replica forks a process. The fork may change its copy of the state. Its answers come
-   through a pipe and are passed to the controller. The replica continues to repeat inputs meanwhile.
+   same inputs at the same times lead to the same state. Controller and replica both compute a checksum over
+   the events. If the checksums differ, the replica ends, and the controller forks a new one.
+3. For each question, the replica forks a process, which may change its copy of the state. Its answers come
+   through a pipe and are passed to the controller. Meanwhile the replica continues to repeat inputs.
 
-A question is sent on the same connection after the inputs that were acknowledged before it, so its answer
-takes them into account. Cost: the CPU time of the controller's engine a second time, and in the end about
-as much memory as the controller.
+The controller sends a question on the same connection as the inputs, so the answer takes all inputs into
+account that were committed before it. Cost: the CPU time of the controller's engine a second time, and in the
+end about as much memory as the controller.
 """
 
 from __future__ import annotations
@@ -63,8 +64,7 @@ class AnswerProcess:
 
 
 def begin(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> int:
-    """Fork the replica. It reads `line` until the controller closes it. Returns the process id of the
-    replica."""
+    """Fork the replica and return its process id. The replica ends when the controller closes `line`."""
     pid = fork()
     if pid == 0:
         _run(line, engine, config, seq, memory_mib)
@@ -86,7 +86,7 @@ def _run(line: socket.socket, engine: Engine, config: Config, seq: int, memory_m
 
 
 class Replica:
-    """The main loop of the replica's process."""
+    """The replica's main loop: repeats the committed inputs and starts a process for each question."""
 
     def __init__(
         self, line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int
@@ -101,7 +101,7 @@ class Replica:
         """The processes that answer questions, by the pipe from which their answers are read."""
 
     def serve(self) -> int:
-        """Repeat commits and answer questions until the controller closes the connection. Returns the exit
+        """Repeat inputs and answer questions until the controller closes the connection. Returns the exit
         code."""
         orders = Unpacker()
         self._selector.register(self._line, selectors.EVENT_READ)
@@ -134,7 +134,7 @@ class Replica:
         events: list[Event] = []
         for given, now in landed.handled:
             events += self._engine.handle(given, now).events
-        if events:  # the controller does the same when the events are on disk
+        if events:  # Do what the controller does after its events are on disk.
             clear_note_changes(self._engine.state)
             self._engine.state.forget_old()
             self._seq += len(events)
@@ -149,7 +149,7 @@ class Replica:
         if pid == 0:
             self._work(asked, theirs)
         os.close(theirs)
-        os.setpgid(pid, pid)  # parent and child both set the group, because either may run first
+        os.setpgid(pid, pid)  # Parent and child both set the process group, because either may run first.
         self._processes[ours] = AnswerProcess(pid, asked.number)
         self._selector.register(ours, selectors.EVENT_READ)
 

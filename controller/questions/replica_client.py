@@ -52,11 +52,11 @@ log = logging.getLogger("corral.questions")
 
 
 class ReplicaLost(Exception):
-    """The replica ended while it was answering a question."""
+    """Raised if the replica ended before it had answered a question."""
 
 
 class ReplicaLink:
-    """The connection to a running replica, with its open questions."""
+    """The connection to a running replica, with the questions that it has not answered yet."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -67,7 +67,7 @@ class ReplicaLink:
         self._hearing = asyncio.create_task(self._hear(reader), name="replica")
 
     def send(self, message: object) -> None:
-        """Send a message; never blocks. If the replica has left too much unread, it is ended."""
+        """Send a message; never blocks. If the replica leaves too many bytes unread, kill it."""
         if self.lost:
             return
         self._writer.write(pack(message))
@@ -78,7 +78,8 @@ class ReplicaLink:
     async def ask(
         self, work: Callable[..., Iterator[T]], arguments: tuple[Any, ...], now: float, budget_s: float
     ) -> T | None:
-        """Ask a question. Returns the last answer within the budget; None if there is none."""
+        """Ask a question. Returns the last answer that arrives within the time budget, or None if none
+        arrives."""
         self._number += 1
         number, latest = self._number, None
         inbox = self._inboxes[number] = asyncio.Queue()
@@ -106,15 +107,16 @@ class ReplicaLink:
             self.send(QuestionDropped(number))
 
     def end(self) -> None:
-        """Kill the replica and all processes that answer questions."""
+        """Kill the replica. The processes that answer questions end with it."""
         if not self.lost:
             self.lost = True
-            # This is safe: until its exit status is collected, no other process has this id.
+            # The kill cannot hit another process: the kernel does not reuse the pid until the exit status is
+            # collected.
             os.kill(self.pid, signal.SIGKILL)
 
     @property
     def busy(self) -> bool:
-        """Whether the replica has open questions."""
+        """Whether the replica has questions that it has not answered yet."""
         return bool(self._inboxes)
 
     async def ended(self) -> None:
@@ -139,8 +141,10 @@ class ReplicaLink:
 
 
 class ReplicaClient:
-    """Asks questions of the replica. The replica is forked for the first question, and again after it has
-    ended."""
+    """Starts the replica for the first question, sends the commits to it and asks it questions.
+
+    If the replica has ended, the next question starts a new one.
+    """
 
     def __init__(
         self,
@@ -175,11 +179,12 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """The last answer that `work(scene, *arguments)` yields within its time; None if it yields none.
+        """Return the last answer that `work(scene, *arguments)` yields within its time, or None if it yields
+        none.
 
-        The work runs in a separate process on a copy of the state. The copy includes all inputs that are
-        acknowledged so far. Without `keep_replica`, the replica ends afterwards unless other questions use
-        it.
+        The work runs in a separate process on a copy of the state, which includes all inputs committed so
+        far. With
+        `keep_replica` = False the replica ends after the answer unless other questions use it.
         """
         async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)
@@ -187,7 +192,8 @@ class ReplicaClient:
     async def ask_briefly(
         self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
     ) -> T | None:
-        """Ask a question that takes no forecast. It does not wait for questions that take one."""
+        """Ask a question that takes no forecast, such as for a reason. It does not wait for questions with
+        forecasts."""
         async with _turn(self._brief, user):
             return await self._answer(work, arguments, now, BRIEF_S, keep=True)
 
@@ -218,7 +224,8 @@ class ReplicaClient:
     def committed(self, handled: Sequence[tuple[Input, float]], events: Sequence[Event], seq: int) -> None:
         """Send the inputs of a batch that is on disk to the replica."""
         if any(isinstance(given, ApplyConfig) for given, _ in handled):
-            # Plugins of the new pipeline cannot be sent. The next replica is forked with them.
+            # Plugins of the new configuration cannot be sent. End this replica; the next one is forked with
+            # them.
             self.forget()
         elif self._link is not None and not self._link.lost and handled:
             self._link.send(Committed(tuple(handled), seq, digest_of(events)))
@@ -240,7 +247,7 @@ class ReplicaClient:
         self.forget()
 
     async def close(self) -> None:
-        """End the replica and all open questions."""
+        """End the replica and the processes that answer questions."""
         if self._idle is not None:
             self._idle.cancel()
         if self._link is not None:
@@ -261,7 +268,8 @@ class ReplicaClient:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours)
-            await self._settled()  # no await follows before the fork, so no batch can begin in between
+            # Fork without another await after this one, so that no batch of inputs can begin in between.
+            await self._settled()
             pid = begin(theirs, self._engine(), self._config, self._seq(), self.rules.memory_mib)
             self._link = ReplicaLink(pid, reader, writer)
         log.info("process %d answers questions, from entry %d on", pid, self._seq())
@@ -270,7 +278,7 @@ class ReplicaClient:
 
 @asynccontextmanager
 async def _turn(turns: UserTurns, user: str) -> AsyncIterator[None]:
-    """Wait for a turn of this user. Raises QuestionRefused if there is none in time."""
+    """Wait for a turn of this user. Raises QuestionRefused if the wait is too long."""
     try:
         async with turns.turn(user):
             yield

@@ -1,4 +1,5 @@
-"""Estimates when waiting jobs will start. The estimates are later compared with the actual starts."""
+"""Estimates the starts of some waiting jobs. When a job starts, the engine compares its start with the
+estimate."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ MOST_JOBS = 20
 
 
 def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
-    """One estimate of each kind for the waiting jobs that have none, oldest first, as far as the time allows.
+    """Yield start estimates for the oldest waiting jobs that have none: the latest and the likely start of
+    each.
 
-    1. In a forked copy of this process: forecast the likely starts, if there are predicted run times.
-    2. In this process: forecast the latest starts. Both forecasts stop when the starts of all these jobs are
-       known.
+    1. In a forked copy of this process: forecast the likely starts, if run times can be predicted.
+    2. In this process: forecast the latest starts. Both forecasts end when the starts of all these jobs are
+       known,
+       or when the time is over.
     """
     engine = scene.engine
     engine.state.estimates = engine.state.estimates.read_only()
@@ -41,7 +44,7 @@ def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
 
 
 def jobs_to_sample(engine: Engine) -> list[Job]:
-    """The waiting jobs without an estimate that were submitted first."""
+    """Return the waiting jobs that were submitted first and have no start estimate."""
     waiting = (job for job in engine.state.live() if job.ready)
     fresh = (job for job in waiting if all(each.kind != LATEST for each in job.foreseen))
     return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]

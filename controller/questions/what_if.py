@@ -1,4 +1,4 @@
-"""Answers `corral what-if`: compares a forecast with the changes to a forecast without them."""
+"""Answers `corral what-if`: compares a forecast with the proposed changes to a forecast without them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ HOUR_S = 3600.0
 def what_if(
     scene: EngineCopy, asked: WhatIf, user: str, only_first: bool, asker: Requester | None = None
 ) -> Iterator[WhatIfAnswer]:
-    """The waiting jobs that would start earlier or later with the changes.
+    """Yield which waiting jobs would start earlier or later with the proposed changes.
 
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.
     2. In this process, pass the changes to the engine and forecast the cluster with them.
     3. Stop both forecasts when every start is known, when the time is over, or, with `only_first`, when the
        next 24 hours and the first 200 jobs are known.
-    4. Compare the two up to the time that both have reached. A start after that time is unknown and is not
-       estimated.
+    4. Compare both forecasts up to the time that both have reached. A start after that time counts as
+       unknown.
     """
     now = scene.now
     engine = scene.engine
@@ -68,7 +68,7 @@ def what_if(
     reason = Fork(lambda: _why_not_at_once(scene, engine, changes)) if asked.submit else None
     after = ahead(engine, changes)
     before = plain.result(scene.deadline + scene.spare_s / 2)
-    if before is None:  # not even one scheduling pass was done in time, so there is nothing to compare
+    if before is None:  # Not even one scheduling pass was done in time, so there is nothing to compare.
         before = Forecast({}, (), False, known_until=now)
     answer = _compare(before_it, before, after, engine, now)
     answer = replace(answer, as_of=scene.seq, passed_over=other.passed_over if other else ())
@@ -81,7 +81,10 @@ def what_if(
 def _why_not_at_once(
     scene: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
-    """The reason why the first new job would wait after a pass, and the changes with which it would start."""
+    """Return the reason why the first submitted job would wait, and changes that would start it now.
+
+    The reason is None if the job would start.
+    """
     first, now = engine.state.next_job, scene.now
     for each in changes:
         engine.handle(each, now)
@@ -102,7 +105,7 @@ def _easings(scene: EngineCopy, engine: Engine, job: int) -> tuple[Easing, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NamedJob:
-    """The id, label, name and user of a job for an answer."""
+    """The id, label, name and user of a job."""
 
     id: int
     label: str
@@ -111,7 +114,7 @@ class NamedJob:
 
     @classmethod
     def of(cls, job: Job) -> NamedJob:
-        """Take these four values from a job."""
+        """Return the id, label, name and user of this job."""
         return cls(job.id, job.label, job.name, job.user)
 
 
@@ -125,7 +128,7 @@ class WaitingJobs:
 
     @classmethod
     def of(cls, engine: Engine) -> WaitingJobs:
-        """The queued and held jobs of this engine."""
+        """Return the queued and held jobs of this engine."""
         live = list(engine.state.live())
         queued = [NamedJob.of(job) for job in live if job.state is JobState.QUEUED and not job.held]
         return cls(queued, [NamedJob.of(job) for job in live if job.held], engine.state.next_job)
@@ -133,7 +136,7 @@ class WaitingJobs:
 
 @dataclass(slots=True)
 class ShiftTotals:
-    """The changed starts found so far, and their sums over all jobs."""
+    """Counts and lists jobs whose start differs between the two forecasts, and sums the differences."""
 
     now: float
     until: float
@@ -149,7 +152,9 @@ class ShiftTotals:
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
         """Compare the starts of one job in the two forecasts.
 
-        An unknown start is after `until`, so the delay is at least the time from the known start to `until`.
+        If a start is unknown in one of them, it is after `until`. The difference is then counted as if the
+        start were
+        at `until`.
         """
         was, becomes = (
             start if start and start.at <= self.until else None
@@ -191,8 +196,8 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """Build the answer: new jobs first, then the jobs with the largest delays, then those with the largest
-    gains."""
+    """Build the answer: new jobs first, then the jobs with the largest delays, then those that gain the
+    most."""
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

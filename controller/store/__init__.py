@@ -1,1 +1,1 @@
-"""Stores the journal and the rows of jobs, nodes and notes."""
+"""Stores the journal, and tables with the current rows of jobs, nodes and other state, in a database."""

@@ -1,4 +1,4 @@
-"""`python -m controller.store`: verifies a store in a separate process. The first line of stdin is the URL.
+"""`python -m controller.store`: verifies a store in a separate process. The URL is the first line of stdin.
 
 The URL is not an argument, because it can contain a password. Progress and the report are lines of JSON.
 """
@@ -15,7 +15,7 @@ from wire.codec import dumps, encode
 
 
 def main() -> int:
-    """Verify the store. Returns exit code 0 if it has no problem."""
+    """Verify the store. Returns 0 if no problem was found, else 1."""
     os.nice(10)
     try:
         report = StoreReader(sys.stdin.readline().strip()).verify(

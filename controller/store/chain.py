@@ -1,5 +1,7 @@
-"""The hash chain of the journal. The hash of each entry covers the entry and, through the hash before it, all
-earlier entries."""
+"""The hash chain of the journal, which reveals changed, missing and reordered entries.
+
+The hash of each entry covers the entry and the hash of the entry before it, and so all earlier entries.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +13,33 @@ from controller.core.model.rows import JournalEntry
 
 
 class Head(NamedTuple):
-    """The number and hash of the newest entry."""
+    """The number and hash of a journal entry, in most cases the newest one."""
 
     seq: int
     hash: bytes
 
 
 class ChainBroken(NamedTuple):
-    """The reason why a chain is broken, and the last entry before the break."""
+    """Returned if an entry does not fit into the chain: the reason, and the last entry before it."""
 
     before: Head
     how: str
 
 
 def genesis(store_id: str) -> Head:
-    """The hash that the first entry links to. It contains the store's id, so that entries of another store do
-    not fit."""
+    """Return the hash before the first entry. It depends on the store's id, so entries of other stores do not
+    fit."""
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 
 def link(before: bytes, entry: JournalEntry) -> bytes:
-    """The hash of an entry. The hashed bytes contain the length of each text, so that different entries never
-    give the same bytes."""
+    """Return the hash of an entry. `before` is the hash of the entry before it.
+
+    The hashed bytes contain the length of each text, so that different entries never give the same bytes.
+    """
     node = entry.node
     spelled = (
-        # Add 0.0, because the database returns an int as a float and -0.0 as 0.0.
+        # Add 0.0 to the time, because the database returns an int as a float and -0.0 as 0.0.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )
@@ -43,7 +47,7 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 
 
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
-    """The number and hash of the last of these entries, or the first entry whose stored hash is wrong."""
+    """Check that the entries follow `head`. Returns the last entry, or ChainBroken at the first wrong one."""
     for entry, stored in entries:
         if entry.seq != head.seq + 1:
             return ChainBroken(head, f"entry {head.seq + 1} of the journal is missing")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 class StoreFailure(Exception):
-    """The store failed for a reason outside the controller. `message` names the failure and the place, `hint`
-    the remedy."""
+    """The store failed for a reason outside the controller.
+
+    `message` names the failure and the file or server, `hint` the remedy.
+    """
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -14,7 +16,7 @@ class StoreFailure(Exception):
 
 
 class StoreRefused(StoreFailure):
-    """The store cannot be opened. Nothing was changed."""
+    """The store cannot be opened, and nothing was changed."""
 
 
 class StoreUnavailable(StoreFailure):
@@ -46,4 +48,5 @@ class StoreAway(StoreUnavailable):
 
 
 class StoreBroken(StoreFailure):
-    """It is unknown whether the last commit is durable. The store must be opened and loaded again."""
+    """The store can no longer be used, or it is unknown whether the last commit is durable. A restart is
+    needed."""

@@ -1,4 +1,4 @@
-"""A store that is opened only for reading, with or without a running controller."""
+"""Opens a store only for reading, also while a controller uses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreReader:
         self.where = self._place.where
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Verify the whole store in one snapshot of the database."""
+        """Verify the whole store (see controller.store.verify) in one snapshot of the database."""
         with self._reading() as connection:
             return verify(self._place, connection, progress)
 
@@ -35,14 +35,14 @@ class StoreReader:
             self._place.backup(connection, path)
 
     def head(self) -> Head:
-        """The number and hash of the newest entry; number 0 if there is none."""
+        """Return the number and hash of the newest journal entry; number 0 if the journal is empty."""
         with self._reading() as connection:
             newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(1)
             row = connection.execute(newest).one_or_none()
             return Head(0, b"") if row is None else Head(row.seq, row.hash)
 
     def has(self, head: Head) -> bool:
-        """Whether this entry is in the journal."""
+        """Whether the journal has an entry with this number and hash."""
         with self._reading() as connection:
             there = select(tables.journal.c.hash).where(tables.journal.c.seq == head.seq)
             return bool(connection.scalar(there) == head.hash)

@@ -1,5 +1,5 @@
-"""Converts rows to records of the database and back. Each record has a seal, which is a checksum of its
-values."""
+"""Converts row objects (JobRow and others) to values for the database and back. A checksum protects each
+row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
 """The columns of a job that can change. An update writes only these columns, so most indexes stay
 unchanged."""
 
-# The columns of each table have the names and the order of the row's fields; the seals are the last columns.
+# The columns of each table have the names and the order of the fields of its row class. Checksums are the
+# last columns.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
@@ -33,44 +34,50 @@ _NAMES = {
 
 
 class Unsealed(Exception):
-    """The seal of a row does not match."""
+    """Raised if the checksum of a row does not match, because the row was damaged or changed outside of
+    Corral."""
 
 
 def entry_record(entry: JournalEntry, digest: bytes) -> Record:
-    """The record of an entry."""
+    """Return the column values of a journal entry with this hash."""
     return _values(entry) | {"hash": digest}
 
 
 def job_record(job: JobRow) -> Record:
-    """The record of a job."""
+    """Return the column values for a new row of a job."""
     return _values(job) | {"origin_seal": _origin_seal(job), "seal": _job_seal(job)}
 
 
 def job_change(job: JobRow) -> Record:
-    """The record that updates a job. The parameter with the id is called `job`, because a parameter of an
-    UPDATE must not have the name of a column."""
+    """Return the parameters that update the changeable columns of a job.
+
+    The job's id is the parameter `job`, because SQLAlchemy allows no parameter with the name of a column.
+    """
     changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
     return changed | {"job": job.id, "seal": _job_seal(job)}
 
 
 def sealed_record(row: NodeRow | NoteRow) -> Record:
-    """The record of a node or note."""
+    """Return the column values of a node or note, with their checksum."""
     values = _values(row)
     return values | {"seal": _crc([*values.values()])}
 
 
 def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
-    """An entry and its stored hash, from a row of ENTRIES."""
+    """Return the journal entry in a row of the query ENTRIES, and its stored hash."""
     *values, digest = row
     return JournalEntry(*values), digest
 
 
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
-    """The job in a row of JOBS. With `texts`, equal specs and equal bodies share one string to save
-    memory."""
+    """Return the job in a row of the query JOBS. Raise Unsealed if one of its checksums does not match.
+
+    With `texts`, jobs with equal specs or bodies share one string, to save memory.
+    """
     *values, origin_seal, seal = row
     if texts is not None:
-        values[-2:] = [texts.setdefault(text, text) for text in values[-2:]]  # spec and body
+        # The last two values are the spec and the body.
+        values[-2:] = [texts.setdefault(text, text) for text in values[-2:]]
     job = JobRow(*values)
     if origin_seal != _origin_seal(job) or seal != _job_seal(job):
         raise Unsealed(f"the row of job {job.id} is not what was written")
@@ -78,12 +85,12 @@ def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
 
 
 def read_node(row: Sequence[Any]) -> NodeRow:
-    """The node in a row of NODES."""
+    """Return the node in a row of the query NODES. Raise Unsealed if its checksum does not match."""
     return _read_sealed(NodeRow, row, "node {}")
 
 
 def read_note(row: Sequence[Any]) -> NoteRow:
-    """The note in a row of NOTES."""
+    """Return the note in a row of the query NOTES. Raise Unsealed if its checksum does not match."""
     return _read_sealed(NoteRow, row, "{} {}")
 
 
@@ -98,7 +105,8 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two seals, because an update writes only half of the row and does not read the other half.
+# A job has two checksums, one for the changeable columns: an update writes only these and does not read the
+# others.
 
 
 def _origin_seal(job: JobRow) -> int:

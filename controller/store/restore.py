@@ -2,13 +2,14 @@
 
 1. Verify the backup.
 2. Lock the store, so that no controller can use it.
-3. Read the last acknowledged entry from the head file. If it is not in the backup, the backup is older and
-   later entries would be lost. The operator must agree to that.
-4. Move the files of the old store to another place, the write-ahead log first, because a log must never be
-   next to another database. Delete nothing. Copy the backup next to the store, sync it and rename it.
+3. Read the last acknowledged entry of the store from its head file. If the backup does not contain it, the
+   backup is older and later entries would be lost. The operator must agree to that.
+4. Rename the files of the old store, the write-ahead log first, because a log must never be next to another
+   database. Delete nothing. Copy the backup next to the store, sync it and rename it.
 5. Write the head file for the backup.
 
-After a crash in between, the controller refuses to start, because the entry in the head file is missing.
+After a crash during a restore, the controller refuses to start, because the database lacks the entry that the
+head file names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from controller.store.read_only_store import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore: the store, and the directory with the files of the old one."""
+    """The result of a restore: the new store's content, and the path to which the old store was moved."""
 
     store: str
     head: Head
@@ -38,7 +39,11 @@ class Restored:
 
 
 def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
-    """Restore the backup in the steps above. Raises StoreRefused with a remedy."""
+    """Replace the store `database` by `backup`, in the steps above. Raises StoreRefused if the operator must
+    agree.
+
+    `replace` agrees to the replacement of a store, `accept_loss` to the loss of its newer entries.
+    """
     if not backup.is_file():
         raise StoreRefused(f"There is no backup {backup}", "Name the file that 'corral admin backup' wrote.")
     source = StoreReader(f"sqlite:///{backup.resolve()}")

@@ -1,13 +1,14 @@
 """Deletes rows of ended jobs and the beginning of the journal.
 
 Jobs
-1. Choose the jobs that ended longest ago: older than the age, or more than the count. Elements of an array
-   stay while one of them lives.
-2. In one transaction: add their usage to the rows of their days, delete their rows.
+1. Choose the jobs that ended longest ago: those that are too old, and those above the allowed number.
+   Elements
+   of an array stay while one of them has not ended.
+2. In one transaction: add their usage to the rows of `usage_days`, then delete their rows.
 
 Journal
 1. The controller commits the entry `JournalSealed`, with the number and the hash of the last entry to delete.
-   `JournalSealed` is in the hash chain, so all later entries protect it from changes.
+   `JournalSealed` is in the hash chain, so the hashes of all later entries protect it from changes.
 2. Delete entries in order, a limited number per transaction. Each transaction also writes the base, which is
    the number and hash of the last deleted entry. Checks of the chain begin at the base.
 
@@ -33,7 +34,8 @@ BASE, NEXT_JOB = "base", "next_job"
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
-    """The last entry that was deleted; None if the journal begins with entry 1."""
+    """Return the last deleted journal entry from the rows of `meta`, or None if the journal begins with entry
+    1."""
     if BASE not in facts:
         return None
     seq, digest = facts[BASE].split()
@@ -41,7 +43,10 @@ def read_base(facts: dict[str, str]) -> Head | None:
 
 
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
-    """The next ended jobs to delete, at most `at_once`, those that ended first."""
+    """Return the next ended jobs to delete, at most `at_once`, in the order of their ends.
+
+    A job is deleted if it ended before `before`, or if more than `most` ended jobs exist.
+    """
     jobs = tables.jobs.c
     over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))
     live = tables.jobs.alias().c
@@ -58,7 +63,7 @@ def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> 
 
 
 def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) -> None:
-    """Delete the rows of these jobs and add their usage to the rows by day."""
+    """Delete the rows of these jobs, and add their usage to the usage by day."""
     used, jobs = tables.usage, tables.jobs
     rows = connection.execute(select(used).where(used.c.job.in_(ids))).mappings().all()
     days = _by_day([dict(row) for row in rows])
@@ -73,8 +78,10 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 
 
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
-    """Delete the next entries up to number `through`. Returns the new base, or None if there was nothing to
-    delete."""
+    """Delete up to `at_once` journal entries after `base`, but none after entry `through`.
+
+    Returns the last deleted entry, or None if there was nothing to delete.
+    """
     journal = tables.journal.c
     last = min(through, (base.seq if base else 0) + at_once)
     digest = connection.scalar(select(journal.hash).where(journal.seq == last))
@@ -86,15 +93,15 @@ def delete_entries(connection: Connection, through: int, base: Head | None, at_o
 
 
 def write_meta(connection: Connection, name: str, value: str) -> None:
-    """Write a row of `meta`; an existing row is replaced."""
+    """Write or replace a row of the table `meta`."""
     meta = tables.meta
     if not connection.execute(update(meta).where(meta.c.name == name).values(value=value)).rowcount:
         connection.execute(insert(meta), {"name": name, "value": value})
 
 
 def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The usage of these attempts by day and tenant. An attempt that ran on several days is divided between
-    them."""
+    """Sum the usage of these attempts by day and tenant. The usage of a longer attempt is divided among its
+    days."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
     )

@@ -1,5 +1,5 @@
-"""Migrates a database to the tables of this version. Refuses a database of a newer version or another
-program."""
+"""Migrates a database to the tables of this program version. Refuses databases of newer versions and of
+others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the journal and the rows together. When commit() returns, both are durable."""
+"""Writes journal entries and the changed rows of jobs and nodes in one transaction, and reads them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ all."""
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rows that a controller loads at its start: live jobs, the newest ended jobs, nodes and notes."""
+    """The rows that a controller loads at its start: unended jobs, the newest ended jobs, nodes and notes."""
 
     last_seq: int
     last_at: float
@@ -49,7 +49,8 @@ class Loaded:
 
 
 class Store:
-    """The journal and the rows of one cluster. One thread commits, and other threads may read meanwhile."""
+    """The journal and the tables of one cluster. One thread commits, and other threads may read at the same
+    time."""
 
     def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
         self._place = place
@@ -76,7 +77,7 @@ class Store:
 
     @property
     def id(self) -> str:
-        """The id of the store. Copies of the store have the same id."""
+        """The id of the store, which is created with it. Copies of the store have the same id."""
         return self._meta["id"]
 
     @property
@@ -86,12 +87,12 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The name of the store in messages."""
+        """The file or server of the store, for messages."""
         return self._place.where
 
     @property
     def begins(self) -> int:
-        """The number of the last deleted journal entry; 0 if none was deleted."""
+        """The number of the last journal entry that retention deleted; 0 if it deleted none."""
         return self._base.seq if self._base is not None else 0
 
     @classmethod
@@ -119,9 +120,10 @@ class Store:
         return store
 
     def resume(self) -> None:
-        """Connect again after StoreAway, and check that the store has every acknowledged entry.
+        """Connect again after StoreAway, and check that the store still has every acknowledged entry.
 
-        Raises StoreAway while the server is away, StoreRefused if another controller has the store, and
+        Raises StoreAway if the server still does not answer, StoreRefused if another controller has the
+        store, and
         StoreBroken if an acknowledged entry is missing.
         """
         if not isinstance(self._broken, StoreAway):
@@ -160,9 +162,9 @@ class Store:
             ended = connection.execute(newest.limit(self._keep))
             last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
             last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
-            # Consider the numbers of arrays too, because they come from the same counter as those of jobs.
-            # Use two queries: SQLite uses an index only for a query with a single max(), and the index of
-            # arrays only if the query excludes NULL.
+            # The next job number must be above the numbers of arrays too, because jobs and arrays share one
+            # counter. Use two queries: SQLite uses an index only for a query with a single max(), and the
+            # index of arrays only if the query excludes NULL.
             highest = [
                 connection.scalar(select(func.max(column)).where(column.is_not(None)))
                 for column in (jobs.id, jobs.array)
@@ -222,7 +224,7 @@ class Store:
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """Run a transaction that changes the store without a commit of events."""
+        """Run a transaction that changes the database outside of commit()."""
         self._must_work()
         try:
             with self._writer.begin():
@@ -241,7 +243,8 @@ class Store:
         return failure
 
     def journal(self, after: int, limit: int, job: int | None = None) -> list[JournalEntry]:
-        """Journal entries with numbers above `after`, in order. With `job`, only entries of this job."""
+        """Return up to `limit` journal entries with numbers above `after`, in order; with `job`, only its
+        entries."""
         seq = tables.journal.c.seq
         query = records.ENTRIES.where(seq > after).order_by(seq).limit(limit)
         if job is not None:
@@ -250,7 +253,7 @@ class Store:
             return [records.read_entry(row)[0] for row in connection.execute(query)]
 
     def job(self, job: int) -> JobRow | None:
-        """The row of a job; None if there is none."""
+        """Return the row of a job, or None if there is none."""
         return next(iter(self._jobs(records.JOBS.where(tables.jobs.c.id == job))), None)
 
     def jobs(
@@ -260,8 +263,10 @@ class Store:
         after: int | None = None,
         limit: int = 100,
     ) -> list[JobRow]:
-        """Jobs in these states and of this user, newest first. `after` is the number of the last job on the
-        page before."""
+        """Return up to `limit` jobs in these states and of this user, newest first.
+
+        `after` is the number of the last job on the page before.
+        """
         query = records.JOBS.order_by(tables.jobs.c.id.desc()).limit(limit)
         if states is not None:
             query = query.where(tables.jobs.c.state.in_(states))
@@ -274,42 +279,46 @@ class Store:
     def usage(
         self, by: str, since: float, until: float, most: int, running: Sequence[UsageRow] = ()
     ) -> tuple[list[UsageSum], int]:
-        """The use of resources by attempts in a time window, by user, project, queue or job; see
-        controller.store.usage."""
+        """Return the resources that attempts used in a time window, by user, project, queue or job.
+
+        See `report` in controller/store/usage.py for the arguments and the result.
+        """
         with self._reading() as connection:
             return report(connection, by, since, until, most, running)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
-        """The jobs that a user submitted with this idempotency key; several for an array."""
+        """Return the ids of the jobs that a user submitted with this idempotency key; several for an
+        array."""
         jobs = tables.jobs.c
         query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
         with self._reading() as connection:
             return tuple(connection.scalars(query))
 
     def jobs_of_array(self, array: int) -> list[JobRow]:
-        """The rows of all elements of an array."""
+        """Return the rows of all elements of an array."""
         return self._jobs(records.JOBS.where(tables.jobs.c.array == array).order_by(tables.jobs.c.id))
 
     def jobs_of_ids(self, ids: Sequence[int]) -> list[JobRow]:
-        """The rows of these jobs. Jobs that do not exist are left out."""
+        """Return the rows of these jobs. Jobs that do not exist are left out."""
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
-        """The next ended jobs to delete: those that ended before `before`, and the oldest ones if there are
-        more than `most`."""
+        """Return the next ended jobs to delete: ended before `before`, or the oldest of more than `most`."""
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
 
     def old_entries(self, before: float, most: int) -> int:
-        """The number of the newest journal entry to delete: older than `before`, or followed by `most` newer
-        entries."""
+        """Return the number of the newest journal entry to delete.
+
+        An entry is deleted if it is older than `before`, or if at least `most` newer entries exist.
+        """
         journal = tables.journal.c
         with self._reading() as connection:
             last, first = connection.execute(select(func.max(journal.seq), func.min(journal.seq))).one()
             if last is None:
                 return 0
-            # Entries are in the order of their times, so a binary search finds the first one that is not old
-            # enough.
+            # Entries are in the order of their times, so find the first one that is not old enough by binary
+            # search.
             low, high = first - 1, last
             while low < high:
                 middle = (low + high + 1) // 2
@@ -318,29 +327,32 @@ class Store:
             return int(max(low, last - most))
 
     def hash_of(self, seq: int) -> str:
-        """The hash of an entry as hexadecimal text; empty if the entry does not exist."""
+        """Return the hash of a journal entry as hexadecimal text; "" if the entry does not exist."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.journal.c.hash).where(tables.journal.c.seq == seq))
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """The number of the last journal entry to delete, from the newest JournalSealed; 0 if there is
-        none."""
+        """Return the number of the last entry whose deletion a JournalSealed entry announces; 0 without such
+        an entry."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)
 
     def delete_jobs(self, ids: Collection[int]) -> None:
-        """Delete the rows of ended jobs and keep their usage by day. Call it in the thread that commits."""
+        """Delete the rows of ended jobs, but keep their usage by day. Call this only in the thread that
+        commits."""
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:
-        """Delete the next entries that a JournalSealed has announced. Call it in the thread that commits."""
+        """Delete the next entries whose deletion a JournalSealed entry announces. Call this in the thread
+        that commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
 
     def verify(self) -> VerifyReport:
-        """Verify the whole store. This can take minutes; commits can continue meanwhile."""
+        """Verify the whole store (see controller.store.verify). This may take minutes; commits can
+        continue."""
         with self._reading() as connection:
             return verify(self._place, connection)
 
@@ -366,7 +378,7 @@ class Store:
         return Head(seq, digest), chained
 
     def _facts(self) -> dict[str, str]:
-        """The rows of the table `meta` by name."""
+        """Return the rows of the table `meta` as a dictionary."""
         with self._writer.begin():
             facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
         if "id" not in facts:
@@ -374,7 +386,7 @@ class Store:
         return facts
 
     def _find_head(self) -> Head:
-        """Check the hash chain at the end of the journal. Returns the newest entry."""
+        """Check the hash chain of the last TAIL journal entries. Returns the newest entry."""
         newest = records.ENTRIES.order_by(tables.journal.c.seq.desc()).limit(TAIL + 1)
         with self._writer.begin():
             tail = [records.read_entry(row) for row in self._writer.execute(newest)][::-1]
@@ -393,7 +405,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A connection that reads one consistent snapshot."""
+        """Open a connection that reads one consistent snapshot of the database."""
         try:
             with self._place.engine.connect() as connection:
                 yield connection
@@ -404,7 +416,8 @@ class Store:
 
 
 def backend_of(url: str) -> Backend:
-    """The backend for a database URL. Raises StoreRefused if the URL is not one of SQLite or PostgreSQL."""
+    """Return the backend for a database URL. Raises StoreRefused if it is not a valid URL of SQLite or
+    PostgreSQL."""
     try:
         parsed = make_url(url)
     except ArgumentError:

@@ -1,4 +1,4 @@
-"""The tables of the newest version. The migrations create them."""
+"""The tables of the store in the newest version. The migrations create them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, M
 
 metadata = MetaData()
 
-# SQLite stores rows in the order of a primary key only if its type is written exactly INTEGER.
+# SQLite orders a table by its primary key, without a separate index, only if the type is spelled INTEGER.
 Number = BigInteger().with_variant(Integer, "sqlite")
 
 journal = Table(
@@ -65,7 +65,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# Detailed usage: one row per node of each ended attempt.
+# One row per node of each ended attempt.
 usage = Table(
     "usage",
     metadata,
@@ -87,7 +87,8 @@ usage = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Usage of jobs that retention has deleted: one row per day (UTC) and tenant. `jobs` is the number that ended.
+# The usage of jobs that retention has deleted: one row per day (UTC), user, project and queue. `jobs` is the
+# number of these jobs that ended on the day.
 usage_days = Table(
     "usage_days",
     metadata,
@@ -105,9 +106,9 @@ usage_days = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Every index makes each commit slower, so there are only five. They find the history of a job, live jobs
-# (NULL) and the newest ended ones, a repeated submit, the elements of an array, and usage in a window. A list
-# of a user's old jobs has no index and scans the primary key.
+# Every index makes each commit slower, so there are only five. They find the entries of a job, unended jobs
+# (NULL) and the newest ended ones, the jobs of an idempotency key, the elements of an array, and usage in a
+# time window. A list of a user's old jobs has no index and reads the jobs in the order of their ids.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

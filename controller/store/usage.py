@@ -3,9 +3,9 @@
 1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the records of running
    attempts, which go into a temporary table.
 2. Multiply the values of each row by the fraction of its time that is inside the window.
-3. Group by user, project, queue or job. Order by GPU time. Return the first groups and the number of groups.
+3. Group by user, project, queue or job. Order the groups by GPU time. Return the first ones and their number.
 
-Cost: one scan of the rows that ended after the window began. No row leaves the database, so the memory of the
+Cost: one scan of the rows that ended after the window began. The database sums them, so the memory of the
 controller does not grow with the number of jobs.
 """
 
@@ -34,7 +34,7 @@ _running._prefixes = ["TEMPORARY"]
 
 @dataclass(frozen=True, slots=True)
 class UsageSum:
-    """The usage of one group of a report."""
+    """The usage of one group in a report: of a user, project, queue or job."""
 
     name: str
     jobs: int
@@ -50,7 +50,10 @@ class UsageSum:
 def report(
     connection: Connection, by: str, since: float, until: float, most: int, running: Sequence[UsageRow]
 ) -> tuple[list[UsageSum], int]:
-    """The `most` groups with the most GPU time, and the number of groups."""
+    """Return the usage of the `most` groups with the most GPU time, and the number of all groups.
+
+    `by` is "user", "project", "queue" or "job"; `running` are the records of attempts that have not ended.
+    """
     parts = [_attempts(tables.usage, by, since, until), _days(by, since, until)]
     if running:
         _running.create(connection)
@@ -100,7 +103,7 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
 
 
 def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
-    """The fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both are
+    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both are
     equal."""
     first = case((begin < since, since), else_=begin)
     last = case((end > until, until), else_=end)

@@ -1,9 +1,9 @@
 """Verifies a whole store.
 
 1. Let the database check its own structure.
-2. Check the hash chain from the first entry, or from the base (the last entry that retention deleted), to the
-   newest entry. A later entry of kind `JournalSealed` must contain the hash of the base.
-3. Check the seal of every row.
+2. Check the hash chain from the first journal entry to the newest one. If retention deleted entries, begin at
+   the last deleted entry (the base). A later entry of kind `JournalSealed` must contain the hash of the base.
+3. Check the checksum of every row.
 4. Read the journal again, job by job, and compare the row of each job with its entries. Skip jobs whose first
    entries were deleted.
 
@@ -37,7 +37,10 @@ SEALED = "JournalSealed"
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of all checks and the problems found. Keep `head` in another place to compare it later."""
+    """What was checked, and the problems that were found.
+
+    A backup of `head` outside the store can later prove that the journal was not replaced.
+    """
 
     store: str
     begins: int
@@ -56,7 +59,7 @@ class VerifyReport:
 
 
 class Verification:
-    """One verification of a store."""
+    """One verification of a store, in the steps of the module's docstring."""
 
     def __init__(self, place: Backend, connection: Connection, progress: Progress | None = None) -> None:
         self._connection = connection
@@ -101,8 +104,10 @@ class Verification:
         return end
 
     def _accounted(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
-        """Whether a JournalSealed entry announces the deletion up to the base, or further if the deletion is
-        not finished."""
+        """Whether a JournalSealed entry announces the deletion of all entries up to the base.
+
+        It may announce the deletion of more entries if that deletion has not been finished.
+        """
         for through, digest in reversed(sealed):
             if through == base.seq:
                 return digest == base.hash.hex()
@@ -113,8 +118,8 @@ class Verification:
         return False
 
     def _compare(self) -> int:
-        """Compare each job's row with its journal entries. Both are read in the order of job ids. Returns the
-        number of rows."""
+        """Compare each job's row with the journal, both in the order of job ids. Returns the number of
+        compared rows."""
         journal = tables.journal.c
         by_job = records.ENTRIES.where(journal.job.is_not(None)).order_by(journal.job, journal.seq)
         entries = (entry for entry, _ in self._each(by_job, records.read_entry, "jobs in the journal"))
@@ -126,11 +131,12 @@ class Verification:
             try:
                 expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
-                expected = None  # the chain is intact, so another program must have written this entry
+                # The hash chain is intact, so a program other than Corral must have written this entry.
+                expected = None
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
             if row is None or row.id != job or expected is None:
-                continue  # retention deleted the row, or the job was queued before the first remaining entry
+                continue  # Retention deleted the row, or the journal entry that queued the job.
             compared += 1
             wrong = [name for name, value in expected.items() if _of(row, name) != value]
             if wrong:
@@ -154,7 +160,8 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """The values that the journal gives for a job's row; None if the job's first entry was deleted."""
+    """Return the values that a job's row must have by the journal, or None if the job's first entry was
+    deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":
@@ -182,7 +189,9 @@ def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
             facts["state"] = json.loads(entry.body)["state"]
             facts["ended_at"] = entry.at
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
-        del facts["state"]  # one entry does not show whether all of the job's processes run
+        # Do not compare SCHEDULED or RUNNING: these entries do not show whether all nodes of the job have
+        # started it.
+        del facts["state"]
     return facts
 
 
@@ -195,5 +204,5 @@ def _of(row: JobRow, name: str) -> Any:
 
 
 def verify(place: Backend, connection: Connection, progress: Progress | None = None) -> VerifyReport:
-    """Verify the store, in the steps above."""
+    """Verify the store in the steps of the module's docstring."""
     return Verification(place, connection, progress).run()

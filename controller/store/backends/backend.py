@@ -1,4 +1,5 @@
-"""The interface of a store's backend: the operations that differ between SQLite and PostgreSQL."""
+"""The interface of a database that holds a store: the operations that differ between SQLite and
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -11,61 +12,65 @@ from sqlalchemy.dialects import postgresql, sqlite
 from controller.store.chain import Head
 from controller.store.errors import StoreFailure
 
-# Both dialects have the method for INSERT … ON CONFLICT, but no common base class declares it.
+# Both dialects of SQLAlchemy support INSERT … ON CONFLICT, but no common base class declares it.
 Insert = sqlite.Insert | postgresql.Insert
 
 
 class Backend(Protocol):
-    """One kind of database for the tables.
+    """A database that holds a store: a SQLite file or a database on a PostgreSQL server.
 
-    Several controllers on one server will need a leader term instead of a lock. `open` will obtain the term,
-    and the transaction of each commit will check on the server that the term is still valid.
+    Today a lock keeps other controllers out. A standby controller on another host would need a leader term
+    instead:
+    `open` would obtain the term, and each commit would check that it is still valid.
     """
 
     engine: Engine
     where: str
 
     def open(self) -> Connection:
-        """Lock the store for this controller and connect for writing. Raises StoreRefused with the owner if
-        another controller has the lock."""
+        """Lock the store for this controller and connect for writing.
+
+        Raises StoreRefused if another controller has the lock. The error names its process.
+        """
         ...
 
     def reader(self) -> Engine:
-        """An engine for read-only connections. They do not need the lock on the store."""
+        """Return an engine of SQLAlchemy for read-only connections. They do not need the lock on the
+        store."""
         ...
 
     def close(self) -> None:
-        """Close all connections and release the store."""
+        """Close all connections and release the lock."""
         ...
 
     def insert(self, table: Table) -> Insert:
-        """The INSERT statement of the dialect, which supports ON CONFLICT."""
+        """Return an INSERT statement in the dialect of the database, which supports ON CONFLICT."""
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
-        """The errors in the structure of the database that a quick check finds."""
+        """Return the errors in the structure of the database that a quick check finds."""
         ...
 
     def full_check(self, connection: Connection) -> list[str]:
-        """The errors in the structure of the whole database."""
+        """Return the errors that a check of the whole database finds."""
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Finish the start after the checks of the store: compare the newest entry with the last acknowledged
-        one."""
+        """Complete the start. Raises StoreBroken if the last acknowledged entry of the journal is not in the
+        database."""
         ...
 
     def acknowledge(self, head: Head) -> None:
-        """Record that the journal is durable up to this entry. Raises StoreBroken if the database was
+        """Record that all entries up to this one are durable. Raises StoreBroken if the database file was
         replaced."""
         ...
 
     def damaged(self, what: str) -> StoreFailure:
-        """Keep a copy of the damaged store and return the error that describes the damage."""
+        """Keep a copy of the damaged store, and return the error that describes the damage."""
         ...
 
     def failure(self, error: BaseException | None) -> StoreFailure:
-        """The store failure that an error of the database driver stands for."""
+        """Translate an error of the database driver into a StoreFailure with a sentence and a hint."""
         ...
 
     def backup(self, connection: Connection, path: Path) -> None:

@@ -1,4 +1,7 @@
-"""A store on a PostgreSQL server. A lock of the database session protects it: no session, no write."""
+"""A store on a PostgreSQL server, which a lock of the writing database session protects.
+
+If the session ends, so do the lock and the ability to write.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from sqlalchemy.exc import DBAPIError
 from controller.store.chain import Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused
 
-LOCK = 0x636F7272616C  # "corral"
+LOCK = 0x636F7272616C  # The bytes of the text "corral"
 
-# Wait one second for the lock: a session that has just ended may still hold it, and a restart of the
-# controller must then not fail.
+# Wait up to one second for the lock: after a restart, the session of the former process may hold it for a
+# moment.
 PATIENCE = text("SET LOCAL lock_timeout = '1s'")
 TAKE = text("SELECT pg_advisory_lock(:lock)")
 OWNER = text(
@@ -28,15 +31,15 @@ OWNER = text(
 )
 
 DISK_FULL = "53100"
-READ_ONLY = "25006"  # a standby, or a server in read-only mode
+READ_ONLY = "25006"  # The error of a standby server, or of a server in read-only mode
 LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PostgresServer:
-    """A database on a PostgreSQL server. The server does the fsync, the write-ahead log and the backups.
+    """A database on a PostgreSQL server, which does the fsync, the write-ahead log and the backups.
 
-    An advisory lock of the session that writes ensures that only one controller uses the database. With
-    standby controllers, later, `open` will obtain a leader term instead of this lock.
+    The session that writes holds an advisory lock of PostgreSQL, so that only one controller uses the
+    database.
     """
 
     def __init__(self, url: URL) -> None:
@@ -49,10 +52,11 @@ class PostgresServer:
         since = time.strftime("%Y-%m-%d %H:%M")
         self.engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
-            isolation_level="REPEATABLE READ",  # gives each reader a consistent snapshot
+            isolation_level="REPEATABLE READ",  # Each reader gets a consistent snapshot.
             connect_args={
                 "connect_timeout": 10,
-                # Send keepalives, because a server behind a broken network never closes its connections.
+                # Send keepalives to notice a broken network; without them, a lost connection would stay open
+                # for hours.
                 "keepalives_idle": 10,
                 "keepalives_interval": 5,
                 "keepalives_count": 3,

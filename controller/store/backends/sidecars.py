@@ -1,4 +1,4 @@
-"""The two files in the directory of a SQLite store: the lock with its owner, and the last acknowledged
+"""The two files next to a SQLite store: the lock file, and the file with the last acknowledged journal
 entry."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wire.text import printable
 
 
 class Sidecar:
-    """A file that stays open from open() to close() and is never deleted."""
+    """A file next to the database that stays open from open() to close() and is never deleted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Sidecar:
 
     @property
     def open_descriptor(self) -> int:
-        """The descriptor of the open file. Valid only between open() and close()."""
+        """The descriptor of the open file. It is valid only between open() and close()."""
         return self._descriptor
 
     def open(self) -> int:
@@ -40,15 +40,20 @@ class Sidecar:
 
 
 class OwnerLock(Sidecar):
-    """A lock that the operating system releases when the process ends. The file names the owner for errors.
+    """A lock file. The kernel releases the lock when the process ends; the text of the file names the
+    process.
 
-    The lock has its own file, because closing any descriptor of the database would release SQLite's locks.
-    The file is never removed: otherwise two processes could lock two different files with the same name.
+    The lock is not on the database file, because closing any descriptor of that file would release SQLite's
+    locks.
+    The lock file is never removed: otherwise two processes could lock two different files with the same name.
     """
 
     def take(self, what: str) -> None:
-        """Lock the file until close() or the end of the process. Raises StoreRefused with the owner if it is
-        locked."""
+        """Lock the file until close() or the end of the process. Raises StoreRefused if another process has
+        the lock.
+
+        `what` is the name of the store in the error.
+        """
         lock = self.open()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,21 +70,24 @@ class OwnerLock(Sidecar):
 
 
 class HeadFile(Sidecar):
-    """The number and hash of the last acknowledged entry, written after each commit without an fsync.
+    """The number and hash of the last acknowledged journal entry, written after each commit without an fsync.
 
-    SQLite treats a damaged write-ahead log as an unfinished one and drops its end without an error, even if
-    that end has acknowledged commits. This file shows the difference. After a power failure it may name an
-    older entry than the newest in the database, never a newer one.
+    If SQLite's write-ahead log is damaged, SQLite drops the end of the log without an error, even if commits
+    in
+    it were acknowledged. A comparison with this file reveals the loss. After a power failure the file may
+    name an
+    older entry than the newest in the database, but never a newer one.
     """
 
     def write(self, head: Head) -> None:
         """Record that all entries up to this one are durable."""
-        # Ignore a failed write: the entries are durable, and an older entry in this file does no harm.
+        # Ignore a failed write: the entries are in the database, and an older entry in this file does no
+        # harm.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 
     def read(self) -> Head | None:
-        """The recorded entry; None if there is none or the file cannot be parsed."""
+        """Return the recorded entry, or None if the file is empty or cannot be parsed."""
         try:
             seq, digest = os.pread(self._descriptor, 200, 0).decode().split()
             return Head(int(seq), bytes.fromhex(digest))

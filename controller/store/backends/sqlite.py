@@ -85,8 +85,8 @@ class SqliteFile:
 
     def quick_check(self, connection: Connection) -> list[str]:
         # Skip the check for a large file: it reads the whole file, but a start must take only seconds. load()
-        # still checks the seal of each row and the end of the journal. Damage in older entries is found by
-        # verify().
+        # still checks the checksum of each row that it loads, and a start the end of the journal. verify()
+        # finds damage in older entries.
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")
@@ -101,8 +101,8 @@ class SqliteFile:
                 there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
             if there != noted.hash:
                 raise self._rewound(noted.seq, head.seq)
-        # If fsync of the log failed earlier, its pages may be correct in memory but wrong on the disk.
-        # Therefore copy the whole log into the database file, with another fsync.
+        # If an earlier fsync of the write-ahead log failed, its pages may be correct in memory but wrong on
+        # the disk. Therefore copy the whole log into the database file, with another fsync.
         driver: Any = connection.connection.driver_connection
         try:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -112,15 +112,15 @@ class SqliteFile:
         self._note.write(head)
 
     def acknowledge(self, head: Head) -> None:
-        # Check the file before each acknowledgement, because SQLite keeps writing to a deleted or replaced
-        # file.
+        # Check the database file before each acknowledgement, because SQLite keeps writing to a deleted or
+        # replaced file.
         if not _same_file(self.path, self._opened):
             raise StoreBroken(
                 f"{self.where} was moved, deleted or replaced while it was in use",
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
-        # Check the log too: it contains commits that are not in the database file yet. Closing the database
-        # now still copies them.
+        # Check the write-ahead log too: it contains commits that are not in the database file yet. Closing
+        # the database at this point still copies them.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -149,7 +149,8 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        if str(error).startswith("Could not decode"):  # sqlite3 then quotes the whole text
+        # sqlite3 has no error code for this and appends the whole undecodable text to the message.
+        if str(error).startswith("Could not decode"):
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
             return StoreLocked(
@@ -176,7 +177,8 @@ class SqliteFile:
             os.close(_private(str(partial), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             with contextlib.closing(sqlite3.connect(partial)) as copy:
                 source.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # makes the copy a single file without a log
+                # Make the copy a single file without a write-ahead log.
+                copy.execute("PRAGMA journal_mode = DELETE")
             _sync(partial)
             partial.rename(path)
             _sync(path.parent)
@@ -212,8 +214,8 @@ class SqliteFile:
         )
 
     def _keep(self) -> Path:
-        """Copy the database and the log once. Further copies could fill the disk if the controller restarts
-        repeatedly."""
+        """Copy the damaged database and its log, but only once: more copies could fill the disk after many
+        restarts."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))
         kept = Path(f"{self.path}.damaged-{stamp}")
         for suffix in ("", "-wal"):
@@ -225,7 +227,7 @@ class SqliteFile:
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # SQLAlchemy begins all transactions, also those of readers
+    connection.isolation_level = None  # Let SQLAlchemy begin all transactions, also those of readers.
     for pragma in (
         f"busy_timeout = {BUSY_S * 1000}",
         "journal_mode = WAL",

@@ -1,4 +1,4 @@
-"""The first tables: journal, jobs, nodes, meta."""
+"""Migration 1 creates the first tables: journal, jobs, nodes and meta."""
 
 from __future__ import annotations
 

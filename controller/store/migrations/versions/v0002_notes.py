@@ -1,5 +1,5 @@
-"""Creates the table of notes, which holds other state than jobs and nodes: shares, use of tenants, and
-more."""
+"""Migration 2 creates the table of notes: state other than jobs and nodes, such as shares and use of
+tenants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create the table of notes."""
     op.create_table(
         "notes",
         sa.Column("kind", sa.Text(), primary_key=True),

@@ -1,4 +1,4 @@
-"""Creates two tables of usage: a row per node of an attempt, and a row per day for deleted jobs."""
+"""Migration 3 creates the usage tables: a row per attempt and node, and a row per day for deleted jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUMS = ("gpu_s", "measured_s", "busy_s", "p95", "peak_mib", "wh", "cpu_s")
 
 
 def upgrade() -> None:
-    """Create both tables. Fill the first from the rows of jobs that ended."""
+    """Create both tables, and fill the first one from the rows of ended jobs."""
     usage = op.create_table(
         "usage",
         sa.Column("job", NUMBER, primary_key=True, autoincrement=False),
@@ -64,12 +64,15 @@ def _records(row: Any) -> list[dict[str, Any]]:
     try:
         return list(_read(row, json.loads(row.body)))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []  # the row is damaged, which load() and verify() report
+        return []  # Skip a damaged row; load() and verify() report it.
 
 
 def _read(row: Any, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One usage record per node of the last attempt, and one record for all earlier attempts, dated at the
-    submit."""
+    """Return the usage records of an ended job: one per node of its last attempt, and one for all earlier
+    attempts.
+
+    The record of the earlier attempts is dated at the submit, because their times are not stored.
+    """
     label = str(row.id) if row.array is None else f"{row.array}_{body.get('index')}"
     whose = {"job": row.id, "label": label, "user": row.user, "project": row.project, "queue": row.queue}
     none = dict.fromkeys(SUMS, 0)
