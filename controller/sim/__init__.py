@@ -1,1 +1,2 @@
-"""The scheduling engine in virtual time, with virtual nodes: log simulation, replay and reports."""
+"""Runs the scheduling engine in virtual time on virtual nodes: simulation of job logs, replay, and
+reports."""

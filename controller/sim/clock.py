@@ -1,4 +1,4 @@
-"""A virtual clock: it runs scheduled callbacks in the order of their times."""
+"""A virtual clock, which runs scheduled callbacks in the order of their times."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Callback = Callable[[], Any]
 
 
 class Clock:
-    """Virtual time in seconds. Callbacks at the same moment run by rank (lower first), then in the order of
-    scheduling."""
+    """Virtual time in seconds. Callbacks with the same time run by rank (the lowest first), then first in,
+    first out."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -21,7 +21,7 @@ class Clock:
         self._sequence = 0
 
     def at(self, when: float, callback: Callback, rank: Rank = 0) -> None:
-        """Schedule a callback. A time in the past is replaced by the present time."""
+        """Schedule a callback. A time in the past is replaced by the current time."""
         self._sequence += 1
         heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, callback))
 
@@ -31,11 +31,11 @@ class Clock:
 
     @property
     def next_at(self) -> float:
-        """Time of the next callback; infinity if there is none."""
+        """The time of the next callback; infinity if there is none."""
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
-        """Run the next callback; False if there is none."""
+        """Set the time to that of the next callback, and run it. Returns False if there is none."""
         if not self._heap:
             return False
         self.now, _, _, callback = heapq.heappop(self._heap)

@@ -1,4 +1,5 @@
-"""The nodes on which a log is simulated: nodes of scheduler.toml, equal nodes, or one pool of processors."""
+"""The nodes on which a job log is simulated: those of scheduler.toml, equal nodes, or one pool of
+processors."""
 
 from __future__ import annotations
 
@@ -28,35 +29,37 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes by name. `core_milli` is the CPU-milli that one processor of a log counts as."""
+    """The nodes of a simulation, by name. `core_milli`: thousandths of a core for each processor of a job
+    log."""
 
     nodes: Mapping[str, NodeFacts]
     core_milli: int = CORE
 
     @property
     def cores(self) -> int:
-        """Number of processors of the smallest node. A job of a log may have at most this many on one
-        node."""
+        """The number of processors of the smallest node, which is the most that a job may use on one node."""
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
     def width(self) -> int:
-        """Number of processors of the largest job that fits into the cluster."""
+        """The number of processors of the largest job that fits into the cluster."""
         return self.cores * len(self.nodes)
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs in the cluster."""
+        """The number of GPUs in the cluster."""
         return sum(len(facts.gpus) for facts in self.nodes.values())
 
     @property
     def cpu_milli(self) -> int:
-        """CPU of the cluster in thousandths of a core."""
+        """The CPU of the cluster, in thousandths of a core."""
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:
-        """A job spec for `size` processors. The job gets the fewest nodes that can hold it and equally many
-        processors on each, rounded up."""
+        """Return a job spec for a job that needs `size` processors.
+
+        The job gets the fewest nodes that can hold it, and equally many processors on each, rounded up.
+        """
         nodes = -(-size // self.cores)
         return JobSpec(
             command=("true",),
@@ -64,7 +67,7 @@ class Cluster:
             memory_mib=1,
             nodes=nodes,
             time_limit_s=estimate_s,
-            grace_s=0.0,  # because jobs of a trace end at their limit
+            grace_s=0.0,  # A job of a log ends exactly at its time limit.
         )
 
     def __str__(self) -> str:
@@ -75,22 +78,22 @@ class Cluster:
 
 
 def pool_of(processors: int) -> Cluster:
-    """A cluster of one node with this many processors and unlimited memory. With one node, no job has to be
-    split."""
+    """Return a cluster of one node with this many processors and unlimited memory, where every job fits on
+    one node."""
     core = max(1, min(CORE, WIDEST // processors))
     return Cluster({"pool": NodeFacts(processors * core, BOUNDLESS_MIB)}, core)
 
 
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:
-    """A cluster of `count` equal nodes."""
+    """Return a cluster of `count` equal nodes."""
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
     return Cluster({name: _facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})
 
 
 def cluster_of_config(config: Config) -> Cluster:
-    """The nodes of scheduler.toml. Raises SimulationRefused if the file does not give a node's CPUs, memory
-    or GPUs."""
+    """Return the nodes of scheduler.toml. Raises SimulationRefused if a node's CPUs, memory or GPUs are not
+    in it."""
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):
@@ -114,7 +117,8 @@ def cluster_of_config(config: Config) -> Cluster:
 
 
 def memory_mib(text: str) -> int:
-    """The amount of memory, such as 512M, 64G or 2T, in MiB. Raises ValueError with the correct form."""
+    """Convert an amount of memory, such as 512M, 64G or 2T, to MiB. Raises ValueError if it has another
+    form."""
     match = _MEMORY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 64G or 2T")
@@ -128,8 +132,10 @@ def _facts(
     groups: Sequence[GpuGroup],
     labels: Mapping[str, str] | None = None,
 ) -> NodeFacts:
-    """The hardware of a node with two CPU sockets. Half of each group of GPUs is at each socket, and NVLink
-    connects GPUs in groups of eight."""
+    """Return the hardware of a node with two CPU sockets.
+
+    Each socket has half of the GPUs of each group, and NVLink connects the GPUs in sets of eight.
+    """
     gpus: list[GpuFacts] = []
     for group in groups:
         first = len(gpus)

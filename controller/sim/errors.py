@@ -1,10 +1,10 @@
-"""The error of a simulation that cannot start or finish."""
+"""The error that is raised if a simulation cannot start or finish."""
 
 from __future__ import annotations
 
 
 class SimulationRefused(Exception):
-    """A simulation cannot start or finish. The message gives the reason in one sentence, `hint` the
+    """A simulation cannot start or finish. The message is a sentence with the reason; `hint` is the
     remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What happened to each simulated job, collected from the events of the run."""
+"""Collects the results of each simulated job (start, end, nodes, lost work) from the events of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAU_S = 10.0
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """One job from submit to end."""
+    """What happened to one job, from its submit to its end."""
 
     job: int
     user: str
@@ -52,33 +52,33 @@ class SimulatedJob:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of the last attempt."""
+        """The number of nodes of the last attempt."""
         return len(self.allocations)
 
     @property
     def wait_s(self) -> float:
-        """Seconds from submit to the last start."""
+        """Seconds from the submit to the last start; 0 if the job never started."""
         return 0.0 if self.start_s is None else self.start_s - self.submit_s
 
     @property
     def run_s(self) -> float:
-        """Seconds from the last start to the end."""
+        """Seconds from the last start to the end; 0 if the job has not ended."""
         return 0.0 if self.start_s is None or self.end_s is None else self.end_s - self.start_s
 
     @property
     def slowdown(self) -> float:
-        """Bounded slowdown: max(1, (wait + run) / max(run, tau))."""
+        """The bounded slowdown: max(1, (wait + run) / max(run, TAU_S))."""
         return max(1.0, (self.wait_s + self.run_s) / max(self.run_s, TAU_S))
 
 
 @dataclass
 class SimulatedJobs:
-    """All jobs of a run. A Simulation calls `observe` with every event."""
+    """The results of all jobs of a run. A simulation calls `observe` with every event."""
 
     by_job: dict[int, SimulatedJob] = field(default_factory=dict)
 
     def observe(self, event: Event) -> None:
-        """Update the job that the event names."""
+        """Update the result of the job that the event names."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)
@@ -106,7 +106,8 @@ class SimulatedJobs:
     def _preempted(self, event: JobPreempted) -> None:
         record = self.by_job[event.job]
         record.lost_gpu_s += 3_600 * event.gpu_hours
-        record.start_s = None  # the event itself counts only the work after the last checkpoint
+        # The event already counts the work since the last checkpoint, so _requeued() must add nothing.
+        record.start_s = None
 
     def _requeued(self, event: JobRequeued) -> None:
         record = self.by_job[event.job]
@@ -139,7 +140,7 @@ class SimulatedJobs:
     }
 
     def ran(self) -> list[SimulatedJob]:
-        """Jobs that ended after a start, in the order of their ids."""
+        """Return the jobs that have started and ended, in the order of their ids."""
         return [
             record
             for record in self.by_job.values()
@@ -148,12 +149,12 @@ class SimulatedJobs:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean; 0 without values."""
+    """Return the mean of the values, or 0 if there are none."""
     listed: Sequence[float] = list(values)
     return sum(listed) / len(listed) if listed else 0.0
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """The quantile by nearest rank; `part` is between 0 and 1. Without values the result is 0."""
+    """Return the quantile by the nearest-rank method, or 0 if there are no values. `part` is from 0 to 1."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0

@@ -1,4 +1,4 @@
-"""Defines the figures by which scheduling policies are compared."""
+"""Computes the figures by which scheduling policies are compared, such as waits and utilisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.sim.job_results import SimulatedJob, mean, quantile
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of all jobs that ended after a start. Times are in seconds, fractions between 0 and 1."""
+    """The figures of all jobs that started and ended. Times are in seconds, fractions between 0 and 1."""
 
     jobs: int
     avebsld: float
@@ -45,7 +45,7 @@ class Figures:
 
 
 def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
-    """The figures of these jobs on this cluster."""
+    """Compute the figures of these jobs on this cluster."""
     waits = [record.wait_s for record in records]
     flows = [record.wait_s + record.run_s for record in records]
     slowdowns = [record.slowdown for record in records]
@@ -74,7 +74,7 @@ def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
 
 
 def span(records: Sequence[SimulatedJob]) -> tuple[float, float]:
-    """Time of the first submit and of the last end; zeros without jobs."""
+    """Return the times of the first submit and of the last end; zeros if there are no jobs."""
     if not records:
         return 0.0, 0.0
     return min(record.submit_s for record in records), max(

@@ -1,4 +1,4 @@
-"""Runs tasks in parallel. Each task has its own process, and as many run at once as there are CPU cores."""
+"""Runs tasks in parallel, each in its own process, and at most one per CPU core at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ Work = Callable[[Task, Progress], Result]
 """The function that runs a task. It must be a module-level function, because the child process imports it by
 name. It calls its second argument with its progress."""
 
-# Spawn, not fork: the child must not inherit open files and threads of this process.
+# Start processes with spawn and not with fork: a child must not inherit open files and threads of this
+# process.
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 class RunFailed(SimulationRefused):
-    """A task failed or its process ended without a result. The message names the task and the reason."""
+    """Raised if a task failed or its process ended without a result. The message names the task and the
+    reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ def run_in_processes(
     progress: Progress | None = None,
     cores: int | None = None,
 ) -> list[Result]:
-    """Run the tasks and return their results in the same order. Raises RunFailed.
+    """Run the tasks, and return their results in the same order. Raises RunFailed.
 
-    `progress` gets the sum of the progress of all tasks.
+    `progress` is called with the sum of the progress of all tasks.
 
     1. Start one process per core, or per task if there are fewer; send each process its task.
     2. Wait for messages: a number is progress, `_Done` is the result, a string is an error.
@@ -59,9 +61,9 @@ def run_in_processes(
                 name, task = waiting.pop()
                 ours, process = _start(work)
                 running[ours] = name, process
-                # Send the task through the pipe. As an argument of spawn it could block this process for ever
-                # if the child ends early.
-                with suppress(ConnectionError):  # _receive() reports how the child died
+                # Send the task through the pipe. As an argument of spawn it could block this process without
+                # end if the child ends early.
+                with suppress(ConnectionError):  # If the child has ended, _receive() reports the reason.
                     ours.send(task)
             for line in wait(list(running)):
                 assert isinstance(line, Connection)
@@ -85,13 +87,15 @@ def run_in_processes(
 def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_child, args=(theirs, work), daemon=True)
-    # Ctrl-C reaches the whole process group. Children ignore it, because the parent kills them.
+    # Block Ctrl-C while the child starts, so that the child inherits this: the terminal sends it to the whole
+    # process group, and the parent kills the children.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()  # without this, reading from the pipe would not end when the child exits
+    # Close our copy of the child's end, so that reading from the pipe ends when the child exits.
+    theirs.close()
     return ours, process
 
 
@@ -119,5 +123,5 @@ def _child(line: Connection, work: Work[Any, Any]) -> None:
         message = _Done(work(line.recv(), line.send))
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-    with suppress(ConnectionError):  # the parent may have closed the pipe
+    with suppress(ConnectionError):  # The parent may have closed the pipe.
         line.send(message)

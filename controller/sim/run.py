@@ -1,4 +1,4 @@
-"""Simulates a log under one or several policies, from the first submit to the end of the last job."""
+"""Simulates a job log under one or several policies, from the first submit to the end of the last job."""
 
 from __future__ import annotations
 
@@ -64,8 +64,10 @@ class Policy:
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """The policy with this name, or of this scheduler.toml. Settings that the name does not decide come from
-    `config`."""
+    """Return the policy with this name, or of the scheduler.toml with this path.
+
+    Settings that a policy name does not decide come from `config`.
+    """
     if name.endswith(PREDICTED):
         return with_estimate(policy_of(name.removesuffix(PREDICTED), config), "predicted")
     if name in _POLICIES:
@@ -79,22 +81,23 @@ def policy_of(name: str, config: Config) -> Policy:
 
 
 def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config:
-    """The configuration with another order or backfill kind. An empty string leaves the setting unchanged."""
+    """Return the configuration with another order or backfill kind. An empty string leaves a setting
+    unchanged."""
     changes: dict[str, Any] = {}
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # Consider all waiting jobs, because the textbook policies that the command line names have no limit.
+        # Consider all waiting jobs, because the textbook policies with these names have no limit.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
-        config = config.of_profile(
-            DEFAULT_PROFILE
-        )  # because the order holds for all jobs, whatever their profile
+        # Remove the profiles, because the order and backfill must apply to all jobs.
+        config = config.of_profile(DEFAULT_PROFILE)
     return config.model_copy(update={"scheduler": config.scheduler.model_copy(update=changes)})
 
 
 def with_estimate(policy: Policy, estimate: str) -> Policy:
-    """The same policy, but backfill plans with time limits ("limit") or predicted run times ("predicted")."""
+    """Return a policy whose backfill plans with time limits ("limit") or predicted run times
+    ("predicted")."""
     config = policy.config
     if not estimate or estimate == config.backfill.estimate:
         return policy
@@ -104,7 +107,7 @@ def with_estimate(policy: Policy, estimate: str) -> Policy:
 
 
 def profile_of(config: Config, name: str) -> Config:
-    """The configuration that applies the policy of one profile to all jobs on all nodes."""
+    """Return a configuration that applies the policy of one profile to all jobs on all nodes."""
     if name != DEFAULT_PROFILE and name not in config.profiles:
         known = nearest(name, [*config.profiles, DEFAULT_PROFILE])
         raise SimulationRefused(f"there is no profile {name!r}", known)
@@ -112,8 +115,10 @@ def profile_of(config: Config, name: str) -> Config:
 
 
 def name_of(config: Config) -> str:
-    """The name of the policy that this configuration follows for jobs of equal priority. If there is none,
-    the name of its order and its backfill kind."""
+    """Return the name of the policy that this configuration follows for jobs of equal priority.
+
+    Without such a name, the result is made from the names of its order and backfill kind.
+    """
     if config.profiles:
         return "profiles"
     order, backfill = config.scheduler.order.name, config.scheduler.backfill
@@ -124,7 +129,7 @@ def name_of(config: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunTask:
-    """All settings of one run. The object is sent to another process with pickle."""
+    """All settings of one simulation run. The object is pickled and sent to another process."""
 
     policy: Policy
     cluster: Cluster
@@ -137,7 +142,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """Times of one job in seconds, with its number in the log."""
+    """The submit, start and end of one job in seconds, with its number in the log."""
 
     job: int
     submit: float
@@ -147,7 +152,7 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Settings and figures of a run; `cpu_s` is the CPU time of the simulation itself."""
+    """The settings and figures of a run. `cpu_s` is the CPU time that the simulation itself took."""
 
     policy: str
     order: str
@@ -191,7 +196,7 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Run garbage collection rarely. A simulation makes many objects but hardly any reference cycles."""
+    """Run garbage collection rarely: a simulation makes many objects but hardly any reference cycles."""
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
@@ -207,7 +212,7 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs]:
-    """Run the simulation to its end. Returns it with the results of all jobs."""
+    """Run the simulation to its end. Returns the simulation and the results of all jobs."""
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
     simulation = _simulation(task.same_second, pipeline, records)
@@ -225,12 +230,12 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
 
 def _simulation(same_second: SameSecond, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
     kind = Sc15Simulation if same_second is SameSecond.SC15 else Simulation
-    # The engine does not keep ended jobs, because SimulatedJobs does.
+    # Keep no ended jobs in the engine, because SimulatedJobs keeps their results.
     return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), records.observe)
 
 
 def with_exact_estimate(work: TraceJob) -> TraceJob:
-    """The same job with its actual run time as the estimate."""
+    """Return the same job with its actual run time as its time limit."""
     limit = work.spec.time_limit_s
     runtime = work.runtime_s if limit is None else min(work.runtime_s, limit)
     return replace(work, runtime_s=runtime, spec=replace(work.spec, time_limit_s=runtime or 1.0))
@@ -239,8 +244,8 @@ def with_exact_estimate(work: TraceJob) -> TraceJob:
 def run_policies(
     tasks: Sequence[RunTask], progress: Progress | None = None, cores: int | None = None
 ) -> list[RunResult]:
-    """Run several policies, each in its own process. The results have the order of the tasks.
+    """Simulate several policies, each in its own process. The results have the order of the tasks.
 
-    `progress` gets the number of jobs that have ended in all runs. Raises RunFailed.
+    `progress` is called with the number of jobs that have ended in all runs. Raises RunFailed.
     """
     return run_in_processes(run, {task.policy.name: task for task in tasks}, progress, cores)

@@ -1,4 +1,4 @@
-"""Runs the scheduling engine in virtual time. Submits and agent reports are scheduled callbacks."""
+"""Runs the scheduling engine in virtual time. Submits and reports of agents are scheduled callbacks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ class Simulation:
     """One engine, a virtual clock and virtual agents.
 
     Algorithm of a step
-    1. `now` becomes the time of the earliest callback, or of the next timer of the engine if that is earlier.
-    2. Every callback of this moment runs, ordered by (rank, order of scheduling): each hands one input to
-       the engine. The engine's orders go to the virtual agents at once; a later report of an agent is a new
-       callback.
-    3. One scheduling pass follows (`run_pass`).
+    1. Set `now` to the time of the earliest callback, or of the next timer of the engine if that is earlier.
+    2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each passes one
+       input to the engine. The virtual agents carry out the engine's orders at once, and schedule a callback
+       for
+       each report that is due later.
+    3. Run a scheduling pass (`run_pass`).
 
-    Invariant: the state changes only through Engine.handle, as on a live cluster.
+    Invariant: the state changes only through Engine.handle, as on a real cluster.
     Cost: O(log n) per callback, with n scheduled callbacks, plus the engine itself.
 
     Example: job 1 runs for 60 s on the only GPU and job 2 is submitted 10 s after it. The steps are at 0 s
@@ -59,16 +60,16 @@ class Simulation:
         self._rules = engine.pipeline.rebalance
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. `rank` decides the order of callbacks with the same time."""
+        """Schedule a callback. Of callbacks with the same time, those with the lowest rank run first."""
         self._sequence += 1
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
-        """Add a node: its agent connects now."""
+        """Add a node by the hello of its agent."""
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs."""
+        """Schedule the submits of these jobs, and rebalancing if it is automatic."""
         first: float | None = None
         for each in work:
             first = each.submit_s if first is None else min(first, each.submit_s)
@@ -79,7 +80,8 @@ class Simulation:
 
     def _rebalance(self, now: float) -> None:
         self.tell(inputs.Rebalance(AUTO))
-        if self._heap:  # without this, rebalancing alone would keep the simulation running for ever
+        # Stop when no other callback is left; otherwise rebalancing alone would keep the simulation running.
+        if self._heap:
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob) -> None:
@@ -92,21 +94,25 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _started_at(self, key: Key, now: float) -> float:
-        """The time at which the attempt started. A member that joins an elastic job later gets the first
-        start, so that it ends together with the others."""
+        """Return the time from which the run time of the attempt counts.
+
+        A gang member that joins an elastic job later gets the start of the first member, so that all end
+        together.
+        """
         work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
             return now
         return self._first_start.setdefault(key, now)
 
     def tell(self, given: Input) -> Decision:
-        """Pass one input to the engine now and carry out the engine's orders."""
+        """Pass one input to the engine now, and carry out the orders with which the engine replies."""
         decision = self.engine.handle(given, self.now)
         if self._observe is not None:
             for event in decision.events:
                 self._observe(event)
         for effect in decision.effects:
-            if isinstance(effect, StartAttempt):  # virtual agents need no frames, so none are built
+            # Do not build the message to real agents, because virtual agents do not need it.
+            if isinstance(effect, StartAttempt):
                 self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
             elif isinstance(effect, SendToNodes):
                 self._obey(effect.nodes, effect.frame)
@@ -115,7 +121,7 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order. Orders about gang barriers and GPU health are ignored by virtual agents."""
+        """Carry out an order of the engine. Orders about gang barriers and GPU health have no effect here."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):
@@ -129,7 +135,7 @@ class Simulation:
         self._report(key, started)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
-        """Schedule the end of an attempt's processes after this many seconds, unless they are stopped
+        """Schedule the end of an attempt's processes. The callback does nothing if they have been stopped
         before."""
         self.schedule(self.now + seconds, REPORT, ending)
 
@@ -148,18 +154,20 @@ class Simulation:
         key = status.job, status.attempt
         if status.checkpoint is None or status.started_at is None or key in self._saved:
             return
-        self._saved.add(key)  # subtract the work once, because all members of a gang save the same work
+        # Subtract the work only once, because all members of a gang report the same checkpoint.
+        self._saved.add(key)
         planned = self.planned_runs[status.job]
         done = status.checkpoint.at - status.started_at
         self.planned_runs[status.job] = replace(planned, runtime_s=max(0.0, planned.runtime_s - done))
 
     @property
     def next_at(self) -> float:
-        """Time of the next step; NEVER if no step is left."""
+        """The time of the next step; NEVER if no step is left."""
         return min(self._heap[0][0] if self._heap else NEVER, self.engine.next_at)
 
     def step(self) -> bool:
-        """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left."""
+        """Run all callbacks of the next time and one scheduling pass. Returns False if nothing is left to
+        do."""
         self.now = now = self.next_at
         if now == NEVER:
             return False
@@ -172,7 +180,7 @@ class Simulation:
     def run_pass(self) -> None:
         """Run one scheduling pass, and another one after each pass that preempted jobs.
 
-        A virtual job ends as soon as it is stopped, so the preempting job starts in the next pass.
+        A virtual job ends as soon as it is stopped, so the job that preempted it starts in the next pass.
         """
         self.tell(TICK)
         while self.engine.cycle.victims_have_left():
@@ -180,6 +188,6 @@ class Simulation:
         self.engine.state.forget_old()
 
     def run(self) -> None:
-        """Step until nothing is left to happen."""
+        """Run steps until no callback and no timer is left."""
         while self.step():
             pass

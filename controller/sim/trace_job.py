@@ -1,4 +1,4 @@
-"""One job of a workload: its submit time and its actual run time."""
+"""One job of a job log: what it requests, when it is submitted and how long it runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a log. `number` is its number in the log. `runtime_s` is its run time in seconds if nothing
-    stops it."""
+    """A job of a job log. `number` is its number there, `runtime_s` the seconds that it runs if it is not
+    stopped."""
 
     number: int
     submit_s: float

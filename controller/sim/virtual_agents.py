@@ -1,5 +1,5 @@
-"""Agents of virtual nodes. They take the same orders and give the same reports as real agents, in virtual
-time."""
+"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as real
+ones."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class PlannedRun:
 
 
 def hello_of(name: str, facts: NodeFacts) -> Hello:
-    """The message by which the agent of a node that has just booted connects."""
+    """Return the hello that the agent of a node sends after the node has booted."""
     return Hello(name, "virtual", f"{name}-1", "virtual", facts)
 
 
 class VirtualAgents:
     """The agents of all nodes in one object, because all members of a gang behave in the same way.
 
-    `planned_run` gives the run of an attempt. `started_at` gives the time from which the run of an
-    attempt counts.
+    `planned_run` returns the run time and exit code of an attempt, `started_at` the time from which its run
+    time
+    counts.
     """
 
     def __init__(
@@ -43,7 +44,8 @@ class VirtualAgents:
     def start(
         self, key: Key, nodes: Iterable[str], limit_s: float | None, now: float
     ) -> tuple[AttemptReports, float]:
-        """Start an attempt on these nodes. Returns the reports, and the seconds until the attempt ends."""
+        """Start an attempt on these nodes. Returns the agents' reports, and the seconds until the attempt
+        ends."""
         runtime, since = self._planned_run(key).runtime_s, self._started_at(key, now)
         if limit_s is not None:
             runtime = min(runtime, limit_s)
@@ -56,7 +58,7 @@ class VirtualAgents:
         return started, runtime - (now - since)
 
     def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
-        """Stop an attempt on these nodes at once. A job with checkpoints saves its state. Returns the
+        """Stop an attempt on these nodes at once, with a checkpoint if the job can save one. Returns the
         reports."""
         key = order.job, order.attempt
         known = self._attempts.setdefault(key, {})
@@ -71,7 +73,7 @@ class VirtualAgents:
         return reports
 
     def end(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
-        """End the processes of the attempt that still run on these nodes. Returns the reports."""
+        """End the processes of the attempt that still run on these nodes. Returns the agents' reports."""
         known = self._attempts.get(key, {})
         reports: AttemptReports = {}
         before: AttemptStatus | None = None
@@ -85,16 +87,16 @@ class VirtualAgents:
         return reports
 
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
-        """The report about a process that exited or reached its time limit."""
+        """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # Compute the same sum as for the scheduled end. A difference of two floats could be smaller by
-        # rounding.
+        # Compute the same sum as for the scheduled end. By rounding, `now - started_at` could be less than
+        # the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 
     def settle(self, key: Key, nodes: Iterable[str]) -> None:
-        """Remove the attempt from these nodes, because the controller has recorded its end."""
+        """Forget the attempt on these nodes, because the controller has recorded its end."""
         known = self._attempts.get(key, {})
         for node in nodes:
             known.pop(node, None)

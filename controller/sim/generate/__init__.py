@@ -1,4 +1,4 @@
-"""Synthetic GPU workloads: users with typical jobs, submitted by hour of day and weekday."""
+"""Generates GPU workloads: users with typical jobs, submitted by hour of the day and by weekday."""
 
 from controller.sim.generate.formats import Format, lines
 from controller.sim.generate.jobs import TooMany, Wish, Workload, generate

@@ -1,4 +1,4 @@
-"""Arrival rates over a day and a week. Time 0 is a Monday, 00:00."""
+"""How the number of submits depends on the hour and the weekday. Time 0 is a Monday, 00:00."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PEAK = max(HOURS) * max(DAYS)
 
 
 def arrival_rate(moment_s: float) -> float:
-    """The relative arrival rate at this time (seconds since Monday, 00:00)."""
+    """Return the relative arrival rate at this time, in seconds since Monday, 00:00."""
     day, second = divmod(moment_s, DAY_S)
     hour, part = divmod(second / HOUR_S, 1.0)
     begins, ends = HOURS[int(hour) % 24], HOURS[(int(hour) + 1) % 24]
@@ -29,10 +29,12 @@ def arrival_rate(moment_s: float) -> float:
 
 
 def draw_arrival(rng: RandomStream, span_s: float) -> float:
-    """The time of one arrival of an inhomogeneous Poisson process.
+    """Draw the time of one arrival from a Poisson process whose rate changes over the week.
 
-    Thinning: draw a uniform time, accept it with probability rate / peak rate, else draw again. The arrivals
-    of such a process are independent once their number is given, so each arrival is drawn separately.
+    Thinning: draw a uniform time, accept it with probability rate / peak rate, otherwise draw again. Each
+    arrival
+    can be drawn separately, because the arrivals of such a process are independent once their number is
+    given.
     """
     while True:
         moment = rng.uniform() * span_s

@@ -1,4 +1,4 @@
-"""Writes a workload as lines of text: CSV, JSON lines, or the Standard Workload Format."""
+"""Writes a workload as lines of text: CSV, JSON lines, or the Standard Workload Format (SWF)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.job.spec import gpus_text
 
 
 class Format(enum.StrEnum):
-    """File formats of a workload."""
+    """The file formats in which a workload can be written."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -23,7 +23,7 @@ class Format(enum.StrEnum):
 
 
 def lines(workload: Workload, form: Format) -> Iterator[str]:
-    """Give the lines of the file, one after the other."""
+    """Yield the lines of the file."""
     return {Format.CSV: _csv, Format.JSONL: _jsonl, Format.SWF: _swf}[form](workload)
 
 
@@ -48,7 +48,7 @@ def _jsonl(workload: Workload) -> Iterator[str]:
 
 
 def _swf(workload: Workload) -> Iterator[str]:
-    """Write SWF, with GPUs as its processors. SWF has no fractions, so a part of a GPU counts as one."""
+    """Yield the lines of an SWF file, where a processor is a GPU. A part of a GPU counts as a whole one."""
     users = {name: number for number, name in enumerate(dict.fromkeys(row.user for row in workload.rows), 1)}
     names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in workload.rows), 1)}
     cluster = workload.cluster
@@ -70,7 +70,7 @@ def _swf(workload: Workload) -> Iterator[str]:
 
 
 def _status(row: GeneratedJob) -> int:
-    """The status field of SWF: 1 for a completed job, 0 for a failed one, 5 for one stopped at its time
+    """Return the status field of SWF: 1 for a completed job, 0 for a failed one, 5 if stopped at its time
     limit."""
     if row.duration > row.estimate:
         return 5

@@ -1,4 +1,5 @@
-"""Generates jobs: sessions of users until the requested number of jobs or load is reached."""
+"""Generates the jobs of a workload, session by session, until the requested number of jobs or load is
+reached."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ CODES = WeightedChoice([(1, 60.0), (137, 14.0), (139, 8.0), (2, 8.0), (134, 5.0)
 
 
 class TooMany(ValueError):
-    """The workload would have more than MAX_JOBS jobs."""
+    """Raised if the workload would have more than MAX_JOBS jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The nodes that have GPUs, and the smallest amount of each resource on one of them."""
+    """The number of nodes with GPUs, and the smallest amount of each resource that such a node has."""
 
     nodes: int
     gpus: int
@@ -37,20 +38,21 @@ class NodeCapacity:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """The fewest nodes over which this many GPUs can be divided evenly; None if no number of nodes allows
-        it."""
+        """Return the fewest nodes over which this many GPUs can be divided evenly; None if it is
+        impossible."""
         if gpus <= self.gpus:
             return 1
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """The GPU counts that generated jobs may have: at least one GPU, at most half of the cluster."""
+        """Return the GPU counts that generated jobs may have: those that the nodes can hold, up to half of
+        all GPUs."""
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
 
 
 def capacity_of(cluster: Cluster) -> NodeCapacity:
-    """The capacity of the nodes that have GPUs."""
+    """Return the capacity of the cluster's nodes that have GPUs."""
     nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
     return NodeCapacity(
         len(nodes),
@@ -62,8 +64,12 @@ def capacity_of(cluster: Cluster) -> NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The requested workload. Two of jobs, days and load are given; the third is None and follows from them.
-    A load of 1.0 uses all GPUs all the time."""
+    """The workload that the user requests.
+
+    Two of `jobs`, `days` and `load` are given; the third is None and follows from them. A load of 1.0 uses
+    all
+    GPUs all the time.
+    """
 
     cluster: Cluster
     seed: int = 1
@@ -92,13 +98,15 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """GPU-seconds that the job uses. A job that exceeds its estimated run time is stopped there."""
+        """The GPU-seconds that the job uses. A job that would run longer than its time limit `estimate` is
+        stopped."""
         return self.gpus * min(self.duration, self.estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Jobs in the order of submission, in a time span that begins on a Monday at 00:00."""
+    """Generated jobs in the order of submission, in a time span of `span_s` seconds from a Monday at
+    00:00."""
 
     rows: Sequence[GeneratedJob]
     span_s: float
@@ -106,7 +114,7 @@ class Workload:
 
     @property
     def load(self) -> float:
-        """GPU-seconds of all jobs divided by the GPU-seconds of the span."""
+        """The GPU-seconds of all jobs divided by the GPU-seconds of the whole time span."""
         return sum(row.gpu_s for row in self.rows) / (self.cluster.gpus * self.span_s)
 
 
@@ -117,7 +125,8 @@ Session = list[GeneratedJob]
 def generate(wish: Wish) -> Workload:
     """Generate a workload. The same request gives the same jobs on every machine.
 
-    1. Draw sessions of users until the number of jobs or the load is reached.
+    1. Draw sessions (jobs that one user submits one after the other) until the number of jobs or the load is
+       reached.
     2. Draw the start of each session from the arrival rates.
     3. Sort all jobs by submit time.
     """
@@ -147,7 +156,7 @@ def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
 
 
 def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
-    """Give sessions until they contain this many jobs."""
+    """Yield sessions until they contain this many jobs."""
     for session in _sessions(wish):
         yield session[:jobs]
         jobs -= len(session)
@@ -156,9 +165,9 @@ def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
-    """Give sessions until they contain this many GPU-seconds, to half a percent if small enough jobs exist.
+    """Yield sessions until they contain this many GPU-seconds, to half a percent if small enough jobs exist.
 
-    A job that would exceed the total is left out: one long and wide job could dominate a short log.
+    A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(wish):
@@ -179,7 +188,7 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
 
 
 def _sessions(wish: Wish) -> Iterator[Session]:
-    """Give sessions without end."""
+    """Yield random sessions of random users without end."""
     room = capacity_of(wish.cluster)
     users = draw_users(wish.seed, wish.users, room.sizes(), wish.models)
     rng = RandomStream(wish.seed, "jobs")
@@ -189,10 +198,13 @@ def _sessions(wish: Wish) -> Iterator[Session]:
 
 
 def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
-    """The jobs of one session. The jobs of a sweep are submitted within seconds. Otherwise the user submits
-    the next job after looking at the result of the one before."""
+    """Return the jobs of one session.
+
+    The jobs of a parameter sweep are submitted within seconds. Otherwise the user submits the next job after
+    looking at the result of the one before.
+    """
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
-    # For some jobs the user first tries half of the GPUs.
+    # Sometimes the user first tries the job with half of its GPUs.
     gpus = (
         template.gpus / 2
         if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
@@ -206,7 +218,8 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
         if template.sweeps:
             moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            moment += row.duration + rng.lognormal(150, 0.6)  # the user sees the crash and corrects the job
+            # Let the user notice the crash and correct the job.
+            moment += row.duration + rng.lognormal(150, 0.6)
         else:
             moment += rng.lognormal(500, 1.0)
     return jobs
@@ -219,7 +232,7 @@ def _job(
     code = 0
     if rng.chance(template.failing):
         code = CODES.draw(rng)
-        # Most failing jobs fail early; the others fail at any time of their run.
+        # Let most failing jobs fail early, and the others at any time of their run.
         duration = min(duration, rng.lognormal(75, 1.2)) if rng.chance(0.8) else duration * rng.uniform()
     nodes = room.spread(gpus)
     assert nodes is not None, "only sizes that can be spread are asked for"

@@ -1,4 +1,4 @@
-"""Reproducible random draws. All use only random(), because its sequence is the same in every Python
+"""Reproducible random numbers. All use only random(), because its sequence is the same in every Python
 version."""
 
 from __future__ import annotations
@@ -14,48 +14,51 @@ T = TypeVar("T")
 
 
 class RandomStream:
-    """A sequence of random draws for one purpose. Each purpose has a sequence of its own, so a change to one
-    does not change the draws of the others."""
+    """A sequence of random numbers for one purpose.
+
+    Each purpose has a sequence of its own, so that a change to one does not change the numbers of the others.
+    """
 
     def __init__(self, *seed: object) -> None:
-        # The seed is a string, because random.Random hashes strings with SHA-512 and other objects with
-        # hash().
+        # The seed is a string, because Python hashes strings with SHA-512 here, but other objects with
+        # hash(), which may change.
         self.uniform = random.Random("/".join(map(str, seed))).random  # noqa: S311 - no secrets
 
     def between(self, low: float, high: float) -> float:
-        """A uniform draw from the range low <= x < high."""
+        """Return a uniform random number from the range low <= x < high."""
         return low + (high - low) * self.uniform()
 
     def chance(self, part: float) -> bool:
-        """True with probability `part`."""
+        """Return True with probability `part`."""
         return self.uniform() < part
 
     def normal(self) -> float:
-        """A standard normal draw (Box-Muller)."""
+        """Return a random number from the standard normal distribution (Box-Muller method)."""
         return math.sqrt(-2 * math.log(1 - self.uniform())) * math.cos(math.tau * self.uniform())
 
     def lognormal(self, median: float, sigma: float) -> float:
-        """A log-normal draw with this median; `sigma` is the standard deviation of the logarithm."""
+        """Return a log-normal random number with this median; `sigma` is the standard deviation of its
+        logarithm."""
         return median * math.exp(sigma * self.normal())
 
     def count(self, mean: float) -> int:
-        """A geometric draw (1, 2, 3 …) with this mean."""
+        """Return a random number 1, 2, 3 … from the geometric distribution with this mean."""
         return 1 + int(math.log(1 - self.uniform()) / math.log(1 - 1 / mean)) if mean > 1 else 1
 
 
 class WeightedChoice(Generic[T]):
-    """A random choice between objects that have weights."""
+    """Objects with weights, from which one can be chosen at random."""
 
     def __init__(self, weighted: Sequence[tuple[T, float]]) -> None:
         self.things = [thing for thing, _ in weighted]
         self._up_to = list(accumulate(weight for _, weight in weighted))
 
     def draw(self, rng: RandomStream) -> T:
-        """Choose one object with a probability in proportion to its weight."""
+        """Choose one object at random, with a probability in proportion to its weight."""
         index = bisect(self._up_to, rng.uniform() * self._up_to[-1])
         return self.things[min(index, len(self.things) - 1)]
 
 
 def zipf(things: Sequence[T], exponent: float = 1.0) -> WeightedChoice[T]:
-    """A choice by Zipf's law: the object at position n (from 1) has the weight n**-exponent."""
+    """Return a random choice by Zipf's law: the object at position n (from 1) has the weight n**-exponent."""
     return WeightedChoice([(thing, rank**-exponent) for rank, thing in enumerate(things, 1)])

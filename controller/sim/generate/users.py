@@ -1,4 +1,4 @@
-"""Generates users: their typical jobs, the run times, and the time limits that they request."""
+"""Generates users: their typical jobs, the run times of these, and the time limits that the users request."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class JobTemplate:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with job templates, the most frequent first, and a function that gives the time limit of a
-    job."""
+    """A user with job templates, the most frequent first. `guess` returns the time limit that the user
+    requests."""
 
     name: str
     templates: WeightedChoice[JobTemplate]
@@ -63,7 +63,8 @@ class User:
 
 
 def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
-    """Draw `count` users, the most active first. The first users are the same for every `count`."""
+    """Return `count` random users, the most active first. With a larger `count`, the first users stay the
+    same."""
     weighted = WeightedChoice([(size, weight) for size, weight in SIZES if size in sizes])
     return zipf([_user(RandomStream(seed, "user", rank), rank, weighted, models) for rank in range(count)])
 
@@ -98,8 +99,10 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 
 
 def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
-    """The function by which the user chooses time limits: the next round limit, a multiple of the run time,
-    or always the same limit."""
+    """Return the function by which a user chooses the time limit of a job.
+
+    It is one of three: the next round limit, a multiple of the run time, or always the same limit.
+    """
     temper, factor = rng.uniform(), rng.between(1.0, 5.0)
     if temper < 0.55:
         return lambda template: next(
@@ -110,5 +113,5 @@ def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
             math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
         )
     usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
-    # A job that clearly runs longer than the user's usual limit gets the longest limit.
+    # For jobs that clearly run longer than the usual limit, the user requests the longest limit.
     return lambda template: usual if template.median_s < usual else LONGEST_LIMIT

@@ -1,1 +1,1 @@
-"""Job logs that the simulator reads: Standard Workload Format and tables of GPU jobs."""
+"""Reads job logs for the simulator: the Standard Workload Format (SWF) and tables of GPU jobs."""

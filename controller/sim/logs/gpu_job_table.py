@@ -1,10 +1,10 @@
-"""Reads tables of GPU jobs: CSV with a heading, or one JSON object per line.
+"""Reads tables of GPU jobs: CSV with column names, or one JSON object per line.
 
-submit and duration are in seconds and required. All others are optional: estimate (seconds),
-user, gpus (all nodes together; 0.25 is a share of one), nodes, cpu and memory (of each node: cores, and
-64G or a number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100, or
-HIGH), saves (yes: it continues from a checkpoint after preemption), code (exit code) and job (its number;
-default: counted).
+The columns submit and duration (in seconds) are required. All others are optional: estimate (seconds), user,
+gpus (on all nodes together; 0.25 is a part of a GPU), nodes, cpu and memory (per node: cores, and 64G or a
+number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100, or HIGH), saves
+(yes: the job continues from a checkpoint after a preemption), code (exit code) and job (the job's number; by
+default the jobs are counted).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def _cpu_milli(text: str) -> int:
 
 
 def _memory(text: str) -> int:
-    # 16384.0 is accepted, because many tools write columns with empty cells as floats.
+    # Accept a number such as 16384.0, because many tools write columns with empty cells as floats.
     mib = _whole(text) if _NUMBER.fullmatch(text) else memory_mib(text)
-    if not mib:  # a JobSpec with memory 0 would get the default amount
+    if not mib:  # Refuse 0, because a JobSpec with memory 0 would get the default amount.
         raise ValueError("must be positive")
     return mib
 
@@ -88,7 +88,7 @@ COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")
 
 
 class GpuJobTable:
-    """An open table of jobs. `csv` and `json` parse it and give its jobs."""
+    """A table of jobs that is being read. `csv` and `json` parse it and yield its jobs."""
 
     def __init__(self, file: LogFile) -> None:
         self._names: set[str] = set()
@@ -97,14 +97,13 @@ class GpuJobTable:
         self._count = 0
 
     def csv(self) -> Iterator[TraceJob]:
-        """The jobs of a table with a heading."""
+        """Yield the jobs of a CSV table whose first line has the column names."""
         heading: list[str] = []
         for number, text in self._file:
             if not text.strip():
                 continue
             try:
-                # Each line is parsed separately, so that an unmatched quotation mark affects only its own
-                # line.
+                # Parse each line separately, so that an unmatched quotation mark affects only its own line.
                 row = next(csv.reader([text], strict=True))
             except csv.Error as error:
                 self._file.broken(number, f"is not CSV: {error}")
@@ -118,7 +117,7 @@ class GpuJobTable:
                 yield from self._read(number, dict(zip(heading, row, strict=True)))
 
     def json(self) -> Iterator[TraceJob]:
-        """The jobs of a file that has one JSON object per line."""
+        """Yield the jobs of a file that has one JSON object per line."""
         for number, text in self._file:
             if not text.strip():
                 continue
@@ -133,7 +132,7 @@ class GpuJobTable:
 
     @property
     def unread(self) -> list[str]:
-        """The unknown columns of a file that has been read, each with the known column that may be meant."""
+        """The unknown columns of the file after it has been read, each with the column that may be meant."""
         missing = set(COLUMNS) - self._names
         found = []
         for name in sorted(self._names - set(COLUMNS)):
@@ -181,9 +180,8 @@ class GpuJobTable:
         spec = self._specs.get(key)
         if spec is None:
             asked = {field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]}
-            spec = JobSpec(
-                ("true",), grace_s=0.0, **{**FIXED_SIZES, **asked}
-            )  # a virtual job ends exactly at its time limit, without a grace period
+            # End a virtual job exactly at its time limit, without a grace period.
+            spec = JobSpec(("true",), grace_s=0.0, **{**FIXED_SIZES, **asked})
             for where, message in spec_problems(spec):
                 column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)
                 raise ValueError(f"{column}: {message}")
@@ -199,7 +197,7 @@ def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Parse a line as a JSON object. Raises ValueError for any other value."""
+    """Parse a line as a JSON object. Raises ValueError for any other JSON value."""
     if text.lstrip().startswith("["):
         raise ValueError("a list; write one object a line, with no brackets around them all")
     try:
@@ -212,7 +210,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _text(name: str, value: Any) -> str:
-    """A JSON value as the text that a CSV cell would have."""
+    """Convert a JSON value to the text that a CSV cell would have."""
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -1,4 +1,4 @@
-"""A job log in any supported format, and the selection of its jobs that can run on a given cluster."""
+"""A job log in any supported format, and the selection of the jobs that can run on a given cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from controller.sim.trace_job import TraceJob
 
 @dataclass
 class JobLog:
-    """A job log that has been read. Jobs of an SWF log request processors; the cluster decides how much CPU
-    one processor is."""
+    """A job log that has been read.
+
+    Jobs of an SWF log request processors; the cluster decides how much CPU a processor is.
+    """
 
     name: str
     form: LogFormat
@@ -30,7 +32,7 @@ class JobLog:
     """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """The jobs that fit into the cluster, in the order of submission, and the number of dropped jobs by
+        """Return the jobs that fit into the cluster, in the order of submission, and the number of others by
         reason."""
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
@@ -49,7 +51,7 @@ class JobLog:
 
 
 def read_log(path: Path, *, skip_bad: bool = False) -> JobLog:
-    """Read the whole log. Raises LogRefused for a broken line, unless `skip_bad`."""
+    """Read the whole log. Raises LogRefused for a broken line; with `skip_bad`, broken lines are skipped."""
     with LogFile(path, skip_bad=skip_bad) as file:
         log = JobLog(file.name, file.form, bad=file.bad)
         if log.form is LogFormat.SWF:

@@ -1,4 +1,4 @@
-"""Reads a log file line by line, also one packed with gzip. A broken line is skipped or ends the reading."""
+"""Reads a log file line by line, also if it is compressed with gzip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _GLANCE = 1 << 12
 
 
 class LogRefused(SimulationRefused):
-    """A log cannot be used. The error names the file, the line, the reason and the remedy."""
+    """Raised if a log cannot be used. The message names the file, the line and the reason; `hint` is the
+    remedy."""
 
     def __init__(self, where: str, message: str, hint: str = "", line: int | None = None) -> None:
         super().__init__(f"{where}: {message}" if line is None else f"{where}: line {line}: {message}", hint)
@@ -33,8 +34,10 @@ class LogFormat(enum.Enum):
 
 
 class LogFile:
-    """An open log. Iterating gives (line number, line). A reader calls broken() for a line that it cannot
-    parse."""
+    """An open log. Iteration yields (line number, line).
+
+    A parser calls broken() for a line that it cannot parse.
+    """
 
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
         self.name = str(path)
@@ -56,7 +59,7 @@ class LogFile:
 
     @property
     def form(self) -> LogFormat:
-        """The format of the file, found from its first line. Call it before iterating."""
+        """The format of the file, guessed from its first line. Use this before the iteration."""
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
@@ -66,7 +69,7 @@ class LogFile:
         return LogFormat.CSV if table and not first.startswith(b";") else LogFormat.SWF
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        # utf-8-sig drops a byte order mark; undecodable bytes in comments must not stop the reader.
+        # utf-8-sig removes a byte order mark. Replace undecodable bytes, which occur in comments.
         text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")
         with self._unpacking():
             for self._at, line in enumerate(text, 1):
@@ -81,7 +84,7 @@ class LogFile:
             raise LogRefused(self.name, message, "Fetch or pack the file again.") from None
 
     def broken(self, line: int, why: str) -> None:
-        """Skip this line if the user allows it; otherwise raise LogRefused."""
+        """Skip this line if the user allows it; otherwise raise LogRefused with the reason `why`."""
         if not self._skip_bad:
             raise LogRefused(
                 self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line

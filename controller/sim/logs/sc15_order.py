@@ -1,9 +1,11 @@
-"""The order of events in predictsim, the simulator behind the tables of the SC'15 paper.
+"""The order of events within a second in predictsim, the simulator of a paper at SC'15.
 
-With the same order, the simulation reproduces these tables exactly. Within one second, jobs arrive before
-other jobs end, and a scheduling pass follows every event.
-A job that ends exactly at its time limit is the exception: its nodes are free for the jobs that arrive in
-that second, because the scheduler planned with them.
+With the same order, our simulation reproduces the tables of that paper exactly. Within one second, jobs
+arrive
+before other jobs end, and a scheduling pass follows every event. There is one exception: if a job ends
+exactly
+at its time limit, its nodes are free for the jobs that arrive in that second, because the scheduler planned
+with this end.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ _AT_LIMIT = 0
 
 
 class Sc15Simulation(Simulation):
-    """A simulation with a scheduling pass after every event."""
+    """A simulation in the order of predictsim, with a scheduling pass after every event."""
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. Of callbacks at the same time, submits run before reports of agents."""
+        """Schedule a callback. At the same time, submits run before reports of agents."""
         super().schedule(when, _RANKS.get(rank, rank), callback)
 
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
         super()._schedule_end(key, seconds, ending)
         if seconds >= self.engine.state.jobs[key[0]].limit:
-            # End the job before the jobs of this second arrive. The later callback at the usual rank finds
-            # the job ended and only runs the scheduling pass.
+            # End the job before the jobs of this second arrive. The regular callback runs later in this
+            # second; it finds that the job has ended and only runs the scheduling pass.
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
-        """Run the next event and a scheduling pass. Returns False if no event is left."""
+        """Run the next event, and then a scheduling pass. Returns False if no event is left."""
         if not self._heap:
             return False
         self.now, rank, _, callback = heapq.heappop(self._heap)

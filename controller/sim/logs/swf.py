@@ -1,8 +1,8 @@
-"""Reads the Standard Workload Format: 18 numbers per line, -1 for unknown.
+"""Reads the Standard Workload Format (SWF): 18 numbers per line, where -1 means unknown.
 
-Fields of a job: run = min(field 4, field 9), estimate = field 9, else field 4; size = field 8,
-else field 5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran
-for 0 s, or if it is wider than the machine. Status, queue, memory and think times are not read.
+A job gets: run time = min(field 4, field 9), estimate = field 9 or else field 4, size = field 8 or else
+field 5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran for 0 s, or
+if it needs more processors than the machine has. Status, queue, memory and think times are not read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SwfFilter(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwfOptions:
-    """Choices for lines of a log that can be read in several ways."""
+    """Options for reading logs whose jobs can be selected or interpreted in several ways."""
 
     zero_runs: ZeroRuns = ZeroRuns.DROP
     filter: SwfFilter = SwfFilter.HOUSE
@@ -52,7 +52,7 @@ class SwfOptions:
 
 @dataclass(frozen=True, slots=True)
 class SwfLine:
-    """A line of the log: fields 1, 2, 4, 5, 8, 9 and 12."""
+    """The fields of one line of the log that the simulator uses: 1, 2, 4, 5, 8, 9 and 12."""
 
     number: int
     submit_s: float
@@ -64,7 +64,7 @@ class SwfLine:
 
     @property
     def size(self) -> int:
-        """Number of requested processors; if unknown, the number of allocated ones."""
+        """The number of requested processors; if unknown, the number of allocated ones."""
         return self.requested if self.requested > 0 else self.allocated
 
 
@@ -81,7 +81,8 @@ class SwfJob:
 
 
 class SwfLog:
-    """An SWF log. Iterating gives its lines; after that, `processors` gives the number in the header."""
+    """An SWF log. Iteration yields its lines; afterwards, `processors` is the number in the header of the
+    log."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
@@ -89,7 +90,7 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """Number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it has
+        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it has
         neither."""
         return self._header.get("procs") or self._header.get("nodes")
 
@@ -110,7 +111,7 @@ class SwfLog:
 
 
 def _line(text: str, words: list[str]) -> SwfLine | str:
-    """The parsed line, or an error message."""
+    """Return the parsed line, or an error message."""
     if len(words) != FIELDS:
         return f"has {len(words)} field{'s' * (len(words) != 1)}, not {FIELDS}"
     try:
@@ -126,8 +127,10 @@ def _line(text: str, words: list[str]) -> SwfLine | str:
 
 
 def _strange(words: list[str]) -> str:
-    """An error message for the first field that is not a plain number; empty if all are. float() is not used
-    as the test, because it also accepts forms such as "nan" and "1_000"."""
+    """Return an error message for the first field that is not a plain number; "" if all are.
+
+    float() is not used for this, because it also accepts forms such as "nan" and "1_000".
+    """
     found = next(((at, word) for at, word in enumerate(words, 1) if not _NUMBER.fullmatch(word)), None)
     return f"field {found[0]} is not a number: {found[1]!r}" if found else ""
 
@@ -135,8 +138,8 @@ def _strange(words: list[str]) -> str:
 def select_jobs(
     lines: Iterable[SwfLine], width: int, reading: SwfOptions, dropped: Counter[str]
 ) -> Iterator[SwfJob]:
-    """The jobs to simulate on a machine with `width` processors. `dropped` counts the other jobs by
-    reason."""
+    """Yield the jobs to simulate on a machine with `width` processors. Count the other jobs by reason in
+    `dropped`."""
     for line in lines:
         run, size, asked = line.run_s, line.size, line.estimate_s
         estimate = min(asked if asked > 0 else run, max(run, LONGEST_S))

@@ -1,2 +1,1 @@
-"""Replays the journal of a controller under another scheduler.toml and shows when each job would have
-started."""
+"""Replays a controller's journal under another configuration, and shows when each job would have started."""

@@ -1,7 +1,7 @@
-"""Virtual agents of a replay.
+"""Virtual agents of a replay, which report what the journal recorded or predicts.
 
-An attempt that is placed on the recorded nodes at the recorded time gives exactly the recorded reports.
-Any other attempt runs for as long as the recorded job ran, wherever and whenever it starts.
+If an attempt is placed on the recorded nodes at the recorded time, its reports are exactly the recorded ones.
+Any other attempt runs for as long as the recorded job ran, on whatever nodes and at whatever time it starts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarte
 
 
 class RecordedAgents:
-    """The agents of all nodes. `report` passes a report that an agent sends without an order to the
-    engine."""
+    """The agents of all nodes. They call `report` with each report that is not an answer to a recorded
+    input."""
 
     def __init__(
         self,
@@ -60,37 +60,43 @@ class RecordedAgents:
         self._going: dict[tuple[int, int], RecordedRun] = {}
         """The run of every attempt that deviates from the journal."""
 
-    # --- recorded reports ---
+    # --- methods that repeat the recorded inputs of agents and operators ---
 
     def configured(self, event: events.ConfigApplied) -> Input:
-        """Apply the recorded configuration, unless the replay examines another policy."""
+        """Return the input that applies the recorded configuration.
+
+        It contains a pipeline only if the replay repeats the recorded changes of the policy.
+        """
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None
         return inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
 
     def attempt(self, job: int) -> int:
-        """The number of the job's current attempt."""
+        """Return the number of the job's current attempt."""
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """Seconds since the node stopped reporting, plus half a time step so that the timeout counts as
-        exceeded."""
+        """Return for how many seconds a node has been silent at time `at`, so that it counts as down.
+
+        Half a check interval is added, because the controller looks only once per interval.
+        """
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
-        """The hello of a node that connected again, with the statuses of its attempts."""
+        """Return the hello of a node that connected, with the reports of its attempts in this replay."""
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
             for key in [key for key in self._other if key[2] == event.node]:
-                del self._other[key]  # a reboot ends all processes
+                del self._other[key]  # A reboot ends all processes, so the attempts on the node are gone.
         known = [*self._as_recorded.items(), *self._other.items()]
         statuses = tuple(status for key, status in known if key[2] == event.node)
         hello = Hello(event.node, event.version, event.boot_id, "", event.facts, statuses)
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
-        """Report that a gang member is ready at the gang barrier, as recorded."""
+        """Repeat the recorded report that a gang member is ready. Returns None if the attempt is not as
+        recorded."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -98,7 +104,8 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
-        """Report that processes have started, as recorded."""
+        """Repeat the recorded report that processes have started. Returns None if no attempt is as
+        recorded."""
         statuses = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
@@ -108,7 +115,8 @@ class RecordedAgents:
         return _input_of(event, statuses)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
-        """Report that an attempt has saved a checkpoint, as recorded."""
+        """Repeat the recorded report of a saved checkpoint. Returns None if the attempt is not as
+        recorded."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -116,7 +124,7 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
-        """Report that processes have ended, as recorded."""
+        """Repeat the recorded report that processes have ended. Returns None if no attempt is as recorded."""
         statuses = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
@@ -135,10 +143,10 @@ class RecordedAgents:
             )
         return _input_of(event, statuses)
 
-    # --- decisions of the engine ---
+    # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """Note whether the attempt was placed on the recorded nodes at the recorded time."""
+        """If the engine places an attempt as in the record, let its agents repeat the recorded reports."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
@@ -148,7 +156,7 @@ class RecordedAgents:
         """Carry out an order of the engine if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            return  # gang members start together without this order, or as recorded
+            return  # Do nothing, because gang members start together without this order, or as recorded.
         if key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order
@@ -163,7 +171,7 @@ class RecordedAgents:
             self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
 
     def part(self, job: Job) -> None:
-        """From now on the attempt no longer follows the journal: predict its start and end."""
+        """Let the job's attempt leave the record from now on: schedule its predicted start and end."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, course, now = self._orders[key], self._course(key), self._clock.now
@@ -210,7 +218,7 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        if self._reachable(key[2]):  # otherwise the next hello reports it
+        if self._reachable(key[2]):  # Without a connection, the next hello contains the report.
             self._report(inputs.AgentReported(key[2], status))
 
     def _reachable(self, name: str) -> bool:
@@ -230,7 +238,8 @@ class RecordedAgents:
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
-    """Combine agent reports that arrived together into one input."""
+    """Return one input for the reports of several gang members that arrived together; None without
+    reports."""
     if not statuses:
         return None
     if isinstance(event, events.AttemptStarted | events.AttemptExited):

@@ -1,8 +1,8 @@
-"""Reconstructs inputs and scheduling passes from a journal.
+"""Reconstructs the inputs and scheduling passes of a controller from its journal.
 
-A scheduling pass is a step of the replay, as an input is. A step is added wherever the journal shows that a
-pass did something. A pass without events is not in the journal, so one is added after the last input of a
-quiet period (`_with_quiet_cycles`).
+The inputs and the passes are the steps of a replay. A step is added wherever the journal shows that an input
+arrived or a pass did something. A pass without events is not in the journal, so a step for it is added after
+the last input of a burst (`_with_quiet_cycles`).
 
 Invariant: under the same configuration, backfill kinds that use only the present state give the recorded
 placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a
@@ -42,7 +42,7 @@ SOON_S = 1.0
 
 
 class Mark(enum.Enum):
-    """Steps that are not inputs."""
+    """Kinds of steps that are not inputs."""
 
     CYCLE = "cycle"
     RESTART = "restart"
@@ -53,7 +53,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A step of the replay. `what` is a mark, or the kind of input that `event` shows."""
+    """A step of a replay. `what` is a Mark, or the class of the input whose trace is `event`."""
 
     at: float
     what: type[Any] | Mark
@@ -82,13 +82,14 @@ class History:
     """Times of recorded passes, earliest first."""
 
     def cycle_comes(self, at: float) -> bool:
-        """Whether the journal shows a scheduling pass soon after this time."""
+        """Whether the journal shows a scheduling pass within SOON_S seconds after this time."""
         place = bisect_left(self.cycles, at)
         return place < len(self.cycles) and self.cycles[place] - at < SOON_S
 
 
 class _Reader:
-    """Reads a journal. All entries with the same time are read together."""
+    """Reads a journal and collects the steps of a replay. All entries with the same time are read
+    together."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -102,7 +103,8 @@ class _Reader:
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether the entries being read have this time and contain an event of this kind about the job."""
+        """Whether `at` is the time of the entries being read, and one of them is such an event about the
+        job."""
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
@@ -111,10 +113,11 @@ class _Reader:
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            shown[0] = Mark.CYCLE  # without an input, a timer caused the pass
+            shown[0] = Mark.CYCLE  # No entry shows an input, so a timer of the engine caused a pass.
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # Add one step for a pass with several placements, and one for a restart with several lost nodes.
+            # Add only one step for a pass with several placements, and only one for a restart with several
+            # lost nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
                 self.steps.append(HistoryStep(at, what, event))
             before = what or before
@@ -122,8 +125,8 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one entry. Returns the step that the entry shows, or None if it is a consequence of a step
-        before."""
+        """Read one entry. Returns the kind of step that it shows, or None if it is a consequence of an
+        earlier step."""
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -147,7 +150,7 @@ class _Reader:
 
 
 def history_of(journal: Sequence[Event]) -> History:
-    """Reconstruct the history from a journal."""
+    """Return the history of a cluster that its journal shows."""
     reader = _Reader()
     for at, moment in groupby(journal, key=lambda event: event.at):
         reader.read(at, list(moment))
@@ -168,10 +171,12 @@ def _mark_of(event: Event) -> Mark | None:
 
 
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
-    """Add the passes that changed nothing.
+    """Yield the steps, and in addition the passes that changed nothing.
 
-    A pass follows every batch of inputs. If no recorded pass follows an input soon, a pass without events
-    did. It is added after the last input of a burst, because a job that was submitted and held in one batch
+    A pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass without
+    events
+    followed it. It is added after the last input of a burst, because a job that was submitted and held in one
+    batch
     must not start in between. Under another configuration, jobs may therefore start up to SOON_S later.
     """
     burst: float | None = None
@@ -188,7 +193,7 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
 
 def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
-    """For every step, the time of the next recorded pass. Infinity if there is none."""
+    """Return for every step the time of the next recorded pass; infinity if there is none."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

@@ -1,7 +1,8 @@
-"""For each kind of input, how to find it in the journal and how to make it again. Every new kind needs a row.
+"""Defines for each kind of input how the journal shows it and how a replay makes it again.
 
 An event is a trace of an input if nothing else causes it. Every other event is a consequence of the input
-before it at the same time or, without one, of a scheduling pass.
+before it at the same time, or of a scheduling pass if there is no such input. Each new kind of input needs a
+row in the table WAYS.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """The part of the journal up to an event."""
+    """The state of the journal up to an event, as far as it is needed to find inputs."""
 
     def waits(self, job: int) -> bool:
         """Whether the job is queued and not placed."""
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether an event of this kind about the job is in the journal at the time `at`."""
+        """Whether the journal has an event of this kind about the job at the time `at`."""
 
 
 class ReplayAgents(Protocol):
-    """The state of the agents at the time of a recorded report."""
+    """The virtual agents of a replay, which know what real agents would report; see agents.py."""
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
@@ -47,10 +48,11 @@ class ReplayAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputTrace:
-    """A kind of event that shows that an input arrived.
+    """A kind of event that shows that an input arrived, under the condition `shows`.
 
-    `recreate` makes the input from the event, or returns None if the input no longer applies. Without
-    `recreate`, the input takes its fields from the fields of the event that have the same names.
+    `recreate` makes the input from the event, or returns None if the input does not apply in the replay.
+    Without
+    `recreate`, the fields of the input have the values of the event's fields with the same names.
     """
 
     event: type[Any]
@@ -60,7 +62,7 @@ class InputTrace:
 
 @dataclass(frozen=True, slots=True)
 class InternalInput:
-    """An input that the controller creates itself. `shows` returns whether an event is a trace of it."""
+    """An input that the controller itself makes. `shows` returns whether an event is a trace of it."""
 
     shows: Callable[[Event], bool]
 
@@ -70,7 +72,7 @@ def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
 
 
 def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
-    """Whether a user requested the preemption. False if the controller preempted for another job, a move or a
+    """Whether a user requested the preemption, and the engine did not do it for another job, a move or a
     hold."""
     led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
@@ -92,15 +94,18 @@ def _restarted(event: Event) -> bool:
 
 def _changes(event: events.JobEdited) -> Mapping[str, Any]:
     values = encode(event.spec)
-    defaults = event.spec.by_default  # remove these values, so that the defaults are computed again
+    # Remove the default values, so that the policy of the replay computes its own.
+    defaults = event.spec.by_default
     return {
         name: None if name in defaults else values[name] for name in event.changed if name != "by_default"
     }
 
 
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
-    """The outcomes of ended jobs that the controller looked up in the store, derived from the recorded
-    decision."""
+    """Return how ended jobs ended that the controller looked up in the store.
+
+    They are derived from the recorded decision whether the dependency was met.
+    """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
         event.spec.after[index].job: JobState.COMPLETED
@@ -115,7 +120,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(
             events.JobQueued,
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
-            lambda event, _: event.array in (None, event.job),  # one submit makes all elements of an array
+            # One submit makes all elements of an array, so only the first element is a trace.
+            lambda event, _: event.array in (None, event.job),
         ),
     ),
     inputs.Cancel: (
@@ -195,8 +201,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.GpusBusy: (InputTrace(events.IdleEnded),),
     inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
     inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),
-    # These inputs are not repeated. Their consequences are in the trace above, and a GPU check could give
-    # another result today.
+    # A replay does not repeat these inputs, because a GPU check could have another result. It repeats the
+    # recorded change of the GPU's health instead (the row above).
     inputs.GpuTroubled: (),
     inputs.GpuChecked: (),
     inputs.GpuWasReset: (),
@@ -243,13 +249,13 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """The kind of input that this event shows; None if the event is a consequence of another input or a
-    pass."""
+    """Return the kind of input that this event shows; None if the event is a consequence of something
+    else."""
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """Make the input that the event shows; None if the input no longer applies."""
+    """Make the input that the event shows. Returns None if the input does not apply in the replay."""
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:
         return trace.recreate(event, agents)
@@ -259,5 +265,5 @@ def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input
 
 
 def traced() -> Iterator[type[Any]]:
-    """The kinds of events that can show an input."""
+    """Yield the kinds of events that can show an input."""
     return iter(_TRACES)

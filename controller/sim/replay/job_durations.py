@@ -1,5 +1,4 @@
-"""Run times of recorded attempts. A replay uses them to predict a job's run at another time and on other
-nodes."""
+"""Run times of recorded attempts, from which a replay predicts how long a job runs at another time."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """How long an attempt runs and how it ends. All members of a gang have the same run."""
+    """How long an attempt runs and how it ends. This is the same for all members of a gang."""
 
     launch_s: float = 0.0
     """Seconds from placement to the start of the processes."""
@@ -44,17 +43,18 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects the runs of one job that ended without a stop order, in order, from its events.
+    """Collects the runs of one job from its events: those that ended without a stop order, in order.
 
     An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
-    checkpoint is added to the next attempt. If no attempt ended without a stop order, the job's run time is
-    taken to end at the last event about it.
+    checkpoint is added to the run of the next attempt. If no attempt ended without a stop order, the job is
+    assumed
+    to end at the last event about it.
     """
 
     def __init__(self) -> None:
         self.courses: list[RecordedRun] = []
         self.placed_at: float | None = None
-        """Number of gang members of the current or last attempt."""
+        """Time at which the current or last attempt was placed; None while the job is queued."""
         self._started_at: float | None = None
         self._exited_at: float | None = None
         self._stop: StopRequested | None = None
@@ -63,7 +63,7 @@ class RunRecorder:
         """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
 
     def note(self, event: JobEvent) -> None:
-        """Process one event."""
+        """Update the runs with one event of the job."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)
@@ -77,7 +77,7 @@ class RunRecorder:
 
     def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
-        # Use the first failure: gang members that are stopped because of it end later.
+        # Use the first failure, because gang members that are stopped because of it end later.
         for how in event.exits.values():
             if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
                 self._blamed = how
@@ -107,7 +107,7 @@ class RunRecorder:
     }
 
     def _own_course(self) -> RecordedRun | None:
-        """The run of the attempt that has just ended; None if it was stopped or lost."""
+        """Return the run of the attempt that has just ended; None if it was stopped or lost."""
         last = self._blamed
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
             return None
@@ -130,7 +130,7 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """All runs known at the end of the journal. There is at least one."""
+        """Return all runs known at `until`, the end of the journal. There is at least one."""
         if self.courses:
             return tuple(self.courses)
         if self.placed_at is None:

@@ -26,11 +26,12 @@ AT_ONCE = 2_000
 
 
 class JournalRefused(SimulationRefused):
-    """The journal cannot be replayed. The error names the journal, the reason and the remedy."""
+    """Raised if the journal cannot be replayed. The message names the journal and the reason, `hint` the
+    remedy."""
 
 
 def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -> list[Event]:
-    """All events in order. `progress` gets the number of entries read so far and the number of all
+    """Return all events in order. `progress` is called with the numbers of entries read and of all
     entries."""
     engine, where = _reach(url)
     with _failures(where), engine.connect() as connection, connection.begin():
@@ -81,7 +82,7 @@ def _event(entry: JournalEntry, where: str) -> Event:
 
 
 def url_of(word: str) -> str:
-    """The database URL of a journal that the user gives as state directory, file or URL."""
+    """Return the database URL of a journal that the user names by a state directory, a file or a URL."""
     if "://" in word:
         return word
     path = Path(word)
@@ -117,15 +118,19 @@ def _reach(url: str) -> tuple[Engine, str]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the database read-only. If it has no write-ahead log, open it as immutable: a normal open would
-    create a log that belongs to the current user, and the controller might then fail to open it."""
+    """Open the SQLite database read-only.
+
+    Without a write-ahead log, open it as immutable: otherwise SQLite would create a log that belongs to the
+    current
+    user, and the controller might then fail to open the database.
+    """
     log = Path(f"{path}-wal")
     mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
     return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True, check_same_thread=False)
 
 
 def _name_of(connection: Connection, where: str) -> str:
-    """The id of the store. The hash chain of the journal starts with it."""
+    """Return the id of the store, from which the hash chain of the journal starts."""
     facts: dict[str, Any] = {}
     try:
         facts = {row.name: row.value for row in connection.execute(select(tables.meta))}

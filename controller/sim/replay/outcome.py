@@ -1,4 +1,4 @@
-"""Compares a replay with the recorded past by their figures and by the wait of every job."""
+"""Compares a replay with the recorded past: their figures, and the wait of every job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """The journal and the policy of one replay. The object is sent to another process with pickle."""
+    """The journal and the policy of one replay. The object is pickled and sent to another process."""
 
     policy: Policy
     history: History
@@ -37,8 +37,11 @@ class ReplayTask:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySide:
-    """The record or the replay in a comparison. `figures` cover the jobs that ended before the end of the
-    journal."""
+    """One side of a comparison: the recorded past, or the replay.
+
+    The figures are of the jobs that ended before the end of the journal. The other jobs are running or
+    waiting.
+    """
 
     figures: Figures
     running: int
@@ -47,7 +50,7 @@ class ReplaySide:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result of a replay under a policy; `cpu_s` is the CPU time of the replay itself."""
+    """The result of a replay under a policy. `cpu_s` is the CPU time that the replay itself took."""
 
     policy: str
     order: str
@@ -64,8 +67,10 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class WaitChange:
-    """The wait of one job in the record and in the replay. A job that never started waited until its cancel
-    or the end of the journal."""
+    """The wait of one job in the recorded past and in the replay.
+
+    A job that never started has waited until its end or the end of the journal.
+    """
 
     job: int
     name: str
@@ -78,24 +83,24 @@ class WaitChange:
 
     @property
     def gain_s(self) -> float:
-        """Seconds by which the job starts earlier in the replay than in the record."""
+        """Seconds by which the job starts earlier in the replay than in the recorded past."""
         return self.waited_s - self.would_wait_s
 
 
 def recorded(history: History) -> ReplaySide:
-    """The recorded past as one side of the comparison."""
+    """Return the recorded past as one side of the comparison."""
     return _column(history.records, history)
 
 
 def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> list[ReplayResult]:
-    """Results in the order of the tasks. Several tasks run in parallel, each in its own process."""
+    """Run the replays, and return their results in the same order. Several run in parallel processes."""
     if len(tasks) == 1:
         return [replay_policy(tasks[0], progress)]
     return run_in_processes(replay_policy, {task.policy.name: task for task in tasks}, progress)
 
 
 def replay_policy(task: ReplayTask, progress: Progress | None = None) -> ReplayResult:
-    """Replay one policy."""
+    """Replay the journal under one policy."""
     before, config = time.process_time(), task.policy.config
     policies = _pipeline_of if task.recorded else None
     again = Replay(task.history, build_pipeline(config), config.controller.keep_ended, policies=policies)
@@ -125,11 +130,11 @@ def _column(records: SimulatedJobs, history: History) -> ReplaySide:
 
 
 def wait_changes(history: History, replayed: ReplayResult) -> Iterable[WaitChange]:
-    """The jobs whose waits in the record and in the replay differ."""
+    """Yield the jobs whose waits in the recorded past and in the replay differ."""
     for job, then in history.records.by_job.items():
         now = replayed.records.by_job.get(job)
         if now is None:
-            continue  # the job is refused in the replay
+            continue  # The policy refuses the job in the replay.
         change = WaitChange(
             job,
             history.names[job],

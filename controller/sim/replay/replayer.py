@@ -29,9 +29,11 @@ OFTEN = 500
 class Replay:
     """A scheduling engine that gets every recorded input at its recorded time.
 
-    `observe` gets every event of the replay. `policies` builds a pipeline from a configuration text of the
-    journal. If it is given, each recorded change of the configuration is repeated; otherwise one pipeline
-    decides during the whole replay.
+    `observe` is called with every event of the replay. `policies` builds a pipeline from a configuration text
+    in
+    the journal. With it, each recorded change of the configuration is repeated; without it, one pipeline is
+    used
+    during the whole replay.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Replay:
         self._agents.state = state
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
-        """Replay all steps. From time to time, `progress` gets the number of steps done."""
+        """Replay all steps. From time to time, `progress` is called with the number of steps done."""
         clock = self._clock
         for number, step in enumerate(self._history.steps):
             while clock.next_at <= step.at:
@@ -86,7 +88,7 @@ class Replay:
 
     def _give(self, kind: type[Any], event: Event) -> None:
         if isinstance(event, events.JobQueued):
-            # Keep the recorded job id, even if an earlier job was refused.
+            # Use the recorded job id, also if an earlier job was refused in the replay.
             self.engine.state.next_job = event.job
         given = recreate_input(kind, event, self._agents)
         reply = None if given is None else self._tell(given)
@@ -100,7 +102,7 @@ class Replay:
         for event in decision.events:
             self._note(event)
         for order in decision.orders:
-            # GPU checks and resets are not simulated, because their results are in the journal.
+            # GPU checks and resets are not simulated, because the journal contains their results.
             if not isinstance(order.frame, CheckGpu | ResetGpu | Note):
                 self._agents.obey(order.node, order.frame)
         self.engine.state.forget_old()
@@ -126,7 +128,7 @@ class Replay:
             self._agents.part(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
-        """Handle a node that stopped reporting, unless a recorded event has already done so."""
+        """Schedule checks whether the silent node counts as down or its jobs as lost."""
         node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
         jobs = [self.engine.state.jobs[job] for job in node.held]
         moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
@@ -157,14 +159,15 @@ class Replay:
         self._tell(inputs.ControllerStarted(there))
 
     def _hear(self, given: Input) -> None:
-        """Handle an agent's report. One scheduling pass follows after all inputs with the same time."""
+        """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the same
+        time."""
         self._tell(given)
         if not self._cycle_comes:
             self._cycle_comes = True
             self._clock.at(self._clock.now, self._cycle, rank=1)
 
     def _wake_when_due(self) -> None:
-        """Run a scheduling pass when a timer is due, unless the journal shows a pass at that time."""
+        """Schedule a pass at the next timer of the engine, unless the journal shows a pass at that time."""
         due = self.engine.next_at
         if due != self._due:
             self._due = due

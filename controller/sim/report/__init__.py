@@ -1,4 +1,4 @@
-"""Reports of simulated runs as one HTML file: one run, or a comparison of several."""
+"""Reports of simulated runs as one HTML file: about one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["ReportRun", "render", "write_report"]
 
 
 def write_report(runs: Sequence[ReportRun], path: Path) -> None:
-    """Write the report on one run, or a comparison of several; replaces an existing file."""
+    """Write the report on one run, or a comparison of several. An existing file is replaced."""
     path.write_text(render(runs), encoding="utf-8", newline="\n")

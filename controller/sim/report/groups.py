@@ -1,4 +1,4 @@
-"""Groups of jobs by user and by size, with percentiles of their waits."""
+"""Groups the jobs of a report by user and by size, and computes percentiles of their waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Percentiles:
-    """The percentiles 5, 25, 50, 75 and 95 of some values."""
+    """The number, mean and maximum of some values, and their percentiles 5, 25, 50, 75 and 95."""
 
     count: int
     quantiles: tuple[float, ...]
@@ -26,12 +26,12 @@ class Percentiles:
 
     @property
     def median(self) -> float:
-        """The median."""
+        """The median of the values."""
         return self.quantiles[2]
 
 
 def percentiles(values: Iterable[float]) -> Percentiles:
-    """The percentiles of some values; zeros without values."""
+    """Compute the percentiles of some values. All are 0 if there are no values."""
     listed = np.array([*values], dtype=np.float64)
     if not len(listed):
         return Percentiles(0, (0.0,) * len(PARTS), 0.0, 0.0)
@@ -52,13 +52,13 @@ class JobGroup:
 
 
 def by_user(run: ReportRun) -> list[JobGroup]:
-    """Groups of jobs by user, the user with the largest use first."""
+    """Group the started jobs by user, the user with the largest use first."""
     found = _groups(run, {record.job: record.user for record in run.started})
     return sorted(found, key=lambda group: (-group.used_s, group.name))
 
 
 def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
-    """At most `most` groups. The remaining groups are combined into one."""
+    """Return at most `most` groups. If there are more, combine the last ones into one."""
     if len(groups) <= most:
         return [*groups]
     rest = [record for group in groups[most - 1 :] for record in group.records]
@@ -67,7 +67,8 @@ def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
 
 
 def by_size(run: ReportRun) -> list[JobGroup]:
-    """Groups of jobs by size, the smallest first. The upper limit of each size class is a power of two."""
+    """Group the started jobs by size class, the smallest first. The upper limit of each class is a power of
+    two."""
     ranks = {record.job: rank(run.size(record)) for record in run.started}
     names = {record.job: size_name(ranks[record.job], run.unit) for record in run.started}
     order = {names[job]: ranks[job] for job in names}
@@ -75,14 +76,15 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 
 def rank(size: float) -> int:
-    """The number of the size class: -2 for size 0, -1 below 1, else the binary logarithm rounded up."""
+    """Return the number of the size class: -2 for size 0, -1 below 1, else the binary logarithm rounded
+    up."""
     if size <= 0:
         return -2
     return -1 if size < 1 else math.ceil(math.log2(size))
 
 
 def size_name(place: int, unit: str) -> str:
-    """The name of a size class."""
+    """Return the name of a size class, such as "3–4 GPUs"."""
     if place < 0:
         return f"part of a {unit}" if place == -1 else f"no {unit}"
     most = 2**place

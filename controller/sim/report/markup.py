@@ -18,8 +18,12 @@ class Markup(str):
 
 
 def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None) -> Markup:
-    """One element. The arguments `class_` and `aria_label` become the attributes class and aria-label. An
-    attribute with the value None is left out."""
+    """Return an HTML or SVG element with the tag `tag`.
+
+    The arguments `class_` and `aria_label` become the attributes class and aria-label. An attribute with the
+    value
+    None is left out.
+    """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -31,14 +35,14 @@ def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None)
 
 
 def joined(*parts: str | int | None) -> Markup:
-    """Parts joined; those that are not Markup are escaped."""
+    """Join the parts to one Markup. Parts that are not Markup are escaped."""
     return Markup(
         "".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None)
     )
 
 
 def data(name: str, value: Any) -> Markup:
-    """A script element with the value as JSON, escaped so that no string in it can end the element."""
+    """Return a script element with the value as JSON, escaped so that no text in it can end the element."""
     text = json.dumps(value, separators=(",", ":"))
     inert = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return Markup(f'<script type="application/json" id="{name}">{inert}</script>')
@@ -50,5 +54,5 @@ def _text(part: str | int) -> str:
 
 
 def _value(value: str | float) -> str:
-    # One decimal is enough: a tenth of a pixel is not visible.
+    # Write one decimal, because a tenth of a pixel is not visible.
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _text(str(value))

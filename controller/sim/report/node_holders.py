@@ -1,4 +1,4 @@
-"""Sections: jobs by node (Gantt chart), and the longest waits."""
+"""Sections of the report: the Gantt chart of jobs by node, and the table of the longest waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LISTED, NODES = 15, 300
 
 
 def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:
-    """The section with the Gantt chart, which the script draws, and a table for browsers without scripts."""
+    """Return the section with the Gantt chart, which the script draws, and a table for browsers without
+    scripts."""
     notes = [
         note for run, chart in zip(runs, charts, strict=True) for note in _left_out(run, chart, len(runs))
     ]
@@ -81,7 +82,7 @@ def _node_table(runs: Sequence[ReportRun]) -> Markup:
 
 
 def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
-    """The table of the longest waits."""
+    """Return the section with the table of the longest waits, or nothing if no job waited."""
     rows = [
         [
             str(run.number(record)),

@@ -1,4 +1,4 @@
-"""Formats numbers and names of figures."""
+"""Formats numbers, durations and the names of figures for the report."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ better."""
 
 
 def figure_name(key: str) -> str:
-    """The name of a figure."""
+    """Return the name of a figure for the report, such as "Mean wait"."""
     return FIGURES.get(key) or key.removesuffix("_s").replace("_", " ").capitalize()
 
 
 def figure_text(key: str, value: float) -> str:
-    """A figure with its unit."""
+    """Return the value of a figure with its unit."""
     if key in PARTS and 0 <= value <= 1:
         return percent(value)
     if key == "cpu_s":
@@ -49,24 +49,25 @@ def figure_text(key: str, value: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number as text, such as 12,345 or 3.14, with three significant digits below 1000."""
+    """Return a number as text, such as 12,345 or 3.14."""
     if value == int(value) or abs(value) >= 1_000:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
 
 
 def percent(part: float) -> str:
-    """A fraction as text, such as 82 %, or 99.7 % near 100 %."""
+    """Return a fraction as text, such as 82 %. Values below 1 % and above 99 % have a decimal, such as 99.7
+    %."""
     value = part * 100
     digits = 0 if 1 <= value <= 99 or value in (0, 100) else 1
     return f"{value:.{digits}f} %"
 
 
 def span_text(seconds: float) -> str:
-    """Seconds as text, such as 2h10m. Below ten seconds it has one decimal."""
+    """Return seconds as text, such as 2h10m. Below ten seconds the text has one decimal."""
     return f"{seconds:.1f}s" if 0 < seconds < 10 and seconds != int(seconds) else duration(seconds)
 
 
 def count(number_of: int, thing: str) -> str:
-    """A number with its noun: 1 job, 12,345 jobs."""
+    """Return a number with its noun: 1 job, 12,345 jobs."""
     return f"{number_of:,} {thing}{'' if number_of == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The HTML page: one file without external resources."""
+"""Builds the HTML page of a report: one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPTS = ("base", "curves", "bars", "canvas", "gantt")
 
 
 def render(runs: Sequence[ReportRun]) -> str:
-    """The HTML of one run or of a comparison. The same runs give the same page."""
+    """Return the HTML page about one run, or a comparison of several. The same runs give the same page."""
     span = span_of(runs)
     charts = [gantt_of(run, span, MOST // len(runs)) for run in runs]
     time, readings = time_sections(runs, span)
@@ -62,7 +62,7 @@ def render(runs: Sequence[ReportRun]) -> str:
 
 
 def title_of(runs: Sequence[ReportRun]) -> str:
-    """The title of the page: the names of the policies, and the log if all runs have the same one."""
+    """Return the title of the page: the names of the runs, and the log if all runs have the same one."""
     labels = [run.label for run in runs]
     named = labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
     sources = {run.source for run in runs}
@@ -91,8 +91,11 @@ def _footer() -> Markup:
 
 
 def _policy(script: str) -> str:
-    """The Content-Security-Policy of the page. It loads nothing and runs only our script, even if a job name
-    contains a script."""
+    """Return the Content-Security-Policy of the page.
+
+    It forbids loading anything, and allows only the report's own script, even if a job name contains a
+    script.
+    """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "

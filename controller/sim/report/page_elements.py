@@ -1,4 +1,4 @@
-"""HTML elements of the page."""
+"""HTML elements of the report's page, such as tables, sections and legends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PALETTE = 6
 
 
 def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A table. The cells of its first column are row headings."""
+    """Return an HTML table. The cells of its first column are row headings."""
     return el(
         "div",
         el(
@@ -35,7 +35,7 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """The cell of the column with the name of the run. The list is empty if the report has only one run."""
+    """Return the cell for the column with the name of the run, or none if the report has only one run."""
     return [cell] if len(runs) > 1 else []
 
 
@@ -53,7 +53,7 @@ def details(of: str, inside: Markup) -> Markup:
 
 
 def legend(runs: Sequence[ReportRun]) -> Markup | None:
-    """The legend that shows the colour of each run; None for a single run."""
+    """Return the legend that shows the colour of each run, or None for a single run."""
     if len(runs) < 2:
         return None
     return el("ul", *(el("li", _swatch(place), run.label) for place, run in enumerate(runs)), class_="legend")

@@ -1,4 +1,4 @@
-"""Sections of the page, each a chart with a table of the same values."""
+"""Sections of the report's page, most of them a chart with a table of the same values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ USERS, LISTED = 12, 300
 
 
 def tiles(run: ReportRun) -> Markup:
-    """The tiles with the most important figures of a run."""
+    """Return the tiles with the most important figures of a run."""
     return el(
         "dl",
         *(
@@ -45,7 +45,7 @@ def tiles(run: ReportRun) -> Markup:
 
 
 def figures_section(runs: Sequence[ReportRun]) -> Markup:
-    """The table of every figure of every run. The best value of each figure is bold."""
+    """Return the section with a table of all figures of every run. The best value of each figure is bold."""
     keys = dict.fromkeys(key for run in runs for key in run.figures)
     rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
     return section(
@@ -66,7 +66,7 @@ def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str
 
 
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
-    """The sections on use and queue length over time, and the values that the script shows."""
+    """Return the sections on utilisation and queue length over time, and the values that the script shows."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
@@ -91,12 +91,12 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
 def _charted(
     title: str, about: str, runs: Sequence[ReportRun], name: str, chart: Markup, of: str, numbers: Markup
 ) -> Markup:
-    """A section with a chart and a table of its numbers. The script finds the chart by `name`."""
+    """Return a section with a chart and a table of its numbers. The script finds the chart by `name`."""
     return section(title, about, legend(runs), figure(name, chart), details(of, numbers))
 
 
 def _curves(runs: Sequence[ReportRun], values: Iterable[Floats]) -> list[Curve]:
-    """One curve for each run, in the colour of the run."""
+    """Return one curve for each run, in the colour of the run."""
     return [
         Curve(run.label, each, place % PALETTE)
         for place, (run, each) in enumerate(zip(runs, values, strict=True))
@@ -115,7 +115,7 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """The curve of used processors in a cluster whose unit is GPUs; None otherwise."""
+    """Return the curve of used processors, or None if the report counts resources in processors anyway."""
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
@@ -136,7 +136,7 @@ def _by_time(
     levels: Sequence[Steps],
     text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """A table of averages over time. It has at most 31 rows, each for a day or less."""
+    """Return a table of averages over time: at most about 32 rows, each for a second up to five years."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
     whole = TimeSpan(span.begin_s, span.begin_s + bins * step)
@@ -149,7 +149,7 @@ def _by_time(
 
 
 def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
-    """The sections on waits by user and by job size."""
+    """Return the sections on waits by user and by job size."""
     groups = [by_user(run) for run in runs]
     order = {group.name: place for place, group in enumerate(groups[0])}
     users = [
@@ -177,7 +177,8 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
 
 
 def _rows(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]) -> list[SpreadRow]:
-    """One row per group. The groups of the first run come first, then groups that only other runs have."""
+    """Return one row per group. The groups of the first run come first, then groups that only other runs
+    have."""
     names = dict.fromkeys(group.name for found in groups for group in found)
     by_name = [{group.name: group for group in found} for found in groups]
     return [
@@ -229,7 +230,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
 
 
 def shares_sections(runs: Sequence[ReportRun]) -> Markup:
-    """The sections on the distribution of waits and of slowdowns over all jobs."""
+    """Return the sections on the distribution of waits and of slowdowns over all jobs."""
     about = "Fraction of the jobs with at most this slowdown: submit to end, divided by run time."
     waits = _curves(runs, (_sorted(record.wait_s for record in run.started) for run in runs))
     slowdowns = _curves(runs, (_sorted(record.slowdown for record in run.started) for run in runs))

@@ -1,4 +1,4 @@
-"""Summarises runs in sentences."""
+"""Writes the summary of a report in sentences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ENOUGH = 20
 
 
 def cluster_text(run: ReportRun) -> str:
-    """The size of the cluster as text, such as "16 nodes with 128 GPUs"."""
+    """Return the size of the cluster as text, such as "16 nodes with 128 GPUs"."""
     return f"{count(len(run.cluster.nodes), 'node')} with {count(int(run.capacity), run.unit)}"
 
 
 def about_one(run: ReportRun, span: TimeSpan) -> Iterator[str]:
-    """The sentences of the summary of one run."""
+    """Yield the sentences that summarise one run."""
     users = len({record.user for record in run.records})
     yield (
         f"{count(len(run.records), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
@@ -100,7 +100,7 @@ def _ends(run: ReportRun) -> Iterator[str]:
 
 
 def about_several(runs: Sequence[ReportRun]) -> Iterator[str]:
-    """The sentences of the summary of the differences between runs."""
+    """Yield the sentences that summarise how several runs differ."""
     waits = {run.label: percentiles(record.wait_s for record in run.started) for run in runs}
     yield f"{len(runs)} runs: {', '.join(run.label for run in runs)}."
     best = min(waits, key=lambda label: waits[label].mean)

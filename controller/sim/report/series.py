@@ -1,4 +1,4 @@
-"""Step functions over time, and their averages over bins of equal length."""
+"""Values that change in steps over time, such as the number of waiting jobs, and their averages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ distinguishable."""
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function: a level that changes at certain times."""
+    """A step function of time: a value (level) that changes only at certain times."""
 
     moments: Floats
     levels: Floats
     """The level from the time with the same index until the next time."""
 
     def means(self, span: TimeSpan, bins: int = BINS) -> Floats:
-        """The exact average level in each bin."""
+        """Return the exact average level in each of `bins` equal parts of the time span."""
         edges = np.linspace(span.begin_s, span.end_s, bins + 1)
         if not len(self.moments):
             return np.zeros(bins)
@@ -35,7 +35,7 @@ class Steps:
         return np.diff(np.interp(edges, self.moments, areas)) / np.diff(edges)
 
     def peak(self) -> tuple[float, float]:
-        """The highest level, and the time when it was first reached."""
+        """Return the highest level, and the first time at which it was reached."""
         if not len(self.moments):
             return 0.0, 0.0
         place = int(np.argmax(self.levels))
@@ -43,7 +43,7 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """The sum of contributions (begin, end, amount) as a step function."""
+    """Return the sum of contributions (begin, end, amount) as a step function of time."""
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))
@@ -52,12 +52,13 @@ def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
 
 
 def busy(run: ReportRun) -> Steps:
-    """Number of units that jobs held over time."""
+    """Return the number of GPUs (or processors, if these are the unit of the run) that jobs held over
+    time."""
     return _held(run, run.held)
 
 
 def busy_cores(run: ReportRun) -> Steps:
-    """Number of processors that jobs held over time, also if the unit of the run is GPUs."""
+    """Return the number of processors that jobs held over time, also if the unit of the run is GPUs."""
     return _held(run, run.cores)
 
 
@@ -70,8 +71,10 @@ def _held(run: ReportRun, amount: Callable[[SimulatedJob], float]) -> Steps:
 
 
 def queued(run: ReportRun) -> Steps:
-    """Number of waiting jobs over time. A job that never started waits until its cancel or the end of the
-    run."""
+    """Return the number of waiting jobs over time.
+
+    A job that never started has waited until its end or the end of the run.
+    """
     return steps(
         (record.submit_s, _left_queue(run, record.start_s, record.end_s), 1.0) for record in run.records
     )

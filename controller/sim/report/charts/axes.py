@@ -24,7 +24,7 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis: maps values from low to high to coordinates."""
+    """A scale that maps values from `low` to `high` to coordinates, in proportion to the function `bend`."""
 
     low: float
     high: float
@@ -39,12 +39,12 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Map a wait to a height on an axis that is logarithmic above about ten seconds and includes zero."""
+    """Map a wait to a position on an axis that is logarithmic above about ten seconds and includes zero."""
     return math.log10(1 + seconds / 10)
 
 
 def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
-    """At most `most` ticks at round times since the beginning."""
+    """Return at most `most` ticks of a time axis, at round times since the beginning."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
     return [
         (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)
@@ -52,7 +52,7 @@ def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
 
 
 def since(seconds: float) -> str:
-    """The time since the beginning as text, in the form 2d, 2d 06:00, 06:00 or 0:05 minutes."""
+    """Return the time since the beginning as text, in the form 2 d, 2 d 06:00, 06:00 or 00:05:30."""
     days, rest = divmod(round(seconds), round(DAY_S))
     if days and not rest:
         return f"{days} d"
@@ -63,12 +63,12 @@ def since(seconds: float) -> str:
 
 
 def moment_text(seconds: float, span: TimeSpan) -> str:
-    """The time since the beginning as text, with hours and minutes if the span covers days."""
+    """Return the time since the beginning as text, without seconds if the report covers more than a day."""
     return since(round(seconds / 60) * 60 if span.length_s > DAY_S else seconds)
 
 
 def wait_ticks(most: float) -> list[Tick]:
-    """Ticks at round waits, up to the longest wait."""
+    """Return ticks of a logarithmic axis at round waits, up to the longest wait."""
     return [(wait, "0" if not wait else _round(wait)) for wait in WAITS if wait <= most]
 
 
@@ -80,7 +80,7 @@ def _round(seconds: float) -> str:
 
 
 def level_ticks(most: float, count: int = 4) -> list[float]:
-    """Ticks at round numbers from 0 to at least `most`."""
+    """Return ticks at round numbers from 0 to at least `most`, about `count` of them."""
     step = _nice(most / count) if most > 0 else 1.0
     return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
 
@@ -91,7 +91,7 @@ def _nice(value: float) -> float:
 
 
 def decades(most: float) -> list[Tick]:
-    """Ticks at 1, 10, 100, 1k … up to at least `most`. If there are few, ticks at 2 and 5 are added."""
+    """Return ticks at 1, 10, 100, 1k … up to at least `most`; up to 100 also at 2, 5, 20 and 50."""
     powers = max(1, math.ceil(math.log10(max(most, 1.0)) - 1e-9))
     steps = (1, 2, 5) if powers <= 2 else (1,)
     values = [step * 10**power for power in range(powers) for step in steps] + [10**powers]
@@ -106,7 +106,7 @@ def _thousands(value: int) -> str:
 
 
 def ruled_x(ticks: Sequence[Tick], x: Scale, top: float, bottom: float) -> Markup:
-    """Vertical grid lines with labels below."""
+    """Draw vertical grid lines with labels below them."""
     return joined(
         *(
             joined(
@@ -126,7 +126,7 @@ def ruled_x(ticks: Sequence[Tick], x: Scale, top: float, bottom: float) -> Marku
 
 
 def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Markup:
-    """Horizontal grid lines with labels on the left."""
+    """Draw horizontal grid lines with labels to the left of them."""
     return joined(
         *(
             joined(
@@ -139,5 +139,5 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """The SVG text anchor of a label. The last label ends at the edge of the chart."""
+    """Return the SVG text anchor of a label: at the right edge, the text ends at the tick."""
     return "end" if place > x.end - 18 else "middle"

@@ -1,4 +1,4 @@
-"""Draws SVG charts. They work without a script, in print, in dark mode and with screen readers."""
+"""Draws SVG charts, which need no script, and suit print, dark mode and screen readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a chart. `place` is the index of its run, which decides the colour and the dashes."""
+    """One curve of a chart. `place` is the index of its run in the report, which decides colour and
+    dashes."""
 
     label: str
     values: Floats
@@ -42,7 +43,7 @@ class Curve:
 def drawing(
     width: float, height: float, title: str, description: str, *inside: Markup | None, **more: str
 ) -> Markup:
-    """An SVG drawing with a title and a description for screen readers."""
+    """Draw an SVG image with a title and a description for screen readers."""
     return el(
         "svg",
         el("title", title),
@@ -65,7 +66,10 @@ def over_time(
     height: float = 190.0,
     second: Curve | None = None,
 ) -> Markup:
-    """A chart of levels over time. A single curve is filled. `second` is a second curve for comparison."""
+    """Draw a chart of values over time.
+
+    The area below a single curve is filled. `second` is a dashed curve for comparison.
+    """
     ticks = level_ticks(most)
     x = Scale(span.begin_s, span.end_s, LEFT, WIDE - RIGHT)
     y = Scale(0.0, ticks[-1], height - BOTTOM, TOP)
@@ -93,7 +97,7 @@ def _curve(curve: Curve, x: Scale, y: Scale, *, filled: bool) -> Markup:
 
 
 def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
-    """The points of a curve with one step per bin, because an average holds for the whole bin."""
+    """Return the SVG path of a curve with one step per bin, because each value is the average of a bin."""
     edges = np.linspace(x.begin, x.end, len(curve.values) + 1)
     parts = [f"M{edges[0]:.1f} {y(float(curve.values[0])):.1f}"]
     last = ""
@@ -108,15 +112,17 @@ def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
 
 @dataclass(frozen=True)
 class SpreadRow:
-    """One row of a comparison: the percentiles of each run, in the order of the runs. A run may have none."""
+    """One row of a chart: the percentiles of a group of jobs in each run that has such jobs."""
 
     name: str
     spreads: Sequence[tuple[str, int, Percentiles]]
 
 
 def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
-    """A chart with one row per group: a thin line from 5 to 95 %, a thick one from 25 to 75 %, a dot at the
-    median."""
+    """Draw a chart with one row per group of jobs.
+
+    A thin line goes from 5 to 95 % of the jobs, a thick one from 25 to 75 %. A dot shows the median.
+    """
     line = 11.0 if all(len(row.spreads) <= 1 for row in rows) else 13.0
     heights = [line * max(len(row.spreads), 1) + 11.0 for row in rows]
     bottom = TOP + sum(heights)
@@ -138,7 +144,7 @@ def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
 
 
 def _cut(name: str) -> str:
-    """A name shortened to the width of the column. The full name is in the title of the element."""
+    """Shorten a name to the width of the column. The full name appears when the mouse is over the row."""
     return name if len(name) <= 16 else name[:15] + "…"
 
 
@@ -161,7 +167,7 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
-    """A chart of the fraction of jobs at or below each value. A run with a higher curve is better."""
+    """Draw a chart of the fraction of jobs at or below each value. A run with a higher curve is better."""
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)
     if waits:
@@ -185,7 +191,7 @@ def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool
 
 
 def _rising(values: Floats, x: Scale, y: Scale) -> str:
-    """The points of the cumulative curve, at most a few hundred."""
+    """Return the SVG path of the cumulative curve, with at most a few hundred points."""
     if not len(values):
         return ""
     ordered = np.sort(values)

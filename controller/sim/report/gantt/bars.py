@@ -1,4 +1,4 @@
-"""Tracks and bars of a Gantt chart: GPUs of nodes, and the jobs on them."""
+"""Rows and bars of a Gantt chart. A row (track) is a GPU or a node without GPUs, a bar is a job on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TALLEST = 64
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the chart for one GPU, or for all cores of a node without GPUs. `height` is in lines."""
+    """A row of the Gantt chart for one GPU, or for all cores of a node without GPUs. `height` is in lines."""
 
     key: str
     """The UUID of the GPU, or the name of the node."""
@@ -32,7 +32,10 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job on neighbouring whole tracks, or on the part of one track from `low` to `high` (fractions)."""
+    """A bar of the Gantt chart: one job on `count` neighbouring tracks from number `first` on.
+
+    If the job holds only a part of one track, `low` and `high` are the limits of this part, from 0 to 1.
+    """
 
     record: SimulatedJob
     first: int
@@ -42,12 +45,12 @@ class Bar:
 
     @property
     def whole(self) -> bool:
-        """Whether the bar fills its tracks."""
+        """Whether the job holds its tracks completely."""
         return self.low == 0.0 and self.high == 1.0
 
 
 def tracks_of(run: ReportRun) -> list[Track]:
-    """The tracks from top to bottom. If the cluster has GPUs, nodes without GPUs have no track."""
+    """Return the tracks from top to bottom. If the cluster has GPUs, nodes without GPUs have no track."""
     return [track for name, node in run.cluster.nodes.items() for track in _tracks(run, name, node)]
 
 
@@ -60,7 +63,7 @@ def _tracks(run: ReportRun, name: str, node: NodeFacts) -> Iterator[Track]:
 
 
 def bars_of(run: ReportRun) -> list[Bar]:
-    """All bars, ordered by the start of their jobs."""
+    """Return all bars, ordered by the start of their jobs."""
     tracks = tracks_of(run)
     places = {track.key: place for place, track in enumerate(tracks)}
     strips: dict[int, _Strip] = {}
@@ -82,14 +85,15 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """The keys of the tracks on which the job holds units on one node, with the units on each."""
+    """Return the tracks that the job holds on one node, and how many units (thousandths of a GPU or core) of
+    each."""
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
 
 
 def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Combine neighbouring row numbers into groups, each as (first, count)."""
+    """Combine neighbouring track numbers into groups, each as (first, count)."""
     first = count = 0
     for place in places:
         if count and place == first + count:
@@ -104,7 +108,7 @@ def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _Strip:
-    """The units of one track. A job gets the lowest free units, in several pieces if necessary."""
+    """The units of one track (thousandths of a GPU or core), and the jobs that hold them."""
 
     units: int
     free: list[tuple[int, int]] = field(init=False)
@@ -114,7 +118,8 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """The ranges of units, each as [low, high), that the job gets while it runs."""
+        """Take the lowest free units for a job, until it ends. Returns them as ranges [low, high), several if
+        needed."""
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []

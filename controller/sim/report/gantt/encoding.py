@@ -1,4 +1,4 @@
-"""Encodes the bars of a Gantt chart as columns of small numbers for the script."""
+"""Encodes the bars of a Gantt chart as lists of small numbers, which the script of the report draws."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MOST = 120_000
 
 @dataclass
 class _Names:
-    """A table of distinct strings. The data refer to a string by its number."""
+    """A table of distinct strings. The encoded data contain the numbers of strings in it."""
 
     known: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """The number of a string. A new string is added to the table."""
+        """Return the number of a string. A new string is added to the table."""
         return self.known.setdefault(printable(text, 80), len(self.known))
 
 
 @dataclass(frozen=True)
 class Gantt:
-    """The data that the script draws, and how much was left out."""
+    """The encoded data that the script draws, and how much was left out."""
 
     packed: dict[str, Any]
     bars: int
@@ -40,7 +40,7 @@ class Gantt:
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
-    """The chart of a run with at most `most` bars. Bars with the most GPU time are kept."""
+    """Encode the chart of a run with at most `most` bars. The bars with the most GPU time are kept."""
     bars = bars_of(run)
     areas = [bar.count * (bar.high - bar.low) * run.ran_s(bar.record) for bar in bars]
     kept = bars
@@ -57,7 +57,7 @@ def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
 def _packed(run: ReportRun, span: TimeSpan, bars: Sequence[Bar]) -> dict[str, Any]:
     records = {bar.record.job: bar.record for bar in bars}
     places = {job: place for place, job in enumerate(records)}
-    # On a long time span one second is less than a pixel, so whole seconds are exact enough.
+    # On a long time span, a second is less than a pixel, so whole seconds are exact enough.
     unit_s = 1.0 if span.length_s > 20_000 else 0.01
     return {
         "label": printable(run.label, 80),
@@ -110,7 +110,8 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Names in the order of their use, largest first. The first names get colours of their own."""
+    """Return the names of users or projects, those with the most use first, which get colours of their
+    own."""
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
         used[getattr(record, of)] += run.held(record) * run.ran_s(record)
@@ -126,7 +127,7 @@ def _state(record: SimulatedJob) -> str:
 
 
 def _steps(values: Sequence[int]) -> list[int]:
-    """Each value as its difference from the value before. Small numbers make the file shorter."""
+    """Replace each value by its difference from the value before. Small numbers make the file shorter."""
     return [value - before for before, value in zip([0, *values], values, strict=False)]
 
 
