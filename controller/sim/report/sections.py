@@ -136,7 +136,7 @@ def _by_time(
     levels: Sequence[Steps],
     text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """Return a table of averages over time: at most about 32 rows, each for a second up to five years."""
+    """Return a table of averages over equal periods of time, in at most about 32 rows."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
     whole = TimeSpan(span.begin_s, span.begin_s + bins * step)
