@@ -34,8 +34,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     """Run the controller until SIGTERM or SIGINT, and return the exit code.
 
     An empty store is refused if jobs of another cluster run on this host. With `new_cluster` these jobs are
-    ended
-    instead.
+    ended instead.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Hide alembic's messages, because it logs several at every start.
@@ -89,8 +88,8 @@ def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
 
 
 def _allow_connections(wanted: int) -> None:
-    """Raise the limit of open file descriptors, so that it suffices for `wanted` API connections, files and
-    agents."""
+    """Raise the limit of open file descriptors, so that it suffices for `wanted` API connections, files
+    and agents."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     need = 2 * wanted + 1_024
     if soft != resource.RLIM_INFINITY and soft < need:

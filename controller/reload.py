@@ -195,8 +195,8 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that the file no longer names. Returns "", or a note if it must stay because it has
-        jobs."""
+        """Remove a node that the file no longer names. Returns "", or a note if it must stay because it
+        has jobs."""
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
             return ""

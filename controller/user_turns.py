@@ -29,13 +29,11 @@ class UserTurns:
     1. While a turn is free, the next request gets it at once.
     2. Further requests wait in a separate line for each user.
     3. A turn that becomes free goes to the first request of one user: of the waiting users, the one whose
-       last
-       turn is longest ago.
+       last turn is longest ago.
 
     Invariant: no turn is free while a request waits.
     With `wait_s`, a request waits at most that many seconds, and each user has at most MAX_WAITING requests
-    in
-    line; a request beyond one of these limits raises TurnRefused.
+    in line; a request beyond one of these limits raises TurnRefused.
     Example: with one turn, ada sends 50 requests and then bob sends one. Bob's request is served second.
     """
 
@@ -46,8 +44,8 @@ class UserTurns:
         """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
-        """Allow `more` further requests at the same time, or fewer if it is negative. Requests being served
-        go on."""
+        """Allow `more` further requests at the same time, or fewer if it is negative. Requests being
+        served go on."""
         self._free += more
         self._give()
 

@@ -46,13 +46,11 @@ class AgentLinks:
     3. The latest GPU measurements, GPU processes and use by running attempts of each node are kept here. The
        watchers read them and send the engine an input when a GPU is idle or has a problem.
     4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
-       silent, a
-       timer checks every second whether it has been silent long enough to mark the node down or its jobs lost
-       (`NodeSilent`).
+       silent, a timer checks every second whether it has been silent long enough to mark the node down or its
+       jobs lost (`NodeSilent`).
 
     Silence is measured with the monotonic clock. After a restart of the controller it counts from the
-    restart,
-    because the time of an agent's last report is not stored.
+    restart, because the time of an agent's last report is not stored.
     """
 
     def __init__(
@@ -130,8 +128,8 @@ class AgentLinks:
         self._gpu_owners.release(name)
 
     def send(self, order: SendToNode) -> None:
-        """Send an order to its node. Without a connection it is dropped, because after the next hello of the
-        agent the engine makes the order again."""
+        """Send an order to its node. Without a connection it is dropped, because after the next hello of
+        the agent the engine makes the order again."""
         link = self.links.get(order.node)
         if link is not None:
             link.send(order.frame)

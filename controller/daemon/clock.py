@@ -18,11 +18,9 @@ class WallClock:
 
     1. While the system clock goes forward, `now()` is the system clock.
     2. After the system clock was set back, `now()` runs at half speed until the system clock has caught up.
-       It
-       does not stop, because otherwise no requeue delay would end and no reservation would begin.
+       It does not stop, because otherwise no requeue delay would end and no reservation would begin.
     3. After a restart, `now()` continues from the time of the newest journal entry, because the system clock
-       of a
-       host without a clock battery may start in 1970.
+       of a host without a clock battery may start in 1970.
 
     Example: the system clock is set back from 12:00 to 11:00. Two hours later both clocks show 13:00.
     """
@@ -39,8 +37,8 @@ class WallClock:
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """Show no time before `at`, the time of the newest journal entry. Log a warning if the system clock
-        does."""
+        """Show no time before `at`, the time of the newest journal entry. Log a warning if the system
+        clock is behind it."""
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()
         if behind > WARNING_S:

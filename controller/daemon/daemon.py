@@ -172,8 +172,8 @@ class Daemon:
         self._wake.set()
 
     async def settled(self) -> None:
-        """Wait until all changes of the engine's state are on disk. Raises StoreUnavailable if they cannot be
-        written."""
+        """Wait until all changes of the engine's state are on disk. Raises StoreUnavailable if they cannot
+        be written."""
         while self._in_batch:
             waiter = asyncio.get_running_loop().create_future()
             self._settled_waiters.append(waiter)
@@ -292,8 +292,8 @@ class Daemon:
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
-        """Return the seconds until a pass or a timer of the engine is due, or None if only an input can make
-        one due."""
+        """Return the seconds until a pass or a timer of the engine is due, or None if only an input can
+        make one due."""
         pause = self._next_pass - time.monotonic()
         if self._pass_wanted:
             return pause
@@ -446,8 +446,7 @@ class Daemon:
         2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
         4. Reconnect all agents. Each sends all its reports again, because unsaved reports were lost with the
-           old
-           state.
+           old state.
         """
         culprit = ""
         if not one_by_one:
@@ -464,8 +463,8 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Stop processing inputs until the store can be written. Load the state on disk unless it is
-        unknown."""
+        """Stop processing inputs until the store can be written. Reload the state if it is known what is
+        on disk."""
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:

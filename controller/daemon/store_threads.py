@@ -22,8 +22,7 @@ class StoreThreads:
     minutes.
 
     Invariant: only the writer's thread writes, in the order of the calls. Retention also deletes in this
-    thread,
-    between two commits.
+    thread, between two commits.
     """
 
     def __init__(self, store: Store) -> None:
@@ -48,8 +47,7 @@ class StoreThreads:
         """Write the events, and the rows of the jobs and nodes that they changed, in one transaction.
 
         The writer's thread also builds the rows, because for a large array this takes long. The caller must
-        not change
-        the state before this method returns.
+        not change the state before this method returns.
         """
 
         def write() -> Batch:

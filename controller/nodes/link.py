@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """Passed to the FrameHandler in place of a frame when the connection to the agent is lost. `why` is the
-    reason."""
+    """Passed to the FrameHandler in place of a frame when the connection to the agent is lost. `why` is
+    the reason."""
 
     why: str
 
@@ -23,8 +23,8 @@ class LinkLost:
 FrameHandler = Callable[[str, AgentFrame | LinkLost], str]
 """The function that handles a frame; its first argument is the node's name. It runs on the event loop.
 
-The first frame after a lost connection is a Hello. The function returns the reason why this agent cannot
-be used, which ends the connection, or "" if it can be used.
+The first frame after a lost connection is a Hello. The function returns the reason why this agent cannot be
+used, which ends the connection, or "" if it can be used.
 """
 
 
@@ -48,8 +48,7 @@ class NodeLink(Protocol):
         """Queue a frame (a message) for the agent; never blocks. Without a connection the frame is dropped.
 
         Nothing is lost by this, because after each connect the agent sends a Hello with all its attempts, and
-        the
-        controller makes the missing orders again.
+        the controller makes the missing orders again.
         """
 
     def session(self) -> AgentSession:

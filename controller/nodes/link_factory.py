@@ -20,8 +20,8 @@ MISSED_PINGS = 3
 
 
 class LinkFactory:
-    """Makes the connections of one controller to its agents. `cluster` is the name that the controller gives
-    them."""
+    """Makes the connections of one controller to its agents. `cluster` is the name that the controller
+    gives them."""
 
     def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
         self.config = config
@@ -52,8 +52,8 @@ class LinkFactory:
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
     def _intervals(self) -> tuple[float, float]:
-        """Return the seconds between pings, and the seconds without a message after which an agent counts as
-        lost."""
+        """Return the seconds between pings, and the seconds without a message after which an agent counts
+        as lost."""
         ping_s = self.config.scheduler.beat_s
         return ping_s, MISSED_PINGS * ping_s
 

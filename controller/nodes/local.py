@@ -41,8 +41,8 @@ class LocalLink(ReconnectingLink):
         self._arguments = agent_arguments(name, host, "", jobs, cluster)
 
     async def connect(self) -> AgentPipes:
-        """Start the agent in a process session of its own, so that Ctrl-C in the controller's terminal does
-        not stop it."""
+        """Start the agent in a process session of its own, so that Ctrl-C in the controller's terminal
+        does not stop it."""
         try:
             process = await asyncio.create_subprocess_exec(
                 self._python,

@@ -25,8 +25,7 @@ class ReconnectingLink(ABC):
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
     2. Pass a LinkLost to the handler. For repeated failures with the same reason do so only once, so that a
-       host
-       that is switched off is not reported again and again.
+       host that is switched off is not reported again and again.
     3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
 

@@ -143,8 +143,7 @@ class AgentSession:
         to stop.
 
         If the caller reads too slowly, the agent is ordered to stop sending. When the caller has read what
-        has
-        arrived, the rest is requested.
+        has arrived, the rest is requested.
         """
         while True:
             self._requests += 1

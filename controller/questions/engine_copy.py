@@ -31,8 +31,7 @@ class EngineCopy:
     """The copy of the engine for one question: after journal entry `seq`, at time `now`.
 
     The copy belongs to the process that answers the question, so this process may change it. The answer is
-    due at
-    `deadline`.
+    due at `deadline`.
     """
 
     engine: Engine

@@ -31,11 +31,9 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
     """Yield answers why a job waits and when it starts. Each answer contains more than the one before it.
 
     1. In forked copies of this process: find the changes that would start the job now, and its likely start
-       if
-       jobs run as long as predicted.
+       if jobs run as long as predicted.
     2. In this process: find why no job is preempted for it, then its latest start, assuming that jobs use
-       their
-       full time limits and grace. A held job is treated as released now. If there is no start, give the
+       their full time limits and grace. A held job is treated as released now. If there is no start, give the
        reason.
     3. In another copy: find the reason why it waits just before its latest start.
     4. Yield an answer after each step. The last answer contains everything that was found in time.

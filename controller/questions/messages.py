@@ -67,8 +67,8 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Message from the replica: the process for a question has ended; `failure` is set if it crashed or was
-    killed."""
+    """Message from the replica: the process for a question has ended; `failure` is set if it crashed or
+    was killed."""
 
     number: int
     failure: str = ""

@@ -49,8 +49,8 @@ def detach(keep: int) -> None:
     """Detach this forked process from its parent's files, except stdout, stderr and the descriptor `keep`.
 
     The other descriptors are redirected to /dev/null and not closed. If they were closed, a new file could
-    get the
-    number of one of them, and an object copied from the parent would close this file when it is freed.
+    get the number of one of them, and an object copied from the parent would close this file when it is
+    freed.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -100,8 +100,7 @@ class Fork(Generic[T]):
     """Runs work in a fork of this process. The result comes back through a pipe.
 
     Changes that the work makes to objects have no effect in this process. The fork takes 3 ms with 10,000
-    jobs;
-    copying the engine object by object would take 130 ms.
+    jobs; copying the engine object by object would take 130 ms.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:

@@ -1,9 +1,8 @@
 """The replica: a process that repeats the controller's inputs, and forks a process to answer a question.
 
 1. The controller forks the replica between two batches of inputs. The replica thus has the controller's
-   engine
-   with all its memory, including what is not in the journal: backfill reservations, recent requests of users,
-   and which plugins failed.
+   engine with all its memory, including what is not in the journal: backfill reservations, recent requests of
+   users, and which plugins failed.
 2. After each commit, the controller sends the inputs that it has handled. The engine is deterministic, so the
    same inputs at the same times lead to the same state. Controller and replica both compute a checksum over
    the events. If the checksums differ, the replica ends, and the controller forks a new one.

@@ -183,8 +183,7 @@ class ReplicaClient:
         none.
 
         The work runs in a separate process on a copy of the state, which includes all inputs committed so
-        far. With
-        `keep_replica` = False the replica ends after the answer unless other questions use it.
+        far. With `keep_replica` = False the replica ends after the answer unless other questions use it.
         """
         async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)

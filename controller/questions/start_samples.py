@@ -23,8 +23,7 @@ def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
 
     1. In a forked copy of this process: forecast the likely starts, if run times can be predicted.
     2. In this process: forecast the latest starts. Both forecasts end when the starts of all these jobs are
-       known,
-       or when the time is over.
+       known, or when the time is over.
     """
     engine = scene.engine
     engine.state.estimates = engine.state.estimates.read_only()

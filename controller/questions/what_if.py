@@ -153,8 +153,7 @@ class ShiftTotals:
         """Compare the starts of one job in the two forecasts.
 
         If a start is unknown in one of them, it is after `until`. The difference is then counted as if the
-        start were
-        at `until`.
+        start were at `until`.
         """
         was, becomes = (
             start if start and start.at <= self.until else None

@@ -17,8 +17,8 @@ from wire.job.spec import JobSpec
 CORE = 1000
 """Thousandths of a CPU core that one processor of a log counts as."""
 WIDEST = 10_000_000
-"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool with more processors
-each processor counts as less than a core."""
+"""The most CPU, in thousandths of a core, that a job may request on one node. In a pool with more
+processors each processor counts as less than a core."""
 BOUNDLESS_MIB = 1 << 40
 GPU_MEMORY_MIB = 81_920
 ISLAND = 8
@@ -92,8 +92,8 @@ def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> C
 
 
 def cluster_of_config(config: Config) -> Cluster:
-    """Return the nodes of scheduler.toml. Raises SimulationRefused if a node's CPUs, memory or GPUs are not
-    in it."""
+    """Return the nodes of scheduler.toml. Raises SimulationRefused if a node's CPUs, memory or GPUs are
+    not in it."""
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):

@@ -18,8 +18,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 Work = Callable[[Task, Progress], Result]
-"""The function that runs a task. It must be a module-level function, because the child process imports it by
-name. It calls its second argument with its progress."""
+"""The function that runs a task. It must be a module-level function, because the child process imports it
+by name. It calls its second argument with its progress."""
 
 # Start processes with spawn and not with fork: a child must not inherit open files and threads of this
 # process.

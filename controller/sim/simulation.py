@@ -32,8 +32,7 @@ class Simulation:
     1. Set `now` to the time of the earliest callback, or of the next timer of the engine if that is earlier.
     2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each passes one
        input to the engine. The virtual agents carry out the engine's orders at once, and schedule a callback
-       for
-       each report that is due later.
+       for each report that is due later.
     3. Run a scheduling pass (`run_pass`).
 
     Invariant: the state changes only through Engine.handle, as on a real cluster.

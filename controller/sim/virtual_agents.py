@@ -1,5 +1,5 @@
-"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as real
-ones."""
+"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as
+real ones."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class VirtualAgents:
     """The agents of all nodes in one object, because all members of a gang behave in the same way.
 
     `planned_run` returns the run time and exit code of an attempt, `started_at` the time from which its run
-    time
-    counts.
+    time counts.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ class ChainBroken(NamedTuple):
 
 
 def genesis(store_id: str) -> Head:
-    """Return the hash before the first entry. It depends on the store's id, so entries of other stores do not
-    fit."""
+    """Return the hash before the first entry. It depends on the store's id, so entries of other stores do
+    not fit."""
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 

@@ -24,8 +24,8 @@ class StoreUnavailable(StoreFailure):
 
     trouble = "held up"
     adrift = False
-    """True if it is unknown whether the last commit is durable. The controller's state is then invalid until
-    resume()."""
+    """True if it is unknown whether the last commit is durable. The controller's state is then invalid
+    until resume()."""
 
 
 class StoreFull(StoreUnavailable):

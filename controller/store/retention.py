@@ -2,8 +2,7 @@
 
 Jobs
 1. Choose the jobs that ended longest ago: those that are too old, and those above the allowed number.
-   Elements
-   of an array stay while one of them has not ended.
+   Elements of an array stay while one of them has not ended.
 2. In one transaction: add their usage to the rows of `usage_days`, then delete their rows.
 
 Journal
@@ -34,8 +33,8 @@ BASE, NEXT_JOB = "base", "next_job"
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
-    """Return the last deleted journal entry from the rows of `meta`, or None if the journal begins with entry
-    1."""
+    """Return the last deleted journal entry from the rows of `meta`, or None if the journal begins with
+    entry 1."""
     if BASE not in facts:
         return None
     seq, digest = facts[BASE].split()
@@ -100,8 +99,8 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 
 def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the usage of these attempts by day and tenant. The usage of a longer attempt is divided among its
-    days."""
+    """Sum the usage of these attempts by day and tenant. The usage of a longer attempt is divided among
+    its days."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
     )

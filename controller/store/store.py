@@ -49,8 +49,8 @@ class Loaded:
 
 
 class Store:
-    """The journal and the tables of one cluster. One thread commits, and other threads may read at the same
-    time."""
+    """The journal and the tables of one cluster. One thread commits, and other threads may read at the
+    same time."""
 
     def __init__(self, place: Backend, writer: Connection, keep: int) -> None:
         self._place = place
@@ -123,8 +123,7 @@ class Store:
         """Connect again after StoreAway, and check that the store still has every acknowledged entry.
 
         Raises StoreAway if the server still does not answer, StoreRefused if another controller has the
-        store, and
-        StoreBroken if an acknowledged entry is missing.
+        store, and StoreBroken if an acknowledged entry is missing.
         """
         if not isinstance(self._broken, StoreAway):
             return
@@ -333,8 +332,8 @@ class Store:
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """Return the number of the last entry whose deletion a JournalSealed entry announces; 0 without such
-        an entry."""
+        """Return the number of the last entry whose deletion a JournalSealed entry announces; 0 without
+        such an entry."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)

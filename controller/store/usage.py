@@ -103,8 +103,8 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
 
 
 def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
-    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both are
-    equal."""
+    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both
+    are equal."""
     first = case((begin < since, since), else_=begin)
     last = case((end > until, until), else_=end)
     return case((end > begin, (last - first) / (end - begin)), else_=1.0)

@@ -97,7 +97,7 @@ class GpuHealthWatch:
         self._busy.pop(node, None)
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Report new problems to the engine now and then every CHECK_S seconds."""
+        """Report new problems to the engine at once, and again every CHECK_S seconds."""
         for given in list(self.found(clock())):
             self._tell(given)
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
@@ -155,8 +155,8 @@ class GpuHealthWatch:
         gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
-        """Return the MiB in use on a GPU that no job holds and no process uses; 0 if the driver may need that
-        much."""
+        """Return the MiB in use on a GPU that no job holds and no process uses; 0 if the driver may need
+        that much."""
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
             return 0

@@ -61,8 +61,8 @@ class _Readings:
         return zip(reversed(self.starts), reversed(self.percents), strict=True)
 
     def mean(self, since: float, now: float) -> float:
-        """Return the mean utilisation in percent from `since` until now, or from the first measurement if it
-        is later."""
+        """Return the mean utilisation in percent from `since` until now, or from the first measurement if
+        it is later."""
         work, end = 0.0, now
         for start, percent in self._backwards():
             work += percent * max(0.0, end - max(start, since))

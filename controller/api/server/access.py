@@ -49,8 +49,8 @@ class Owner:
 
 
 class Who(enum.Enum):
-    """The group of callers that may use a route. If the route is about one job, the job's user is checked as
-    well."""
+    """The group of callers that may use a route. If the route is about one job, the job's user is checked
+    as well."""
 
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
@@ -139,9 +139,8 @@ def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> R
     """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
 
     `present` is the current host entry of the node, or None. Only an admin may set the HOST_FIELDS. Other
-    callers
-    may keep the values that an admin has set, but only with the same SSH address: a key or a program that was
-    meant for one host must not be used for another.
+    callers may keep the values that an admin has set, but only with the same SSH address: a key or a program
+    that was meant for one host must not be used for another.
     """
     if caller.role is Role.ADMIN:
         return None

@@ -187,8 +187,7 @@ def _understand(kind: Any, body: bytes) -> Any:
     """Parse the body of a request as an object of the class `kind`. Raise Rejected if it does not fit.
 
     pydantic is used because it is faster than json.loads with wire.codec: 2 µs instead of 12 µs for a submit
-    of
-    365 bytes. If a field occurs twice in the JSON object, the last value counts.
+    of 365 bytes. If a field occurs twice in the JSON object, the last value counts.
     """
     try:
         return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")

@@ -116,8 +116,7 @@ class EventStreams:
         """Return journal entries as events for a stream, up to BATCH entries in each event.
 
         Each event also contains the current state of the jobs and nodes that its entries change. This state
-        may be
-        newer than the entries, but never older.
+        may be newer than the entries, but never older.
         """
         messages = []
         for start in range(0, len(entries), BATCH):

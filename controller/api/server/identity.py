@@ -1,5 +1,5 @@
-"""Finds the user of a request and the user's role. On a unix socket the kernel reports the uid; TCP needs a
-token."""
+"""Finds the user of a request and the user's role. On a unix socket the kernel reports the uid; TCP needs
+a token."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Identity:
         return Caller(user, self._role(uid, user))
 
     async def of_token(self, header: str | None) -> Caller:
-        """Return the caller on TCP, which is the controller's user. Raise Rejected if the token is missing or
-        wrong."""
+        """Return the caller on TCP, which is the controller's user. Raise Rejected if the token is missing
+        or wrong."""
         scheme, _, given = (header or "").partition(" ")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise rejected(

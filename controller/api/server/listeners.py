@@ -31,13 +31,10 @@ class UnixSocket:
     """A listening unix socket. The kernel reports the uid of each client.
 
     Rights depend on the user, so every local user may connect to the file (0666). The directory limits
-    access:
-    /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700, so that only
-    this
-    user reaches a controller that runs as this user. With `private`, only root and the controller's user may
-    connect (0600). The kernel keeps a separate queue of connections for each socket, so many connections by
-    other
-    users do not delay those on the private socket.
+    access: /run/corral has mode 0755. The runtime or state directory of a normal user has mode 0700, so that
+    only this user reaches a controller that runs as this user. With `private`, only root and the controller's
+    user may connect (0600). The kernel keeps a separate queue of connections for each socket, so many
+    connections by other users do not delay those on the private socket.
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -81,8 +78,8 @@ def _cannot_listen(error: OSError, where: str) -> OSError:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket file of a controller that was killed. Raise OSError if another controller listens on
-    it."""
+    """Remove the socket file of a controller that was killed. Raise OSError if another controller listens
+    on it."""
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
@@ -118,8 +115,7 @@ class Acceptor:
     """Accepts the connections of a listening socket, at most AT_ONCE in each iteration of the event loop.
 
     asyncio's own servers accept up to 100 connections per iteration and build all objects for each of them.
-    When
-    very many clients connect, this delays all requests.
+    When very many clients connect, this delays all requests.
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if it is so far above the limit that it gets no answer

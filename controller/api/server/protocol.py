@@ -42,8 +42,7 @@ class ConnectionLimit:
     2. Any other single user, and all TCP connections together, may have at most half of the connections.
     3. The user of a TCP connection is unknown until a request with the token arrives. If TCP already has its
        half, a new connection replaces the oldest one that has sent no token. Clients without the token can
-       thus
-       only displace each other: a request with the token is answered long before its connection is the
+       thus only displace each other: a request with the token is answered long before its connection is the
        oldest.
     4. All other connections are refused: the first PATIENCE with an answer, further ones without.
 

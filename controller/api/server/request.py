@@ -80,8 +80,8 @@ def seconds(name: str, about: str, low: float, high: float) -> Parameter:
 
 
 def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:
-    """Return a query parameter whose value is one of several words. Without a default, it may occur several
-    times."""
+    """Return a query parameter whose value is one of several words. Without a default, it may occur
+    several times."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -118,8 +118,7 @@ class Route:
     """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
     The rest is taken from the handler function: the type of its second parameter is the body of the request,
-    its
-    return type the body of the answer, and the first line of its docstring the description.
+    its return type the body of the answer, and the first line of its docstring the description.
     """
 
     method: str

@@ -17,15 +17,13 @@ class RequestTurns:
     here.
 
     A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in the order
-    in
-    which they arrive. Slow requests (`Route.slow`) have their own limits.
+    in which they arrive. Slow requests (`Route.slow`) have their own limits.
 
     Invariant: at most AT_ONCE of the limited requests of a user have begun and are not answered yet.
     Cost: some microseconds for each request.
 
     Example: eve sends 500 requests at once, and each takes 10 ms. Whenever a request of root is ready to run,
-    at
-    most 4 requests of eve run before it. It therefore waits for 40 ms and not for 5 s.
+    at most 4 requests of eve run before it. It therefore waits for 40 ms and not for 5 s.
     """
 
     def __init__(self) -> None:

@@ -42,8 +42,8 @@ _FIND = (
     'echo "corral finds no python$seen" >&2; exit 127'
     "'"
 )
-"""The command that finds a Python. Every shell reads it the same way, because it is one line in single quotes
-without a quote, a backslash or a `!`."""
+"""The command that finds a Python. Every shell reads it the same way, because it is one line in single
+quotes without a quote, a backslash or a `!`."""
 _NO_PYTHON = "corral finds no python"
 
 

@@ -27,8 +27,8 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshConnector:
-    """Opens the SSH connections of a controller. They share the known host keys and a limit on simultaneous
-    logins."""
+    """Opens the SSH connections of a controller. They share the known host keys and a limit on
+    simultaneous logins."""
 
     def __init__(
         self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S

@@ -31,8 +31,8 @@ class HostKeyUnknown(CannotConnect):
 
 
 class HostKeyChanged(CannotConnect):
-    """Raised if the host key is not the pinned one or the one in known_hosts. No data has been sent to the
-    host."""
+    """Raised if the host key differs from the pinned one, or from that in known_hosts. No data has been
+    sent."""
 
     def __init__(
         self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str

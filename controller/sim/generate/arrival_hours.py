@@ -32,9 +32,8 @@ def draw_arrival(rng: RandomStream, span_s: float) -> float:
     """Draw the time of one arrival from a Poisson process whose rate changes over the week.
 
     Thinning: draw a uniform time, accept it with probability rate / peak rate, otherwise draw again. Each
-    arrival
-    can be drawn separately, because the arrivals of such a process are independent once their number is
-    given.
+    arrival can be drawn separately, because the arrivals of such a process are independent once their number
+    is given.
     """
     while True:
         moment = rng.uniform() * span_s

@@ -67,8 +67,7 @@ class Wish:
     """The workload that the user requests.
 
     Two of `jobs`, `days` and `load` are given; the third is None and follows from them. A load of 1.0 uses
-    all
-    GPUs all the time.
+    all GPUs all the time.
     """
 
     cluster: Cluster

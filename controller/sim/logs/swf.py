@@ -1,8 +1,8 @@
 """Reads the Standard Workload Format (SWF): 18 numbers per line, where -1 means unknown.
 
-A job gets: run time = min(field 4, field 9), estimate = field 9 or else field 4, size = field 8 or else
-field 5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran for 0 s, or
-if it needs more processors than the machine has. Status, queue, memory and think times are not read.
+A job gets: run time = min(field 4, field 9), estimate = field 9 or else field 4, size = field 8 or else field
+5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran for 0 s, or if it
+needs more processors than the machine has. Status, queue, memory and think times are not read.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it has
-        neither."""
+        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it
+        has neither."""
         return self._header.get("procs") or self._header.get("nodes")
 
     def __iter__(self) -> Iterator[SwfLine]:

@@ -55,8 +55,8 @@ class RecordedAgents:
         self._orders: dict[Key, Start] = {}
         """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
         self._spent: dict[int, set[int]] = {}
-        """Per job, the attempts that ended without a stop order. Their number selects the recorded run of the
-        next attempt."""
+        """Per job, the attempts that ended without a stop order. Their number selects the recorded run of
+        the next attempt."""
         self._going: dict[tuple[int, int], RecordedRun] = {}
         """The run of every attempt that deviates from the journal."""
 

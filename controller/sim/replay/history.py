@@ -5,8 +5,8 @@ arrived or a pass did something. A pass without events is not in the journal, so
 the last input of a burst (`_with_quiet_cycles`).
 
 Invariant: under the same configuration, backfill kinds that use only the present state give the recorded
-placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a
-reservation may come from a pass that is not in the journal.
+placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a reservation
+may come from a pass that is not in the journal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A step of a replay. `what` is a Mark, or the class of the input whose trace is `event`."""
+    """A step of a replay. `what` is a Mark, or the class of the input that the journal entry `event`
+    shows."""
 
     at: float
     what: type[Any] | Mark
@@ -174,10 +175,9 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
     """Yield the steps, and in addition the passes that changed nothing.
 
     A pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass without
-    events
-    followed it. It is added after the last input of a burst, because a job that was submitted and held in one
-    batch
-    must not start in between. Under another configuration, jobs may therefore start up to SOON_S later.
+    events followed it. It is added after the last input of a burst, because a job that was submitted and held
+    in one batch must not start in between. Under another configuration, jobs may therefore start up to SOON_S
+    later.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

@@ -48,11 +48,10 @@ class ReplayAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputTrace:
-    """A kind of event that shows that an input arrived, under the condition `shows`.
+    """A kind of event that proves that an input arrived, if `shows` returns True for the event.
 
     `recreate` makes the input from the event, or returns None if the input does not apply in the replay.
-    Without
-    `recreate`, the fields of the input have the values of the event's fields with the same names.
+    Without `recreate`, the fields of the input have the values of the event's fields with the same names.
     """
 
     event: type[Any]

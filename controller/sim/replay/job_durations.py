@@ -47,8 +47,7 @@ class RunRecorder:
 
     An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
     checkpoint is added to the run of the next attempt. If no attempt ended without a stop order, the job is
-    assumed
-    to end at the last event about it.
+    assumed to end at the last event about it.
     """
 
     def __init__(self) -> None:

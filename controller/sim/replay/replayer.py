@@ -30,10 +30,8 @@ class Replay:
     """A scheduling engine that gets every recorded input at its recorded time.
 
     `observe` is called with every event of the replay. `policies` builds a pipeline from a configuration text
-    in
-    the journal. With it, each recorded change of the configuration is repeated; without it, one pipeline is
-    used
-    during the whole replay.
+    in the journal. With it, each recorded change of the configuration is repeated; without it, one pipeline
+    is used during the whole replay.
     """
 
     def __init__(
@@ -159,8 +157,8 @@ class Replay:
         self._tell(inputs.ControllerStarted(there))
 
     def _hear(self, given: Input) -> None:
-        """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the same
-        time."""
+        """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the
+        same time."""
         self._tell(given)
         if not self._cycle_comes:
             self._cycle_comes = True

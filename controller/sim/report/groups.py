@@ -67,8 +67,8 @@ def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
 
 
 def by_size(run: ReportRun) -> list[JobGroup]:
-    """Group the started jobs by size class, the smallest first. The upper limit of each class is a power of
-    two."""
+    """Group the started jobs by size class, the smallest first. The upper limit of each class is a power
+    of two."""
     ranks = {record.job: rank(run.size(record)) for record in run.started}
     names = {record.job: size_name(ranks[record.job], run.unit) for record in run.started}
     order = {names[job]: ranks[job] for job in names}

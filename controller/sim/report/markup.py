@@ -21,8 +21,7 @@ def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None)
     """Return an HTML or SVG element with the tag `tag`.
 
     The arguments `class_` and `aria_label` become the attributes class and aria-label. An attribute with the
-    value
-    None is left out.
+    value None is left out.
     """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'

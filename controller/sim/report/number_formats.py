@@ -56,8 +56,8 @@ def number(value: float) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a fraction as text, such as 82 %. Values below 1 % and above 99 % have a decimal, such as 99.7
-    %."""
+    """Return a fraction as text, such as 82 %. Values below 1 % and above 99 % have a decimal, such as
+    99.7 %."""
     value = part * 100
     digits = 0 if 1 <= value <= 99 or value in (0, 100) else 1
     return f"{value:.{digits}f} %"

@@ -18,12 +18,9 @@ class ReportRun:
     """One simulation run of a report.
 
     `label` distinguishes the runs: it is a policy, a log or a scheduler.toml. `records` contains all jobs,
-    also those
-    that never started or ended. `figures` are the figures of `sim run` by name. `source` names the log of the
-    jobs,
-    `left_out` the number of its jobs that were not run, by reason. The report counts resources in units:
-    GPUs, or
-    processors if the cluster has no GPUs or no job requested one.
+    also those that never started or ended. `figures` are the figures of `sim run` by name. `source` names the
+    log of the jobs, `left_out` the number of its jobs that were not run, by reason. The report counts
+    resources in units: GPUs, or processors if the cluster has no GPUs or no job requested one.
     """
 
     label: str

@@ -20,8 +20,7 @@ class Backend(Protocol):
     """A database that holds a store: a SQLite file or a database on a PostgreSQL server.
 
     Today a lock keeps other controllers out. A standby controller on another host would need a leader term
-    instead:
-    `open` would obtain the term, and each commit would check that it is still valid.
+    instead: `open` would obtain the term, and each commit would check that it is still valid.
     """
 
     engine: Engine
@@ -56,8 +55,8 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Complete the start. Raises StoreBroken if the last acknowledged entry of the journal is not in the
-        database."""
+        """Complete the start. Raises StoreBroken if the last acknowledged entry of the journal is not in
+        the database."""
         ...
 
     def acknowledge(self, head: Head) -> None:

@@ -44,8 +44,8 @@ class OwnerLock(Sidecar):
     process.
 
     The lock is not on the database file, because closing any descriptor of that file would release SQLite's
-    locks.
-    The lock file is never removed: otherwise two processes could lock two different files with the same name.
+    locks. The lock file is never removed: otherwise two processes could lock two different files with the
+    same name.
     """
 
     def take(self, what: str) -> None:
@@ -73,10 +73,8 @@ class HeadFile(Sidecar):
     """The number and hash of the last acknowledged journal entry, written after each commit without an fsync.
 
     If SQLite's write-ahead log is damaged, SQLite drops the end of the log without an error, even if commits
-    in
-    it were acknowledged. A comparison with this file reveals the loss. After a power failure the file may
-    name an
-    older entry than the newest in the database, but never a newer one.
+    in it were acknowledged. A comparison with this file reveals the loss. After a power failure the file may
+    name an older entry than the newest in the database, but never a newer one.
     """
 
     def write(self, head: Head) -> None:

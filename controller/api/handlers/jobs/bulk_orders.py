@@ -70,8 +70,7 @@ async def _each(
     """Pass one input for each job to the engine. Add refusals to `refused`, and return the accepted jobs.
 
     A job that had not ended counts as accepted if it is CANCELLED now, even if the engine refused its input.
-    It
-    may have ended because the same request cancelled a job that it depends on.
+    It may have ended because the same request cancelled a job that it depends on.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))

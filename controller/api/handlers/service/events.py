@@ -54,8 +54,8 @@ async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
 
 
 def _view(entry: JournalEntry, facts: dict[str, Any], labels: Mapping[int, str]) -> EventView:
-    """Return the API's view of an event without fields that may contain secrets, because every user may read
-    events."""
+    """Return the API's view of an event without fields that may contain secrets, because every user may
+    read events."""
     text = sentence(entry.kind, labelled(facts, labels))
     for name in ("at", "job", "node", "key", "policy"):
         facts.pop(name, None)

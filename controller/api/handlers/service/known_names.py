@@ -2,8 +2,7 @@
 
 A name is known if scheduler.toml contains it, or if the user or project has had a job. A user is also known
 if an account with this name exists on the controller's host. If all jobs run as the agent's user, no job
-needs
-an account, and every user name is known. If no [queues] are declared, every queue name is known.
+needs an account, and every user name is known. If no [queues] are declared, every queue name is known.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the samples as lines of text, grouped by metric. Of samples with the same name and labels, only
-    the first is shown."""
+    """Yield the samples as lines of text, grouped by metric. Of samples with the same name and labels,
+    only the first is shown."""
     families: dict[str, dict[str, Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)

@@ -85,8 +85,8 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return the tracks that the job holds on one node, and how many units (thousandths of a GPU or core) of
-    each."""
+    """Return the tracks that the job holds on one node, and how many units (thousandths of a GPU or core)
+    of each."""
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
@@ -118,8 +118,8 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """Take the lowest free units for a job, until it ends. Returns them as ranges [low, high), several if
-        needed."""
+        """Take the lowest free units for a job, until it ends. Returns them as ranges [low, high), several
+        if needed."""
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []
