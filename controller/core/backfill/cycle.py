@@ -56,17 +56,19 @@ Apply = Callable[[CycleEvent], None]
 
 
 class Cycle:
-    """Runs the passes of one profile, and caches results between passes so that the next pass is cheap.
+    """Runs the scheduling passes of one profile, and caches results so that the next pass is cheap.
 
-    Invalidation. A job that did not fit cannot fit until one of these numbers changes:
+    A profile is a scheduling policy for some of the jobs. A lane is the waiting jobs with the same resource
+    request (`queue.Lane`).
+
+    Validity of the cache. A job that did not fit cannot fit until one of these numbers changes:
     `Nodes.room_version` (resources became free), `Nodes.layout_version` (nodes were added, removed or
-    changed), the versions of operators' reservations, quotas and shares, and the edition of the shared
-    reservation table. `_seen` holds these numbers as of the last whole pass. While they and the first waiting
-    job stay the same, a pass tries only the jobs submitted since then. `again_at` is the next moment at which
-    a job may start although none of these numbers has changed.
+    changed), the versions of operators' reservations, quotas and shares, and the edition of the reservation
+    table that profiles share. `_seen` holds these numbers as of the last pass that tried all lanes. While
+    they and the first waiting job stay the same, a pass tries only the jobs submitted since then. `again_at`
+    is the next time at which a job may start although none of these numbers has changed.
 
-    Cost: O(lanes) for a whole pass that starts no job, O(new jobs) for a pass without changes. A lane is all
-    waiting jobs with the same resource request (`queue.Lane`).
+    Cost: O(lanes) for a pass that tries all lanes and starts no job, O(new jobs) for a pass without changes.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Cycle:
 
     @property
     def shared(self) -> SharedReservations | None:
-        """The reservations on nodes that this profile shares with others; None if it shares no node."""
+        """The reservations on nodes that this profile shares with other profiles; None if it shares none."""
         return self.search.shared
 
     @property
@@ -114,12 +116,12 @@ class Cycle:
 
     @property
     def reservations(self) -> QueueReservations:
-        """The reservations that name nodes: those of conservative backfill and those on shared nodes."""
+        """The reservations of particular nodes: by conservative backfill, or on shared nodes."""
         return self._own_reservations if self.shared is None else self.shared.reservations
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may become able to start although no input arrives."""
+        """The next time at which a waiting job may be able to start without any event before."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
 
@@ -128,17 +130,17 @@ class Cycle:
     def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:
         """Run one pass over the queue.
 
-        1. Start jobs whose victims have left; drop nominations that have become useless.
+        1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
         2. Start waiting jobs in queue order until one does not fit; if it may preempt, look for victims.
-        3. Make a reservation for that job.
-        4. Backfill: start later jobs that do not break the reservation.
+        3. Make a reservation for the job that does not fit.
+        4. Backfill: start later jobs that do not delay the reserved start.
         5. If no job waits, grow elastic jobs.
 
         With conservative backfill every waiting job has a reservation, and steps 2 to 4 become one: start
         the jobs whose reserved start has come. If nothing has changed since the last pass, steps 2 and 3
         are skipped, and step 4 tries only new jobs.
 
-        `overran`: a job has run longer than predicted, so all reservations are computed again.
+        `overran`: whether a job has run longer than predicted. All reservations are then computed again.
 
         Example: two nodes of 8 GPUs, job 1 holds 8 until 10:00. The queue is job 2 (16 GPUs), job 3 (8 GPUs,
         limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets a reservation for 10:00;
@@ -146,11 +148,12 @@ class Cycle:
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.reserved = None  # because the last pass has started jobs
+        self.deadline_guard.reserved = None  # computed again on use, because the last pass has started jobs
         if self.state.claims:
-            self._start_preemptors(now, apply)  # 1
+            self._start_preemptors(now, apply)  # step 1
         due = self._take_due(now) or overran
-        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]  # without duplicates
+        # `new_jobs` has an edited job twice, because the edit adds the job to the queue again.
+        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]
         queue.new_jobs.clear()
         if queue.lanes:
             self._position_of = position_key(self.state, queue, now)
@@ -167,11 +170,14 @@ class Cycle:
                 )
             if self._easy_used:
                 self._record_guaranteed_start(now, apply)
-        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):  # 5
+        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):  # step 5
             grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Whether a job may start now only because time has passed. Returns True once for each such time."""
+        """Return whether time alone may let a job start now, e.g. because usage in a window has fallen.
+
+        Returns True only once for each such time.
+        """
         due = False
         if self._partial_start_at <= now:
             due, self._partial_start_at = True, NEVER
@@ -184,24 +190,28 @@ class Cycle:
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
-        """Whether no job that waited in the last whole pass can start now, and no new job is first."""
+        """Return whether the pass may skip all jobs but the new ones.
+
+        It may if no older job can start now, and no new job is first in the queue.
+        """
         head, queue = self.head, self.queue
         if (
             head is None
             or head[1] not in queue
-            or head[1] in fresh  # because it was edited, and its request may have changed
+            or head[1] in fresh  # because the first job was edited, and its request may have changed
             or queue.entry(head[1]) != head
             or self._seen != self._versions()
         ):
             return False
         if self._position_of is None:
             return all(queue.entry(job) > head for job in fresh)
-        position = self._position_of(head)  # new jobs are heads of lanes as well
+        position = self._position_of(head)
+        # The first job of each lane is enough: a new job is the first of its lane or behind that job.
         heads = (first for lane in queue if (first := lane.head()) is not None)
         return all(self._position_of(first) >= position for first in heads)
 
     def _versions(self) -> tuple[int, ...]:
-        """The versions that `_seen` is compared with. While they are the same, no waiting job can start."""
+        """The version numbers in the class docstring. While none changes, no waiting job can start."""
         state = self.state
         limits = state.quotas.version, state.shares.version
         shared = 0 if self.search.shared is None else self.search.shared.edition
@@ -214,17 +224,17 @@ class Cycle:
         )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
-        """The entry with the position that it has among all waiting jobs in this pass."""
+        """Return the entry with its sort key in this pass, which may depend on time or on tenants' usage."""
         return entry if self._position_of is None else self._position_of(entry)
 
     # Step 1
 
     def _start_preemptors(self, now: float, apply: Apply) -> None:
-        """Start jobs whose victims have left; drop nominations to nodes that the job can no longer use."""
+        """Start jobs whose preemption victims have ended. Cancel nominations that a job can no longer use."""
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # because another job's move was undone, and that job got these nodes back
+                continue  # because the move of another job was undone, and that job got the nodes back
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -235,24 +245,25 @@ class Cycle:
                 for event in undo_move(self.state, self.placer, job, useless, now):
                     apply(event)
                 if job.claim:
-                    touched.append(job)  # because it may start at once on the nodes where it ran before
+                    touched.append(job)  # because the job may start at once on the nodes where it ran before
             elif useless:
                 apply(PreemptionDropped(job.id, now, useless))
             elif self.preemption.claim_ready(job):
                 self._start(job.id, Placement(job.claim, job.claim_quality), now, apply)
 
     def _take_touched_claimants(self) -> list[Job]:
-        """The nominated jobs of this profile whose nominated nodes have changed since the last pass."""
+        """Return the jobs of this profile whose nominated nodes have changed since the last call."""
         stirred, claims = self.state.nodes.claims_to_check, self.state.claims
         if self.state.reservations:
-            stirred.update(claims)  # because a reservation can begin to bar nodes without an event
+            # No event shows that the start of an operator's reservation has come so near that it bars nodes.
+            stirred.update(claims)
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
         mine = [job for job in found if self.state.queue_of(job) is self.queue]
         stirred.difference_update(job.id for job in mine)
         return mine
 
     def victims_have_left(self) -> bool:
-        """Whether the next pass starts a job on nodes that its victims have left."""
+        """Return whether a nominated job can start in the next pass, because its victims have ended."""
         claims = self.state.claims
         return any(
             self.preemption.claim_ready(self.state.jobs[job])
@@ -268,19 +279,19 @@ class Cycle:
         self.queue.lane_pending_reasons.clear()
         if self.lifts_deadlines:
             self._start_urgent(now, apply)
-        self._start_in_order(now, apply)  # 2
+        self._start_in_order(now, apply)  # step 2
         shared = self.search.shared
-        if shared is not None:  # 3; without shared nodes the reservation is made when step 4 needs it
+        if shared is not None:  # step 3; without shared nodes, step 4 makes the reservation on first use
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None:
-            self._start_behind(self._block_full_lanes(now), now, apply)  # 4
+            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4
         if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
 
     def _start_urgent(self, now: float, apply: Apply) -> None:
-        """Start the jobs that miss their deadline unless they start now, before all other jobs."""
+        """Start the jobs that would miss their deadline if they started later. No other job starts before."""
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
             if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
@@ -290,12 +301,14 @@ class Cycle:
                 self._start(number, placement, now, apply)
 
     def _start_in_order(self, now: float, apply: Apply) -> None:
-        """Start jobs in queue order, until the first waiting job neither fits nor finds victims.
+        """Start jobs in queue order until a job neither fits nor can preempt others.
 
-        1. A heap holds the head of each lane by queue position; positions only grow during a pass.
-        2. A job over a limit starts on fewer nodes if it may; otherwise it is skipped, usually with its lane.
-        3. With `deadlines = "lift"`, a job that would miss its deadline is tried before the first job.
-        4. A job that does not fit tries fewer nodes, then preemption. If both fail it becomes `head`.
+        1. A heap holds the first job of each lane (the waiting jobs with the same request), sorted by queue
+           position. Positions only grow during a pass.
+        2. A job over a quota or share limit starts on fewer nodes if it may. Otherwise it is skipped, usually
+           with its whole lane.
+        3. With `deadlines = "lift"`, a job that would otherwise miss its deadline is tried before the first.
+        4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, it becomes `head`.
         """
         heads = [
             (self.position(head), head, lane) for lane in self.queue if (head := lane.head()) is not None
@@ -304,11 +317,12 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            if number not in self.queue:  # because step 3 has started it already
+            if number not in self.queue:  # because step 3 has already started this job
                 self._next_in_lane(heads, head)
                 continue
             if self._position_of is not None and (moved_to := self._position_of(head)) > position:
-                heapq.heapreplace(heads, (moved_to, head, lane))  # because jobs of its tenant started
+                # Jobs of the same tenant have started in this pass, so this job is now further back.
+                heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 fewer = self._find_fewer(self.state.jobs[number], now)
@@ -337,7 +351,10 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the top of the heap by the next job after `after` in its lane. None removes the lane."""
+        """Replace the first job of the heap by the job that follows `after` in the same lane.
+
+        If `after` is None or no job follows, remove the lane from the heap.
+        """
         lane = heads[0][2]
         following = None if after is None else lane.after(after)
         if following is None:
@@ -346,7 +363,10 @@ class Cycle:
             heapq.heapreplace(heads, (self.position(following), following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """This job, or the job that would miss its deadline if this job took the last nodes that fit it."""
+        """Return which job to try now: this one, or one with a deadline that needs the same nodes at once.
+
+        That other job would miss its deadline if this job took the last nodes on which it fits.
+        """
         while True:
             job = self.state.jobs[number]
             shape, barred = self.placer.shape(job.ask), self.state.barred_nodes(job, now)
@@ -359,13 +379,16 @@ class Cycle:
             number = broken[0].job
 
     def _block_full_lanes(self, now: float) -> list[BackfillCandidates]:
-        """Block the lanes that too few nodes can hold now. Returns the backfill candidates of other lanes."""
+        """Block the lanes whose jobs fit on too few nodes now. Return the candidates of the other lanes.
+
+        A lane is the waiting jobs with the same request. A blocked lane is skipped until resources are freed.
+        """
         gains, changes, most = (
             self.state.nodes.room_version,
             self.state.nodes.change_count,
             self.state.nodes.max_free,
         )
-        part, nodes = None, 0  # cached, because lanes often differ only in their number of nodes
+        part, nodes = None, 0  # kept for the next lane, because lanes often differ only in the node count
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -381,7 +404,7 @@ class Cycle:
         return found
 
     def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-        """Start waiting jobs that delay no reservation, in the order that the backfill setting asks for."""
+        """Start waiting jobs that delay no reservation, in the candidate order of the backfill plugin."""
         if not self.backfill.starts_behind:
             return
         waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
@@ -401,7 +424,7 @@ class Cycle:
                 heapq.heapreplace(waiting, (following, number, lane))
 
     def _record_guaranteed_start(self, now: float, apply: Apply) -> None:
-        """Record the start guaranteed to the first waiting job as an estimate, once per job."""
+        """Record the start guaranteed to the first waiting job as a StartEstimated event, once per job."""
         easy = self._easy
         if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
             return
@@ -426,7 +449,7 @@ class Cycle:
             self._start_reserved(now, apply)
 
     def _preempt_for_first(self, now: float, apply: Apply) -> None:
-        """Plan preemption for the first job, then for the next one, until a job fits or finds no victims."""
+        """Plan preemption for the waiting jobs in queue order, until a job fits or finds no victims."""
         while len(self.queue):
             heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]
             if not heads:
@@ -459,10 +482,11 @@ class Cycle:
                 reservations.refuse(number, now)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """The lanes whose first job breaks no hard limit. Each other lane gets its pending reason.
+        """Return the lanes whose first job is within quotas and share limits.
 
-        `fewer_nodes`: also return lanes whose first job may start on fewer nodes within the limit, and lanes
-        in which only the first job is over a limit.
+        For every other lane, record the limit as the pending reason of its jobs. `fewer_nodes`: also return
+        lanes whose first job may start on fewer nodes within the limit, and lanes in which only the first job
+        is over a limit.
         """
         if not self.state.limited:
             return self.queue
@@ -482,9 +506,9 @@ class Cycle:
     # What steps 2 to 4 share
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
-        """The limit that the job is over, or None. Sets the lane's pending reason if there is one.
+        """Return the quota or share limit that a start of the job would break, or None.
 
-        Usually all jobs of the lane are over the same limit.
+        A limit is recorded as the pending reason of the whole lane, because usually all its jobs are over it.
         """
         over = self.limits.over(self.state.jobs[number], now)
         if over is not None:
@@ -494,10 +518,10 @@ class Cycle:
     def find_or_block(
         self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
     ) -> Placement | None:
-        """A placement for the job, or None.
+        """Return a placement with which the job can start now, or None.
 
-        If too few nodes can hold the job, or licences are lacking, its lane is blocked until some become
-        free. If the job fits only on nodes where it may not start, its pending reason is recorded.
+        If nodes or licences are lacking, block the lane (all jobs with the same request) until some become
+        free. If the job fits only on nodes that are kept from it, record this as its pending reason.
         """
         job = self.state.jobs[number]
         barred = self.search.barred(job, now, for_deadlines=for_deadlines)
@@ -513,11 +537,14 @@ class Cycle:
         return placement
 
     def keep_out(self, number: int, now: float) -> None:
-        """Record why the job may not start on the nodes where it fits."""
+        """Record as pending reason why the job may not use the nodes where it fits, such as a reservation."""
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
     def _find_fewer(self, job: Job, now: float) -> Placement | None:
-        """A placement on fewer nodes, or None. During the assembly time, `again_at` is set to its end."""
+        """Return a placement on fewer nodes than the job requests; None if it must not or cannot use fewer.
+
+        A gang first waits for all its nodes (the assembly time). Until then, `again_at` is set to its end.
+        """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
             if now < ripe_at:
@@ -527,11 +554,11 @@ class Cycle:
 
     def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
-            return None  # because no preemption lets a job start whose licences are lacking
+            return None  # because preemption does not look for victims that hold licences
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
     def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
-        """Start a job: record what it takes from reservations, then apply its JobPlaced event."""
+        """Record what the job takes from reservations for deadlines, then apply its JobPlaced event."""
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
@@ -543,17 +570,20 @@ class Cycle:
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
 
-    # Reservations, for this package and for explanations
+    # Reservations, as used by this package and by `corral explain`
 
     def runtime(self, job: Job) -> float:
-        """The seconds for which a waiting job is assumed to run: predicted, or its time limit plus grace."""
+        """Return the assumed run time of a waiting job in seconds.
+
+        This is the prediction, if the profile uses predictions; otherwise the time limit plus grace.
+        """
         if not self.estimating.predicted:
             return job.span
         predicted = self.state.estimates.predict(job, self.estimating)
         return job.span if predicted is None else predicted
 
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
-        """Events with a longer prediction for each running job that has run longer than predicted."""
+        """Return one event with a new, longer prediction for each job that has run longer than predicted."""
         found = []
         for _, number in takewhile(lambda each: each[0] <= now, self.state.releases):
             job = self.state.jobs[number]
@@ -564,13 +594,16 @@ class Cycle:
         return found
 
     def first_reservation(self, now: float) -> GuaranteedStart | None:
-        """The start that is guaranteed to the first waiting job; None without a guarantee."""
+        """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""
         if self.shared is None:
             return self.easy_reservation(now)
         return None if self.head is None else self.shared.reservation_of(self.head[1])
 
     def easy_reservation(self, now: float) -> EasyReservation | None:
-        """The EASY reservation of the first waiting job, computed on first use; None if nodes are shared."""
+        """Return the EASY reservation of the first waiting job, computed on first use.
+
+        None if no job waits, the backfill plugin makes no reservation, or other profiles use the same nodes.
+        """
         if self.shared is not None:
             return None
         if not self._easy_known and self.head is not None and self.head[1] in self.queue:
@@ -581,10 +614,10 @@ class Cycle:
         return self._easy
 
     def use_easy_reservation(self, now: float) -> float:
-        """`backfill_ends_by`, for a decision in this pass.
+        """Return `backfill_ends_by`, and note that this pass decides with it.
 
-        The reservation will be recorded as an estimate. The first job's latest start is fixed at the first
-        call, because otherwise several delays of up to `max_delay_s` would add up.
+        At its end, the pass records the reservation as an estimate. The latest start of the first job is
+        fixed at the first call, because otherwise several delays of up to `max_delay_s` would add up.
         """
         self._easy_used = True
         easy = self.easy_reservation(now)
@@ -594,7 +627,10 @@ class Cycle:
         return ends_by
 
     def backfill_ends_by(self, easy: EasyReservation | None) -> float:
-        """A backfilled job that ends by this time cannot delay the reservation; NEVER without one."""
+        """Return the time by which a backfilled job must end if it uses nodes that the reservation needs.
+
+        NEVER without a reservation.
+        """
         if easy is None:
             return NEVER
         if self.backfill.max_delay_s is None:
@@ -603,7 +639,7 @@ class Cycle:
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
     def starts_next_pass(self, job: Job, now: float) -> bool:
-        """True if a job that fits now starts in the next pass, unless another input comes before."""
+        """Return whether a job that fits now will start in the next pass if nothing changes before."""
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
             return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now
@@ -626,7 +662,7 @@ class Cycle:
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which no job may be preempted for this job, because they are reserved for other jobs."""
+        """The nodes where this job may not preempt, because they are reserved for other jobs; None if none."""
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:
@@ -634,7 +670,7 @@ class Cycle:
         self.reservations.forget(number)
 
     def share(self, shared: SharedReservations | None) -> None:
-        """Use from now on the reservations that several profiles share, or with None this profile's own."""
+        """Use the reservations that several profiles share; with None, this profile's own reservations."""
         if shared is not self.shared:
             self.reservations.forget_all()
             self.search.shared = shared
@@ -645,7 +681,7 @@ class Cycle:
         self._easy_known = self._easy_used = False
 
     def resume(self, other: Cycle) -> None:
-        """Copy the reservations from the same profile's cycle, which works on another copy of the state."""
+        """Copy the reservations of `other`, the cycle of the same profile on another copy of the state."""
         self.reservations.resume(other.reservations)
         self._latest = other._latest
         self.limits.again_at = other.limits.again_at
