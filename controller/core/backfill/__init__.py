@@ -1,1 +1,1 @@
-"""The scheduling pass: start jobs in order, reserve for the first, backfill the others."""
+"""The scheduling pass: starts jobs in queue order, reserves resources for the first that waits, backfills."""

@@ -1,4 +1,4 @@
-"""The waiting jobs of one lane that may be backfilled, tried one by one."""
+"""Tries the waiting jobs of one lane (jobs with the same request), one by one, for backfill."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class BackfillCandidates:
-    """Goes through the waiting jobs of one lane, which all ask for the same resources.
+    """Goes through the waiting jobs of one lane. All jobs of a lane have the same resource request.
 
-    1. `advance` goes to the next job that may start. It ends the lane when no job of this size fits.
+    1. `advance` goes to the next job that may start. It ends the lane when the request fits on too few nodes.
     2. `take_placement` looks for nodes: any nodes if the job ends before the reserved start of the first
        waiting job, otherwise nodes that the reservation does not need.
-    3. If a job that would outlast the reserved start finds no nodes, the other such jobs of the lane are
-       skipped: they have the same request, so they would find none either.
+    3. If a job that would still run at the reserved start finds no nodes, other jobs of the lane that would
+       still run then are skipped: they have the same request, so they would find none either.
 
     Example: the reservation starts in 1 h. The lane has jobs of 1 GPU with limits of 3 h, 2 h and 30 min.
     The first finds no GPU that the reservation can spare, the second is skipped, the third starts.
@@ -72,7 +72,7 @@ class BackfillCandidates:
         return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Go to the next job that may start. Returns its key, or None at the end of the lane."""
+        """Go to the next job that may start. Return its sort key, or None at the end of the lane."""
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
@@ -86,7 +86,8 @@ class BackfillCandidates:
             runtime = cycle.runtime(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # Compare ends, because `ends_by` is such a sum too. The difference would be rounded.
+            # `ends_by` was also computed as a sum of a time and a duration. Comparing it with another sum is
+            # exact; `ends_by - self._now` would be rounded.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -94,7 +95,10 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Block the lane if its jobs fit on too few nodes now. Returns whether it is blocked."""
+        """Block the lane until resources become free, if its jobs fit on too few nodes now.
+
+        Returns whether the lane is blocked.
+        """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
         cycle, shape, nodes = self._cycle, self._shape, self._cycle.state.nodes
@@ -107,16 +111,20 @@ class BackfillCandidates:
         return False
 
     def key(self) -> tuple[float, QueueEntry]:
-        """The sort key of the current job among all candidates: its candidate key, then its position."""
+        """The sort key of the current job among all candidates; the lowest is tried first.
+
+        It is the key that the backfill plugin computes from the job's run time, then the queue position.
+        """
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
             return 0.0, position
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
-        """The placement with which the current job starts now; None if none is found or it is over a limit.
+        """Return the placement with which the current job can start now, or None.
 
-        The reservation is updated with the resources that the placement takes from it.
+        None if the job fits on no nodes that it may use, or is over a quota or share limit. The resources of
+        the placement are taken off those that the reservation of the first waiting job can spare.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -127,7 +135,8 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
             )
-            # Without deadlines and operators' reservations, the jobs of a lane differ only in their run time.
+            # If there are no deadlines and no operators' reservations, only the run time decides which jobs
+            # of the lane may start. Longer jobs than this one would then find no nodes either.
             same = not (cycle.search.guards_deadlines or cycle.state.reservations.by_name)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
@@ -141,20 +150,25 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # If nodes were barred, the next long job may still start, because they may be open to its user.
+        # An operator's reservation can bar nodes from one user and not from another. If nodes were barred,
+        # another long job of the lane may therefore still start.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
         return None
 
     def _shut_if_over(self) -> bool:
-        """Whether a limit or borrowed quota keeps the job from starting. Usually the lane then ends, too."""
+        """Return whether a limit keeps the job from starting, or the job would have to borrow quota.
+
+        If so, the other jobs of the lane are skipped too, unless only this job is over the limit.
+        """
         cycle = self._cycle
         over = cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if over is None:
             if not cycle.limits.borrows(cycle.state.jobs[self._entry[1]], self._now):
                 return False
-            # A backfilled job may not borrow quota, because the lender's jobs may be waiting for it.
+            # A backfilled job may not use quota that another project lends, because jobs of that project may
+            # be waiting for it.
             cycle.queue.lane_pending_reasons[self._lane] = Reason.QUOTA
         if over is None or not over.only_this_job:
             self._entries = iter(())

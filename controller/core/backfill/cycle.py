@@ -662,7 +662,7 @@ class Cycle:
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The nodes where this job may not preempt, because they are reserved for other jobs; None if none."""
+        """The nodes where this job may not preempt, because other jobs have reservations; None if none."""
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:

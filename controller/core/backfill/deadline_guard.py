@@ -27,11 +27,12 @@ class DeadlineGuard:
 
     1. Take the first GUARDED_MOST waiting jobs by latest start. Skip those over a quota.
     2. Reserve resources for each at its latest start, as if all running jobs ended at their time limits and
-       no other job started. A job that does not fit then is doubted: it will probably miss its deadline.
+       no other job started. A job that does not fit then will probably miss its deadline (`warnings`).
     3. A job that would still run at a reserved start, and whose own latest start is later, may not use the
        resources that the reservation needs.
 
-    The reservations are made once per pass, on first use. `take` updates them when the pass starts a job.
+    The latest start of a job is its deadline minus its time limit. The reservations are made once per
+    scheduling pass, on first use. `take` updates them when the pass starts a job.
     Cost: that of GUARDED_MOST EASY reservations; none while no waiting job has a deadline.
 
     Example: job 7 must start by 12:00 and needs a whole node, which is free now. A job of one hour may
@@ -49,20 +50,21 @@ class DeadlineGuard:
         """By checked job: whether it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
-        """Jobs whose latest start is less than MARGIN_S away, soonest first."""
+        """The jobs whose latest start is at most MARGIN_S seconds away; the earliest latest start first."""
         dated = self._queue.by_latest_start
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
-        """The time at which the next job becomes urgent; NEVER without one."""
+        """The time at which the next job becomes urgent (see `urgent`); NEVER if there is none."""
         dated = self._queue.by_latest_start
         at = bisect_right(dated, (now + MARGIN_S, np.inf))
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[EasyReservation]:
-        """The reservations that the job must respect.
+        """Return the reservations for deadlines that this job must leave intact.
 
-        The job would still run at their start, and its own latest start is later.
+        These are the reservations that start before the job would end, and whose job has an earlier latest
+        start than this job.
         """
         if not self._queue.by_latest_start:
             return []
@@ -76,7 +78,7 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """`barred`, and the nodes whose resources are reserved for jobs with an earlier latest start."""
+        """Return `barred` extended by the nodes that jobs with an earlier latest start need."""
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
             if not reserved.lends(job.ask.licences):
@@ -91,9 +93,9 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Record in the reservations that the job takes this placement.
+        """Take the resources of a job that is about to start off what the reservations can spare.
 
-        Must be called before the start is applied.
+        Must be called before the JobPlaced event is applied to the state.
         """
         if self.reserved is None:
             return
@@ -102,7 +104,7 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Events for jobs that will probably miss their deadline, or that no longer will."""
+        """Return an event for each job whose deadline has come into doubt, or is no longer in doubt."""
         if self._queue.by_latest_start:
             self._reservations(now)
             for number, doubted in self._doubted.items():
@@ -117,7 +119,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # because it may not start even if it fits
+                    continue  # because a job over a quota may not start even if it fits
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:
@@ -126,7 +128,10 @@ class DeadlineGuard:
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
-    """A reservation for the job at time `at`, if no other job starts before; None if it does not fit then."""
+    """Return a reservation for the job at time `at`; None if the job does not fit then.
+
+    Running jobs are assumed to end at their time limits, and no other job to start before.
+    """
     shape = placer.shape(job.ask)
     if shape is None:
         return None

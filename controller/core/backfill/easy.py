@@ -28,10 +28,10 @@ class EasyReservation:
     2. Go through the running jobs by planned end. After each end, add the job's resources to its nodes.
     3. Stop at the first moment at which the job fits on `shape.nodes` nodes, licences suffice and no
        operator's reservation bars the nodes. That moment is `starts_at`.
-    4. `spare` = nodes where the job fits at that moment minus nodes needed. Backfilled jobs that still run
-       at `starts_at` may make at most `spare` of these nodes too full for the job (`take`).
+    4. `spare` = nodes where the job fits at that moment (`_fitting`) minus nodes needed. Backfilled jobs that
+       still run at `starts_at` may make at most `spare` of these nodes too full for the job (`take`).
 
-    Invariant: after any backfill, the job still fits on at least `shape.nodes` of the nodes in `_fitting`.
+    Invariant: after any backfill, the job still fits on at least `shape.nodes` nodes at `starts_at`.
     Cost: O(running jobs + nodes) to build, O(nodes of the candidate) per backfill candidate.
 
     Example: four 8-GPU nodes are full, two jobs end at 10:00 and 11:00, and job 7 wants two whole nodes.
@@ -68,13 +68,18 @@ class EasyReservation:
         self._licences = {name: state.licences.free(name) for name, _ in self._wanted}
         """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
-        if self._affinity is not None:  # because a node may have the resources and only break the affinity
+        if self._affinity is not None:
+            # The ranking leaves out nodes that break an affinity term now. Add them if they have the free
+            # resources, because the term may be met at `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
 
     def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
-        """The placed jobs once all victims have left; None if affinity does not matter to this request."""
+        """The affinity index (labels and terms of jobs by node) without preemption victims that are ending.
+
+        None if the request has no affinity terms and no job has a term about it.
+        """
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):
             return None
@@ -93,7 +98,7 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """The nodes where the job fits and its affinity terms are met."""
+        """The nodes where the job fits and its affinity terms are met, as jobs end step by step."""
         if self._affinity is None:
             return self._fitting
         if self._with_affinity is None:
@@ -102,7 +107,7 @@ class EasyReservation:
         return self._fitting & self._with_affinity
 
     def advance(self, now: float) -> bool:
-        """Find the first moment at which the job fits. Returns False if it never does."""
+        """Set `starts_at` to the first moment at which the job fits. Return False if there is none."""
         if self._barring:
             return self._advance_between(now)
         jobs = self._state.jobs
@@ -127,7 +132,7 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """`advance` with operators' reservations: the job may also start when a reservation ends."""
+        """`advance` for a job that operators' reservations bar from nodes: also try the ends of those."""
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
         release = next(releases, None)
@@ -139,7 +144,8 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit in what is free now: a start at `now` counts on overdue jobs to end.
+            # The job does not fit on what is free now. It can start at `now` only if jobs are past their time
+            # limit, because these are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._count_relevant()
@@ -148,7 +154,7 @@ class EasyReservation:
         return False
 
     def start_at(self, moment: float) -> bool:
-        """Reserve a start at that moment. Returns False if the job does not fit then."""
+        """Set `starts_at` to that moment. Return False if the job does not fit then."""
         state = self._state
         for end, job in state.releases:
             if end > moment:
@@ -160,7 +166,7 @@ class EasyReservation:
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
-        """Return a running job's resources and licences, and remove it from the affinity counts."""
+        """Add the resources and licences of a running job to the free ones, as if the job had ended."""
         returned = self._state.released_by(job)
         (self._release if self._plain else self._release_all)(returned)
         self._give_licences(job.ask.licences, 1)
@@ -175,7 +181,7 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Whether the job still gets its licences if another job holds these at `starts_at`."""
+        """Return whether the job still gets its licences if another job holds `wanted` at `starts_at`."""
         free = self._licences
         if not free:
             return True
@@ -192,20 +198,21 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """How many of these nodes other jobs may fill; negative if the nodes are too few for the job."""
+        """Return how many nodes of `fitting` other jobs may fill; negative if the job itself lacks nodes."""
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
         return self._domains.spare_rows(fitting, self._shape.nodes)
 
     def _count_relevant(self) -> None:
-        """Drop the nodes of topology domains in which the job fits on too few nodes."""
+        """If the job must run in one topology domain, drop the domains with too few fitting nodes."""
         if self._domains is not None:
             self._fitting = self._domains.usable_rows(self._fitting, self._shape.nodes)
 
     def _release(self, allocations: list[Allocation]) -> None:
-        """Return the allocations of a running job, if the reservation needs CPU and memory only.
+        """Add the allocations of a running job to the free resources.
 
-        The code is inlined, because it runs once per running job whenever a reservation is made.
+        Used if the waiting job needs CPU and memory only. Calls no other function, to be fast: it runs once
+        for each running job whenever a reservation is made.
         """
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
@@ -249,7 +256,7 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Whether the job fits on the node at `starts_at`, but not if `part` runs there as well."""
+        """Return whether a job with request `part` would make the node too full for the waiting job."""
         if row not in self._fitting:
             return False
         wanted = self._shape.part
@@ -268,7 +275,7 @@ class EasyReservation:
         return not fits
 
     def blocked_by(self, placer: Placer, part: PerNodeRequest, rows: list[int]) -> set[int]:
-        """The nodes among `rows` on which the job would no longer fit if `part` ran there as well."""
+        """Return the nodes of `rows` that a job with request `part` makes too full for the waiting job."""
         fitting = self._fitting
         if not self._plain:
             return {row for row in rows if row in fitting and self.blocks(placer, part, row)}
@@ -277,7 +284,10 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """`barred`, and the nodes where the part would break an affinity of the job at `starts_at`."""
+        """Return `barred` plus the nodes where a job with request `part` would break the affinity of the job.
+
+        The affinity of the waiting job is considered as it will be at `starts_at`.
+        """
         wanted = self._shape.part
         if not part.social or not wanted.social:
             return barred
@@ -295,7 +305,7 @@ class EasyReservation:
     def take(self, placer: Placer, part: PerNodeRequest, placement: Placement) -> None:
         """Record that a backfilled job will hold this placement at `starts_at`.
 
-        Must be called before the start is applied, because it chooses GPUs from those that are free now.
+        Must be called before the JobPlaced event is applied, because GPUs are chosen from those free now.
         """
         for allocation in placement.allocations:
             row = self._state.nodes.by_name[allocation.node].row
@@ -309,10 +319,10 @@ class EasyReservation:
 def earliest_reservation(
     state: State, placer: Placer, ask: ResourceRequest, job: int, now: float
 ) -> EasyReservation | None:
-    """The start guaranteed to a job that cannot start now; None if it does not fit even after all jobs end.
+    """Return the start guaranteed to a job that cannot start now; None if it does not fit on an idle cluster.
 
-    A job with `--min-nodes` has two possible starts: on all its nodes, and on the fewest it accepts once its
-    assembly time is over. The guarantee is for the earlier one.
+    A job with `--min-nodes` first waits for all its nodes (the assembly time), then accepts fewer. It has two
+    possible starts: on all nodes, and on the fewest nodes after the assembly time. The earlier one counts.
 
     Example: job 7 wants 5 nodes, accepts 2 and waits 6 s for all of them; 4 nodes are free and the fifth
     comes free in an hour. The guarantee is 2 nodes in 6 s, so a job that wants 3 of the 4 nodes for ten
@@ -335,7 +345,10 @@ def earliest_reservation(
 def _earliest_on_fewest(
     state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
 ) -> EasyReservation | None:
-    """The first start on the fewest nodes, at `ripe_at` (the end of the assembly time) or later."""
+    """Return the first start on `shape.nodes` nodes, the fewest that the job accepts; None if there is none.
+
+    `ripe_at`, the end of the assembly time, is the earliest possible start.
+    """
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)
         if easy.start_at(ripe_at):
@@ -347,7 +360,10 @@ def _earliest_on_fewest(
 def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
-    """The best placement for a job that still runs at `easy.starts_at` and must not delay the reservation."""
+    """Return the best placement that does not delay the reserved start; None if there is none.
+
+    The job with this placement will still run at the reserved start.
+    """
     if not placer.nodes.max_free.may_hold(shape.part):
         return None
     ranking = placer.ranking(shape.part)
@@ -367,7 +383,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # here, because sorting the nodes by score takes longer
+        return None  # checked before `in_order`, because sorting the nodes by score takes longer
     for row in ranking.in_order(barred):
         if row in blocked:
             if not spare:

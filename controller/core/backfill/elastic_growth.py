@@ -21,11 +21,11 @@ def grow_elastic_jobs(
     now: float,
     apply: Callable[[JobGrew], None],
 ) -> None:
-    """Grow the elastic jobs of this queue, in the order of their ids.
+    """Add free nodes to the elastic jobs of this queue, in the order of job ids.
 
     1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
-    2. Take the best nodes on which the job has not run in this attempt.
-    3. Drop the worst of these nodes until the rest is within quotas and share limits.
+    2. Take the best nodes, as many as the job lacks, on which the job has not run in this attempt.
+    3. Drop the worst of them until the job with the remaining ones is within quotas and share limits.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
     more node: job 7 grows to 3 nodes.
@@ -43,7 +43,7 @@ def grow_elastic_jobs(
         ):
             continue
         rows = placer.ranking(job.ask.part).in_order(state.barred_nodes(job, now))
-        # Skip nodes on which this attempt has already run, because an agent runs an attempt only once.
+        # Skip nodes on which this attempt has already run, because an agent refuses to run an attempt twice.
         free = [
             row
             for row in rows
@@ -58,7 +58,7 @@ def grow_elastic_jobs(
 
 
 def _same_gpu_model(state: State, placer: Placer, job: Job, row: int) -> bool:
-    """Whether the node has the GPU model that the job runs on; True if the job may mix models."""
+    """Return whether the node has the GPU model that the job runs on; True if the job may mix models."""
     domains = placer.required_grouping(Shape(job.ask.part, 2, None, job.ask.one_model))
     first = state.nodes.by_name[next(iter(job.members))].row
     return not isinstance(domains, GpuModelGroups) or domains.same_model(row, first)

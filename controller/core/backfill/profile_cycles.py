@@ -1,4 +1,4 @@
-"""Runs the cycles of all profiles on one state, one after the other in the order of scheduler.toml."""
+"""Runs the scheduling passes of all profiles, one after the other in the order of scheduler.toml."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ PASSES_MOST = 4
 
 
 class ProfileCycles:
-    """One cycle for each profile, the default profile last; a single cycle without profiles.
+    """One `Cycle`, which schedules, for each profile, the default profile last. One cycle without profiles.
+
+    A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
     1. Record longer predictions for jobs that have run longer than predicted.
-    2. If nodes have changed, find the profiles that share nodes; with licences, all profiles count as
-       sharing. These profiles keep their reservations in one table.
-    3. Run one pass of each profile.
-    4. Repeat step 3 while a pass drops or moves a shared reservation, at most PASSES_MOST times.
+    2. If nodes have changed, find the profiles that use the same nodes or the same licences. These profiles
+       keep their reservations in one table.
+    3. Run one scheduling pass of each profile.
+    4. Repeat step 3 while a pass drops or moves a reservation in this table, at most PASSES_MOST times.
     """
 
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
@@ -59,35 +61,38 @@ class ProfileCycles:
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
-        """The placer of the job's profile."""
+        """The placer, which chooses nodes and GPUs, of the job's profile."""
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits on preempting a running job, as its own profile sets them."""
+        """The limits on preempting this running job: those of its own profile, not of the preemptor's."""
         profile = self._profiles.get(job.profile)
         return self.guards if profile is None else profile.policy.guards
 
     def run(self, now: float, apply: Apply) -> None:
-        """Run the passes that are due now; `apply` records each event before the next is decided."""
-        outlived = self.last.outlived_predictions(now) if self._predicts else []  # 1
+        """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
+        outlived = self.last.outlived_predictions(now) if self._predicts else []  # step 1
         for event in outlived:
             apply(event)
         if not self._shared:
             self.last.run(now, apply, overran=bool(outlived))
             return
-        self._share_tables()  # 2
+        self._share_tables()  # step 2
         for shared in self._shared.values():
             shared.reservations.forget_gone()
         self._table.begin_pass(now)
         for _ in range(PASSES_MOST):
             edition = self._table.edition
             for cycle in self.cycles.values():
-                cycle.run(now, apply, overran=bool(outlived))  # 3
+                cycle.run(now, apply, overran=bool(outlived))  # step 3
             if self._table.edition == edition:
                 return
 
     def _share_tables(self) -> None:
-        """If nodes have changed, give the shared table to each profile that shares nodes or licences."""
+        """If nodes have changed, set which profiles keep their reservations in the common table.
+
+        These are the profiles that use nodes or licences of other profiles.
+        """
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:
             return
@@ -95,21 +100,21 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # because every profile's jobs use the same licences
+            licences = bool(self._state.licences.total)  # because jobs of all profiles use the same licences
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy the reservations of cycles that work on another copy of the state."""
+        """Copy the reservations of `other`, which works on another copy of the state."""
         if self._shared:
             self._share_tables()
         for name, cycle in self.cycles.items():
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of plugins, because a plugin that failed is called again from now on."""
+        """Drop the cached results of plugins, because a plugin that had failed is in use again."""
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # so that jobs that did not fit are tried again
+        self._state.nodes.room_version += 1  # makes the next pass try all waiting jobs again
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""
@@ -117,7 +122,7 @@ class ProfileCycles:
             cycle.forget(job)
 
     def stir(self, job: int) -> None:
-        """Record that the work that would be lost by preempting a running job has changed."""
+        """Record that a running job would now lose more or less work if it were preempted."""
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
                 cycle.preemption.loss_changed(job)
@@ -130,6 +135,6 @@ class ProfileCycles:
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may become able to start although no input arrives."""
+        """The next time at which a waiting job may be able to start without any event before."""
         at = min(cycle.again_at for cycle in self.cycles.values())
         return min(at, self._table.next_at) if self._shared else at

@@ -1,4 +1,4 @@
-"""Reservations of a profile on nodes that other profiles use as well."""
+"""Backfill reservations of one profile on nodes that other profiles use as well."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from controller.core.state.state import State
 
 
 class GuaranteedStart(Protocol):
-    """A waiting job and its latest start."""
+    """A waiting job and the time at which it starts at the latest: the interface of all reservations."""
 
     @property
     def job(self) -> int:
-        """The id of the job."""
+        """The id of the waiting job."""
         ...
 
     @property
     def starts_at(self) -> float:
-        """The latest start."""
+        """The time at which the job starts at the latest."""
         ...
 
 
 class SharedReservations:
-    """One profile's view of a reservation table that several profiles share.
+    """The reservations of one profile in a table that several profiles share.
 
-    EASY backfill only keeps enough nodes free, without naming them. Two profiles could then count on the same
-    nodes. A reservation here therefore names its nodes and GPUs from its start on, and a job starts only
-    where it fits beside the reservations of all other jobs until its end.
+    EASY backfill keeps a number of nodes free, but no particular ones. Two profiles that share nodes could
+    both count on the same nodes. Here, a reservation is therefore for particular nodes and GPUs, and a job
+    starts only where its resources stay unreserved until its end.
 
     Example: profile A reserves gpu01 from 11:00 for job 7. Profile B may start a job of 30 minutes on gpu01
     at 10:15, and a job of two hours only on GPUs that job 7 does not need.
@@ -51,24 +51,30 @@ class SharedReservations:
 
     @property
     def edition(self) -> int:
-        """A counter that grows when a reservation is dropped or moved, because other jobs may then start."""
+        """A counter that grows when a reservation in the shared table is dropped or moved.
+
+        When it has grown, other jobs may be able to start.
+        """
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
-        """The reservation of a job of this profile."""
+        """The reservation of a job of this profile; None without one."""
         return self.reservations.by_job.get(job)
 
     def due(self, now: float) -> bool:
-        """Whether a reserved start of this profile is due."""
+        """Return whether the reserved start of a job of this profile has come."""
         return any(each.starts_at <= now for each in self.reservations.by_job.values())
 
     def reserve(self, head: QueueEntry | None, now: float) -> None:
-        """Reserve the earliest start for the first waiting job, and drop the profile's other reservations."""
+        """Reserve the earliest start for the first waiting job. Drop the profile's other reservations."""
         if head is not None or self.reservations.by_job:
             self.reservations.update([] if head is None else [(head[1], None)], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """A placement that delays no other job's reservation, or None. `fewer`: the most nodes, if set."""
+        """Return a placement that delays no reservation of another job, or None.
+
+        With `fewer`, the placement has from the least number of nodes that the job accepts up to `fewer`.
+        """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
             return None
@@ -85,16 +91,16 @@ class SharedReservations:
     def _on_unreserved_gpus(
         self, shape: Shape, placement: Placement, runtime: float, now: float
     ) -> Placement:
-        """The placement on the same nodes, with GPUs that no reservation needs while the job runs."""
+        """Return a placement on the same nodes, with GPUs that no reservation needs until the job ends."""
         nodes = self._state.nodes.by_name
         rows = [nodes[each.node].row for each in placement.allocations]
         free = self._table.free_beside(rows, runtime, now)
         return self._placer.allocate_rows(shape, rows, free) if free else placement
 
     def _leaves_licences(self, job: Job, now: float) -> bool:
-        """Whether the job needs no licence that is reserved for another job.
+        """Return whether the job can start without licences that are reserved for another job.
 
-        Also True if too few licences are free now, because then licences, not reservations, block the job.
+        Also True if too few licences are free now: then the lack of licences, not a reservation, is reported.
         """
         wanted = job.ask.licences
         return self._state.licences.insufficient(wanted) or self._table.leaves_licences(
@@ -107,7 +113,10 @@ class SharedReservations:
             return not self._leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which the job would delay another job's reservation if it started now; None if none."""
+        """Return the nodes on which a start of the job now would delay another job's reserved start.
+
+        None if there are no such nodes.
+        """
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
@@ -115,10 +124,10 @@ class SharedReservations:
             return self._table.barred(shape.part, self._runtime(job), now)
 
     def starts_on(self, row: int, other_than: Job) -> list[tuple[float, int]]:
-        """The reserved starts of other jobs on a node, soonest first, each with its job."""
+        """Return (reserved start, job) for each reservation of another job on this node, soonest first."""
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
     def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
-        """Nodes with another job's reservation that starts before `until`; None if there are none."""
+        """Return the nodes on which another job's reservation starts before `until`; None if none."""
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until)

@@ -17,9 +17,10 @@ from controller.core.state.state import State
 class StartLimits:
     """Checks the quotas and share limits of one profile before each start.
 
-    The resources of the job are added to those of running jobs and of nominated jobs whose victims are
-    ending. Usage in a window falls as time passes: `again_at` is the time at which a job may be below such a
-    limit again. If no limit is set (`State.limited` is False), callers skip the check.
+    The resources of the job are added to those of running jobs and of jobs whose preemption victims are
+    still ending. GPU time used within a time window falls as time passes: `again_at` is the next time at
+    which a job may be below a limit on it again. If no limit is set (`State.limited` is False), callers skip
+    the check.
     """
 
     def __init__(self, state: State, placer: Placer) -> None:
@@ -29,14 +30,17 @@ class StartLimits:
         """The time at which a job that is over a limit on past usage may be below it."""
 
     def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
-        """The hard limit that a start now, on all nodes or on `nodes` of them, would break; or None."""
+        """Return the hard limit that a start of the job now would break; None if it breaks none.
+
+        `nodes`: the number of nodes to start on, if not all.
+        """
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.unlimited:
             return stopped
         return self._over(job, now, self._claimed(job), nodes)
 
     def nodes_within(self, job: Job, now: float) -> int:
-        """The most nodes on which a gang with `--min-nodes` may start within hard limits; 0 if it may not."""
+        """The most nodes on which a job with `--min-nodes` may start within hard limits; 0 if on none."""
         if self._stopped(job, now) is not None:
             return 0
         return self._within(job, now, {} if self._state.quotas.unlimited else self._claimed(job))
@@ -50,7 +54,7 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """The hard limit of a share that stops all jobs of the job's tenant from starting; or None."""
+        """Return the share limit because of which no job of this tenant may start now; None without one."""
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:
@@ -58,7 +62,7 @@ class StartLimits:
         return stopped
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
-        """Whether a running job stays within the limits if it holds these allocations as well."""
+        """Return whether a running job stays within the limits if it holds these allocations in addition."""
         if self._stopped(job, now) is not None:
             return False
         if self._state.quotas.unlimited:
@@ -68,9 +72,9 @@ class StartLimits:
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
-        """The waiting jobs, in order, that break no limit if all jobs before them start.
+        """Yield the waiting jobs, in queue order, that break no limit even if all jobs before them start.
 
-        Each job comes with the most nodes that limits allow, or None for all nodes it requests.
+        Each job comes with the most nodes on which limits let it start; None: on all nodes that it requests.
         """
         if not self._state.limited:
             yield from ((job, None) for _, job in entries)
@@ -98,7 +102,7 @@ class StartLimits:
         return found
 
     def borrows(self, job: Job, now: float) -> bool:
-        """Whether the job would use quota that other projects leave unused."""
+        """Return whether the job would borrow, that is, use quota that other projects leave unused."""
         quotas = self._state.quotas
         return not quotas.unlimited and quotas.borrows(job.user, job.spec, self._need(job), now)
 
@@ -107,10 +111,13 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """By tenant, the amounts that nominated jobs will hold. `job` itself is left out."""
+        """Return the amounts that jobs waiting for their preemption victims will hold, by tenant.
+
+        `job` is not counted.
+        """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:
-            # Leave out a job that is being moved, because its present resources count already.
+            # Skip a job that is being moved to other nodes: the resources it holds now are already counted.
             if (job is None or each != job.id) and not self._state.jobs[each].unended:
                 self._add(claimed, self._state.jobs[each])
         return claimed

@@ -17,10 +17,10 @@ from wire.names import Reason
 class StartSearch:
     """Finds where a waiting job may start now, or why it may not start. Changes nothing.
 
-    A job may not start on a node, checked in this order,
-    1. if an operator's reservation bars the job from the node,
-    2. with `for_deadlines`: if a job with a deadline needs the node's resources before this job ends,
-    3. on nodes shared with other profiles: if the free resources are reserved for a job of another profile.
+    A job may not start on a node if one of these rules forbids it. They are checked in this order.
+    1. An operator's reservation bars the job from the node.
+    2. With `for_deadlines`: a job with a deadline needs the node's resources before this job ends.
+    3. On nodes shared with other profiles: the free resources are reserved for another job.
     """
 
     def __init__(self, state: State, placer: Placer, limits: StartLimits, guard: DeadlineGuard) -> None:
@@ -34,25 +34,28 @@ class StartSearch:
         """The reservations on nodes that this profile shares with others; None if it shares no node."""
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Nodes on which rule 1, and with `for_deadlines` rule 2, forbid the job to start; None if none."""
+        """Return the nodes where the job may not start, because of operators' reservations or deadlines.
+
+        Deadlines of other jobs count only with `for_deadlines`. None if the job may start on all nodes.
+        """
         barred = self._state.barred_nodes(job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
-        """The best placement on as many nodes as the job requests, or None.
+        """Return the best placement on as many nodes as the job requests, or None.
 
-        It uses no node of `barred`, and none that rule 3 forbids.
+        The placement uses no node of `barred`, and no resources that are reserved for other jobs.
         """
         if self.shared is None:
             return self._placer.find(job.ask, barred)
         return self.shared.find(job, barred, now)
 
     def find_fewer(self, job: Job, now: float) -> Placement | None:
-        """A placement on fewer nodes for a gang whose assembly time is over, or None.
+        """Return a placement on fewer nodes than the job requests, or None.
 
-        The placement has as many nodes as are free, and as quotas and shares allow. None if the job has no
-        `--min-nodes`, its assembly time is not over, or too few nodes are free.
+        It has as many nodes as are free, and as quotas and shares allow. None if the job has no
+        `--min-nodes`, still waits for all its nodes (the assembly time), or too few nodes are free.
         """
         if (
             job.ask.least is None
@@ -69,7 +72,7 @@ class StartSearch:
         return self._placer.find_fewer(job.ask, barred, most)
 
     def why_kept_out(self, job: Job, now: float) -> Reason:
-        """The reason of the rule that forbids the job to start on the nodes where it fits."""
+        """Return the pending reason of a job that fits on free nodes but may not start there."""
         barred = self._state.barred_nodes(job, now)
         if barred is not None and self._placer.find(job.ask, barred) is None:
             return Reason.RESERVATION
@@ -81,15 +84,16 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Nodes on which no job may be preempted for this job, because they are reserved for other jobs."""
+        """The nodes where this job may not preempt, because other jobs have reservations; None if none."""
         if self.shared is None:
             return None
         return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)
 
     def blocked_claim(self, job: Job, now: float) -> str:
-        """The reason why a job may not start on the nodes that its victims have left; empty if it may.
+        """Return why a job may not start on the nodes that its preemption victims have left; empty if it may.
 
-        While its victims ended, an operator's reservation may have come too near.
+        While the victims ended, the start of an operator's reservation may have come so near that the job
+        would not end before it.
         """
         barred = self._state.barred_nodes(job, now)
         rows = self._state.nodes.by_name

@@ -34,6 +34,7 @@ class NodeTimelines:
     """The resources that running jobs and reservations leave free on every node, from now on.
 
     The first start of a request on a node is the first time from which the request fits there until it ends.
+    A timeline is a list of segments; in each segment the free resources are constant.
 
     1. A node with GPUs has a separate timeline, because a job keeps the same GPUs until it ends.
     2. All other nodes share one timeline (`SharedTimeline`). If mostly single nodes change, the shared
@@ -42,8 +43,8 @@ class NodeTimelines:
     3. First starts on separate timelines are cached by request and duration, sorted by time. A first start
        stays valid until its node changes or its time has passed. A repeated query computes only the changed
        nodes again, and reads the list up to the last node it needs.
-    4. To find out whether a reservation can start sooner, the reservation is set aside: first starts are
-       computed without it. Afterwards it is put back unchanged, or dropped.
+    4. To find out whether a reservation can start sooner, first starts are computed without it
+       (`set_aside`). Afterwards it is restored (`put_back`) or removed (`drop_aside`).
 
     Cost of `first_starts`: O(changed nodes + nodes needed) for a repeated query.
     """
@@ -68,14 +69,14 @@ class NodeTimelines:
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
-        """Timelines on which the resources that are free now stay free forever."""
+        """Return timelines on which the resources that are free now stay free forever."""
         free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
         separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]
         shared = SharedTimeline(now, {row: each for row, each in free.items() if not each.gpus})
         return cls(nodes.by_name, now, separate, shared)
 
     def copy(self, nodes: Nodes) -> NodeTimelines:
-        """An independent copy, for a copy of the nodes."""
+        """Return a copy for `nodes`, a copy of the state's nodes."""
         separate = [line.copy(nodes.rows[row]) for row, line in self._separate.items()]
         return NodeTimelines(nodes.by_name, self._now, separate, self._shared.copy())
 
@@ -83,7 +84,10 @@ class NodeTimelines:
         return (self._separate_rows | self._shared.rows).bit_count()
 
     def forget_past(self, now: float) -> None:
-        """Drop segments that end before `now`, and cached first starts if too many nodes have changed."""
+        """Drop the times before `now` from all timelines.
+
+        Also clear the cache of first starts after many changes, and split the shared timeline if it is slow.
+        """
         self._now = now
         for line in self._separate.values():
             line.forget_past(now)
@@ -110,7 +114,7 @@ class NodeTimelines:
             self._separate_rows |= 1 << line.node.row
 
     def give(self, allocations: Iterable[Allocation], start: float, end: float, sign: int) -> None:
-        """Return allocations (1) or take them (-1) from `start` until `end`."""
+        """Add allocations to the free resources (`sign` 1), or subtract them (-1), from `start` to `end`."""
         together: dict[Amounts, RowSet] = {}
         for each in allocations:
             row = self._nodes[each.node].row
@@ -128,17 +132,17 @@ class NodeTimelines:
             self._changed.append(row)
 
     def reserve(self, reservation: BackfillReservation) -> None:
-        """Take the reservation's resources from its start to its end."""
+        """Subtract the reservation's resources from the free ones, from its start to its end."""
         self._give_reserved_separate(reservation, -1)
         self._give_reserved_shared(reservation, -1)
 
     def release(self, reservation: BackfillReservation) -> None:
-        """Return the reservation's resources."""
+        """Add the reservation's resources to the free ones again: the reverse of `reserve`."""
         self._give_reserved_separate(reservation, 1)
         self._give_reserved_shared(reservation, 1)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Leave a reservation out of all results, until `put_back` or `drop_aside`."""
+        """Compute all results as if this reservation did not exist, until `put_back` or `drop_aside`."""
         self._aside = reservation
         for row in rows_in(reservation.rows & self._separate_rows):
             line = self._saved[row] = self._separate[row]
@@ -146,13 +150,13 @@ class NodeTimelines:
         self._give_reserved_separate(reservation, 1)
 
     def put_back(self) -> None:
-        """Restore the reservation that was set aside."""
+        """Include the reservation of the last `set_aside` in all results again."""
         self._separate |= self._saved
         self._saved.clear()
         self._aside = None
 
     def drop_aside(self) -> None:
-        """Remove the reservation that was set aside, and return its resources."""
+        """Remove the reservation of the last `set_aside` for ever, so that its resources are free."""
         self._changed += self._saved
         self._saved.clear()
         if self._aside is not None:
@@ -186,9 +190,9 @@ class NodeTimelines:
         among: RowSet,
         enough: int,
     ) -> list[FirstStart]:
-        """For each of these nodes, the first time from `since` on at which `part` can start; soonest first.
+        """Return for each node of `among` the first time from `since` on at which `part` can start.
 
-        After the first `enough` nodes, later ones may be missing.
+        `part` is the request for one node. The soonest start is first. The list may end after `enough` nodes.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:
@@ -210,7 +214,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # Compute again the starts before `since`, and those on nodes where a reservation is set aside.
+        # The cached first start is of no use if it is before `since`, or if a reservation on the node is
+        # ignored at present (`set_aside`). Compute the first start on these nodes again.
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])
@@ -228,9 +233,9 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """The first starts from now on of all nodes with separate timelines.
+        """Return the first starts of a request from now on, on all nodes with separate timelines.
 
-        Computed as if no reservation were set aside, because the result is cached.
+        A reservation ignored by `set_aside` counts here, because the result is cached for later queries.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

@@ -14,7 +14,7 @@ from controller.core.state.state import State
 
 
 class QueueReservations:
-    """Gives each waiting job the earliest slot that delays no existing reservation.
+    """Gives each waiting job the earliest slot (start time and nodes) that delays no existing reservation.
 
     1. `update` drops the reservations of jobs that no longer wait.
     2. If resources became free earlier than expected, go through the reservations in queue order: move each
@@ -51,7 +51,10 @@ class QueueReservations:
         self._slots = SlotSearch(state, placer, runtime, self.table)
 
     def resume(self, other: QueueReservations) -> None:
-        """Copy the reservations from another copy of this queue, unless its table is stale."""
+        """Copy the reservations of `other`, the same queue on another copy of the state.
+
+        Nothing is copied if nodes or operators' reservations have changed since the last pass of `other`.
+        """
         if self.table.resume(other.table):
             self.by_job, self.refused = dict(other.by_job), set(other.refused)
             current = other._seen == (other._state.nodes.room_version, other.table.edition)
@@ -61,10 +64,10 @@ class QueueReservations:
             self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
-        """Make, move and drop reservations as steps 1 to 3 of the class describe.
+        """Make, move and drop reservations in steps 1 to 3 of the class docstring.
 
-        `jobs`: the waiting jobs that may have a reservation, in queue order, each with the most nodes that
-        limits allow, or None for all nodes it requests.
+        `jobs`: the waiting jobs that may have a reservation, in queue order, each with the most nodes on
+        which quotas let it start, or None for all nodes that it requests.
         """
         order = dict(jobs)
         self.table.refresh(now)
@@ -79,7 +82,10 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Whether a reservation may be able to start earlier than when step 2 last ran."""
+        """Return whether a reservation may be able to start earlier than it could when step 2 last ran.
+
+        If not, step 2 of the class docstring is skipped.
+        """
         return (
             self.table.shared
             or self._openings[2]
@@ -92,7 +98,11 @@ class QueueReservations:
         )
 
     def _openings_now(self) -> tuple[int, int, bool]:
-        """The table's `openings`, the version of the affinity index, and whether any job is nominated."""
+        """Return the numbers that change whenever a reservation may be able to start earlier.
+
+        They are the table's `openings`, the version of the affinity index, and whether any job is nominated
+        to nodes that its preemption victims still hold.
+        """
         return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
     def _pull_forward(self, order: Mapping[int, int | None], now: float) -> None:
@@ -110,7 +120,11 @@ class QueueReservations:
     def reserve(
         self, job: Job, most: int | None, now: float, aside: BackfillReservation | None = None
     ) -> None:
-        """Reserve the earliest start of the job, if any. `aside`: its old reservation, now set aside."""
+        """Reserve the earliest start of the job, if there is one.
+
+        `aside`: the job's present reservation, which the table ignores during the search. It is kept if no
+        earlier start is found, and otherwise replaced.
+        """
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:
             self.by_job[job.id] = aside
@@ -125,7 +139,10 @@ class QueueReservations:
     def _best(
         self, job: Job, most: int | None, now: float, aside: BackfillReservation | None
     ) -> BackfillReservation | None:
-        """The reservation with the earliest start, on all nodes or on fewer if the job accepts that."""
+        """Return the reservation with the earliest start, or None if the job can never start.
+
+        It is on fewer nodes than requested if the job accepts fewer and can start earlier on them.
+        """
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
@@ -149,13 +166,13 @@ class QueueReservations:
         )
 
     def forget(self, job: int) -> None:
-        """Drop the job's reservation, if it has one. The next update makes a new one."""
+        """Drop the job's reservation, if it has one. If the job still waits, `update` makes a new one."""
         self.refused.discard(job)
         reserved = self.by_job.pop(job, None)
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # because later jobs may now start earlier
+            self._seen = (-1, -1)  # makes `update` search earlier starts for the jobs behind this one
 
     def forget_all(self) -> None:
         """Drop all reservations."""
@@ -169,7 +186,7 @@ class QueueReservations:
 
     @contextmanager
     def without(self, job: int, now: float) -> Iterator[None]:
-        """Within the context, the table does not contain the job's reservation."""
+        """Remove the job's reservation from the table for the duration of a `with` block."""
         self.table.sync(now)
         reserved = self.by_job.pop(job, None)
         if reserved is None:
@@ -183,16 +200,16 @@ class QueueReservations:
             self.table.add(reserved)
 
     def next_partial_start(self, now: float) -> float:
-        """The next reserved start of a gang on fewer nodes than it requests; NEVER without one."""
+        """Return the next reserved start of a job on fewer nodes than it requests; NEVER if there is none."""
         starts = (each.starts_at for each in self.by_job.values() if each.on_fewer_nodes)
         return min((start for start in starts if start > now), default=NEVER)
 
     def due_jobs(self, now: float) -> list[int]:
-        """Jobs whose reserved start has come."""
+        """Return the ids of the jobs whose reserved start has come."""
         return [job for job, reserved in self.by_job.items() if reserved.starts_at <= now]
 
     def take_due(self, job: int) -> Placement:
-        """Replace the reservation of a due job by a running attempt in the table. Returns the placement.
+        """Return the reserved placement of a job whose reserved start has come, and count the job as running.
 
         The caller must then start the job or call `refuse`.
         """
@@ -201,12 +218,15 @@ class QueueReservations:
         return reserved.placement
 
     def refuse(self, job: int, now: float) -> None:
-        """Undo `take_due`, because the job may not start."""
+        """Undo `take_due` for a job that may not start after all, for example because of a quota.
+
+        The job gets no new reservation until `retry_refused`.
+        """
         self.table.cancel_start(job, now)
         self.table.note_move()
         self.refused.add(job)
         self._seen = (-1, -1)
 
     def retry_refused(self) -> None:
-        """Allow refused jobs to get reservations again, because the state has changed."""
+        """Allow jobs that could not start at their reserved time to get reservations again."""
         self.refused.clear()

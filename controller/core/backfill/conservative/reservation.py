@@ -38,7 +38,7 @@ class BackfillReservation:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """The resources that an attempt takes on the timelines, to be returned when it ends."""
+    """The resources and the expected end of a running attempt, as they are subtracted from the timelines."""
 
     attempt: int
     ends_at: float
@@ -50,16 +50,17 @@ class RunningAttempt:
 
 
 def overdue_end(end: float, now: float) -> float:
-    """The expected end of a job that should have ended at `end` and still holds resources.
+    """Return the expected end of a job that should have ended at `end` and still holds resources.
 
-    1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. A later estimate
-       would move the reservation of the next job away, and a short job could start in the gap and delay it.
-    2. After that, its processes resist SIGKILL. The job is expected to stay for as long again as it is
-       overdue.
+    1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. If a later end
+       were assumed, the reservation of the next job would move later. A short job could then start before it
+       on nodes that are already free, and delay the next job although all nodes were about to be free.
+    2. After that, its processes do not react to SIGKILL. The job is expected to stay for as long again as it
+       is overdue.
 
-    Example: limit and grace of a gang of two are over at 10:00:00, and its members end at 10:00:00.2 and
-    10:00:00.6. At 10:00:00.4 the reservation of job 9 on both nodes is planned for 10:00:01.4, so a job of
-    50 s cannot start on the first node in between.
+    Example: time limit and grace of a job on two nodes are over at 10:00:00. Its processes end on the first
+    node at 10:00:00.2 and on the second at 10:00:00.6. At 10:00:00.4 the reservation of job 9 on both nodes
+    is planned for 10:00:01.4, so a job of 50 s cannot start on the first node before job 9.
     """
     late = now - end
     return now + (ENDS_SOON_S if late <= END_UNDER_WAY_S else late)

@@ -30,24 +30,26 @@ _STALE = (-1, -1, -1)
 
 
 class ReservationTable:
-    """Timelines of nodes and licences: running jobs, and the reservations of one or more queues.
+    """The free resources of nodes and licences over time, after running jobs and reservations are subtracted.
 
-    1. A running attempt takes its allocations from now until its expected end; a reservation takes them from
-       its start to its end.
-    2. `sync` updates the table from the state. A job that ended early returns its allocations for the rest
-       of its planned time; a job that started or grew on a changed node takes them.
+    1. The allocations of a running attempt are subtracted from now until its expected end, the resources of a
+       reservation from its start to its end.
+    2. `sync` updates the table from the state. When a job has ended early, its allocations are added again
+       for the rest of its planned time. When a job has started or grown on a changed node, they are
+       subtracted.
     3. The table is built again from the running jobs when nodes or operators' reservations have changed, or
        when a job is overdue. All reservations are then made again: soonest start first if a job is overdue or
        several queues share the table, otherwise in queue order.
 
-    Invariant: no value on a timeline is negative, so no job can delay a reservation.
-    Cost: `sync` is O(nodes changed since the last one), building again O(running jobs + reservations).
+    Invariant: no free amount is ever negative, so no job can delay a reservation.
+    Cost: `sync` is O(nodes changed since the last `sync`), building O(running jobs + reservations).
 
     Versions: `_versions` holds `Nodes.layout_version`, `Nodes.status_version` and the version of operators'
-    reservations at the last build. If one of them differs now, the table is stale. `_room_version` and
-    `_change_count` are those of the last `sync`. `edition` grows when a reservation is dropped or moved,
-    because other queues that share the table may then find earlier slots. `openings` grows when resources
-    become free earlier than expected: a job ended early, or a reservation was dropped or moved.
+    reservations at the last build. If one of them has changed, the table is stale and is built again.
+    `_room_version` and `_change_count` are the values of the node counters at the last `sync`. `edition`
+    grows when a reservation is dropped or moved, because other queues that share the table may then find
+    earlier starts. `openings` grows when resources become free earlier than expected: a job ended early, or
+    a reservation was dropped or moved.
 
     Example: node gpu01 is busy until 10:00, and job 7 reserves it from 10:00 to 12:00. A job of 30 minutes
     that needs the whole node can start at 12:00, or at 10:00 if the reservation of job 7 is dropped.
@@ -79,7 +81,7 @@ class ReservationTable:
     # Updates from the state
 
     def refresh(self, now: float) -> None:
-        """Update the table from the state, give overdue jobs a new expected end, and drop past segments."""
+        """Update the table from the state, assume later ends for overdue jobs, and drop past segments."""
         if self._has_overdue(now):
             self._versions = _STALE
         self.sync(now)
@@ -87,21 +89,24 @@ class ReservationTable:
         self.licences.forget_past(now)
 
     def sync(self, now: float) -> None:
-        """Update the table from the state."""
+        """Update the table from the state: read the changes since the last `sync`, or build it again."""
         if self._stale() or not self._read_changes(now):
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Begin a pass over a shared table. If a reserved start has passed, make all reservations again."""
+        """Prepare the table of several profiles for a pass.
+
+        If a job has not started at its reserved start, make all reservations again.
+        """
         self._now = now
         if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
             self._versions = _STALE
             self.sync(now)
 
     def resume(self, other: ReservationTable) -> bool:
-        """Copy a table that belongs to another copy of the state.
+        """Copy `other`, the same table for another copy of the state.
 
-        If that table is stale, returns False and changes nothing.
+        Returns False and changes nothing if `other` would have to be built again.
         """
         nodes, theirs = self._state.nodes, other._state.nodes
         if other._stale():
@@ -124,8 +129,9 @@ class ReservationTable:
         return nodes.layout_version, nodes.status_version, self._state.reservations.version
 
     def _stale(self) -> bool:
-        """Whether the table must be built again."""
-        height = self._state.nodes.columns.height  # read first, because this can raise `layout_version`
+        """Return whether the table must be built again, because nodes or operators' reservations changed."""
+        # `columns` is read before the versions, because reading it can increase `layout_version`.
+        height = self._state.nodes.columns.height
         return self._versions != self._current_versions() or len(self.nodes) != height
 
     def _has_overdue(self, now: float) -> bool:
@@ -157,7 +163,10 @@ class ReservationTable:
         self._reserve_again(now)
 
     def _reserve_again(self, now: float) -> None:
-        """Drop all reservations. If several queues share the table, make them again, sooner starts first."""
+        """Drop all reservations. If several queues share the table, make them again, soonest start first.
+
+        With one queue, `QueueReservations.update` makes them again.
+        """
         old = [
             (each.starts_at, job, each.most_nodes, queue)
             for queue in self.queues
@@ -174,9 +183,12 @@ class ReservationTable:
                     queue.reserve(self._state.jobs[job], most, now)
 
     def _read_changes(self, now: float) -> bool:
-        """Record the attempts that started, grew or ended. Returns False if the table must be built again."""
+        """Update the timelines by the attempts that started, grew or ended since the last `sync`.
+
+        Returns False if the table must be built again instead.
+        """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # because jobs may have ended early
+        if self._room_version != nodes.room_version:  # only then can jobs have ended
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -195,7 +207,7 @@ class ReservationTable:
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
                     return False
-                elif node.name not in known.allocations:  # because an elastic job has grown
+                elif node.name not in known.allocations:  # an elastic job has started on one more node
                     more: Allocation = node.held[number]
                     grown = {**known.allocations, node.name: more}
                     self._running[number] = replace(known, allocations=grown)
@@ -221,33 +233,33 @@ class ReservationTable:
         self.nodes.reserve(reservation)
 
     def remove(self, reservation: BackfillReservation) -> None:
-        """Remove a reservation. A stale table is not changed, because it will be built again."""
+        """Remove a reservation. Before a new build (see `_stale`), the timelines are not updated."""
         self.openings += 1
         if not self._stale():
             self._count(reservation, -1)
             self.nodes.release(reservation)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Ignore a reservation while an earlier slot is searched, until `put_back` or `drop_aside`."""
+        """Ignore a reservation while an earlier start is searched, until `put_back` or `drop_aside`."""
         self._count(reservation, -1)
         self.nodes.set_aside(reservation)
 
     def put_back(self, reservation: BackfillReservation) -> None:
-        """Restore the reservation that was set aside."""
+        """Undo `set_aside`: the reservation keeps its start and its nodes."""
         self._count(reservation, 1)
         self.nodes.put_back()
 
     def drop_aside(self) -> None:
-        """Remove the reservation that was set aside."""
+        """Remove the reservation of the last `set_aside`, because it gets another start or other nodes."""
         self.openings += 1
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Raise `edition`, because a reservation was dropped or moved. Only for a shared table."""
+        """Increase `edition`, because a reservation was dropped or moved. Done only for a shared table."""
         self.edition += self.shared
 
     def start(self, job: Job, reservation: BackfillReservation) -> None:
-        """Replace a reservation by a running attempt, because the job is about to start on its nodes."""
+        """Count the job as running on its reserved nodes, instead of as a reservation."""
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), -1)
         allocations = {each.node: each for each in reservation.placement.allocations}
@@ -256,11 +268,11 @@ class ReservationTable:
         self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
-        """Undo `start`, because the job does not start."""
+        """Undo `start` for a job that does not start after all."""
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add (1) or remove (-1) a reservation in every index except the timelines of nodes."""
+        """Add (`sign` 1) or remove (-1) a reservation everywhere except on the timelines of nodes."""
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
         self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)
@@ -277,12 +289,15 @@ class ReservationTable:
 
     @property
     def next_at(self) -> float:
-        """The next reserved start after this pass; NEVER without one."""
+        """The next reserved start of any job after the time of this pass; NEVER if there is none."""
         starts = (each.starts_at for queue in self.queues for each in queue.by_job.values())
         return min((start for start in starts if start > self._now), default=NEVER)
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
-        """Nodes on which `part` would delay a reservation if it started now; None if there are none."""
+        """Return the nodes where a job with request `part` would delay a reservation if it started now.
+
+        `duration` is the job's run time in seconds. None if no node has a reservation.
+        """
         if not self._reserved_rows:
             return None
         columns = self._state.nodes.columns
@@ -292,14 +307,17 @@ class ReservationTable:
         return barred
 
     def leaves_licences(self, wanted: LicenceCounts, duration: float, now: float) -> bool:
-        """Whether these licences, not counting reserved ones, are free for the next `duration` seconds."""
+        """Return whether these licences are free and not reserved for the next `duration` seconds."""
         if not wanted:
             return True
         self.sync(now)
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """By row, the resources that stay free for `duration` seconds; only for nodes with reservations."""
+        """Return the resources that are free now and not reserved for `duration` seconds, by node row.
+
+        Nodes without reservations are left out.
+        """
         self.sync(now)
         nodes = self._state.nodes
         return {
@@ -309,7 +327,7 @@ class ReservationTable:
         }
 
     def reserved_before(self, until: float) -> Bools | None:
-        """Nodes with a reservation that starts before `until`; None if there are none."""
+        """Return the nodes with a reservation that starts before `until`; None if there are none."""
         found = [
             row
             for queue in self.queues
@@ -324,7 +342,7 @@ class ReservationTable:
         return reserved
 
     def starts_on(self, row: int) -> list[tuple[float, int]]:
-        """The reserved starts on a node, soonest first, each with its job."""
+        """Return (reserved start, job) for each reservation on this node, soonest first."""
         return sorted(
             (each.starts_at, job)
             for queue in self.queues
@@ -339,7 +357,9 @@ class ReservationTable:
 
 
 class ExpectedAffinity:
-    """The nodes reserved by jobs with labels or affinity terms; no new reservation may break a term.
+    """The nodes reserved for jobs with labels or affinity terms.
+
+    With it, no reservation is made that would break an affinity term of another reserved job or of its own.
 
     Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run on a node with a job of
     label app=x, so it gets no reservation on gpu01.
@@ -350,14 +370,14 @@ class ExpectedAffinity:
         self._with_terms: dict[PerNodeRequest, Counter[int]] = {}
 
     def copy(self) -> ExpectedAffinity:
-        """An independent copy."""
+        """Return an independent copy."""
         other = ExpectedAffinity()
         other._labelled = {part: Counter(rows) for part, rows in self._labelled.items()}
         other._with_terms = {part: Counter(rows) for part, rows in self._with_terms.items()}
         return other
 
     def add(self, part: PerNodeRequest, rows: Iterable[int], sign: int) -> None:
-        """Add (1) or remove (-1) a reservation with this request per node on these rows."""
+        """Add (`sign` 1) or remove (-1) a reservation of these nodes for a job with request `part`."""
         if not part.social:
             return
         by_part = self._with_terms if _has_required_terms(part) else self._labelled
@@ -370,9 +390,9 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Nodes where `part` meets its terms now and breaks no term of a job with a reservation.
+        """Return the nodes that affinity allows for a job with request `part`; None if it allows all.
 
-        None means all nodes.
+        There the job's own terms are met now, and no term of a job with a reservation would be broken.
         """
         if not part.social:
             return None

@@ -25,7 +25,7 @@ def start_time(start: FirstStart) -> float:
 
 
 class FreeByNode:
-    """Sets of nodes by the amounts that each node has free. Immutable, so copies of timelines share it."""
+    """The nodes grouped by free CPU, memory and scratch. Never changed, so copies of a timeline share it."""
 
     __slots__ = ("by_amounts", "fits")
 
@@ -35,7 +35,7 @@ class FreeByNode:
         """The nodes on which a request fits, by the number that `SharedTimeline` gives the request."""
 
     def rows_with_room(self, part: PerNodeRequest) -> RowSet:
-        """The nodes on which the request fits."""
+        """Return the nodes with enough free CPU, memory and scratch for the request."""
         cpu, memory, scratch = part.cpu_milli, part.memory_mib, part.scratch_mib
         found = NO_ROWS
         for amounts, rows in self.by_amounts.items():
@@ -44,7 +44,7 @@ class FreeByNode:
         return found
 
     def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
-        """A copy with these amounts added on these nodes."""
+        """Return a copy with these amounts, which may be negative, added to the free ones of these nodes."""
         after: dict[Amounts, RowSet] = {}
         for amounts, these in self.by_amounts.items():
             hit = these & rows
@@ -57,23 +57,23 @@ class FreeByNode:
         return FreeByNode(after)
 
     def count_different(self, other: FreeByNode) -> int:
-        """The number of nodes that have different amounts free in `other`."""
+        """Return how many nodes have other free amounts here than in `other`."""
         return sum(
             (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
             for amounts, rows in self.by_amounts.items()
         )
 
     def of(self, row: int) -> FreeResources:
-        """The free resources of one node."""
+        """Return the free resources of the node with this row number."""
         cpu, memory, scratch = next(each for each, rows in self.by_amounts.items() if rows >> row & 1)
         return FreeResources(cpu, memory, [], [], scratch)
 
 
 class SharedTimeline(Timeline[FreeByNode]):
-    """The free CPU, memory and scratch of many nodes over time.
+    """The free CPU, memory and scratch of all nodes without GPUs over time.
 
-    Nodes without GPUs differ only in their amounts, so nodes with equal amounts are stored as one set. A job
-    on 100 nodes changes one set here; on separate timelines it would change 100.
+    In each segment of time, the nodes with equal free amounts are stored as one set. A job on 100 nodes then
+    changes one set; with a separate timeline for each node it would change 100.
 
     Example: nodes 0 to 99 have 64 CPUs, and nodes 0 to 49 hold a job of 64 CPUs until 10:00. The first value
     is {0 CPUs: nodes 0-49, 64 CPUs: nodes 50-99}, the value from 10:00 on {64 CPUs: nodes 0-99}.
@@ -94,33 +94,34 @@ class SharedTimeline(Timeline[FreeByNode]):
         self._numbers: dict[PerNodeRequest, int] = {}
 
     def copy(self) -> SharedTimeline:
-        """An independent copy."""
+        """Return an independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        other._numbers = self._numbers  # because both copies share values that use these numbers
+        # The `FreeByNode` objects, which both copies use, cache results under these numbers of requests.
+        other._numbers = self._numbers
         return other
 
     @property
     def size(self) -> int:
-        """The number of node sets, summed over all segments."""
+        """The total number of node sets in all segments: the measure of the cost of a change."""
         return sum(len(value.by_amounts) for value in self.values)
 
     @property
     def spans_per_job(self) -> float:
-        """The number of segments that one job would change if every node had a separate timeline."""
+        """The average number of segments that a job would change if every node had a separate timeline."""
         nodes = self.rows.bit_count()
         changes = sum(here.count_different(later) for here, later in pairwise(self.values))
         return (nodes + changes) / nodes * changes / max(1, len(self.values) - 1)
 
     def timeline_of(self, node: Node) -> NodeTimeline:
-        """A separate timeline of one node."""
+        """Return the free resources of one node over time, as a separate timeline."""
         found = NodeTimeline(node, self.times[0], self.values[0].of(node.row))
         for moment, value in zip(self.times, self.values, strict=True):
             found.append(moment, value.of(node.row))
         return found
 
     def least(self, row: int, since: float, duration: float) -> FreeResources:
-        """The resources that one node has free during the whole time from `since` to `since + duration`."""
+        """Return the resources that stay free on one node from `since` to `since + duration`."""
         at, end = self.index_at(since), since + duration
         least = self.values[at].of(row)
         for later in range(at + 1, len(self.times)):
@@ -130,14 +131,17 @@ class SharedTimeline(Timeline[FreeByNode]):
         return least
 
     def forget_past(self, now: float) -> bool:
-        """Drop the segments that end before `now`. Returns whether there were any."""
+        """Drop the segments that end before `now`. Return whether any were dropped."""
         forgotten = super().forget_past(now)
         if forgotten:
             self._room_for.clear()
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """On each of these nodes, return (1) or take (-1) the amounts from `start` until `end`."""
+        """Add the amounts to the free ones of these nodes (`sign` 1), or subtract them (-1).
+
+        The change applies from `start` to `end`.
+        """
         if end <= start or not rows:
             return
         self._room_for.clear()
@@ -146,7 +150,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         times, values = self.times, self.values
         for at in range(first, last):
             values[at] = values[at].plus(rows, cpu, memory, scratch)
-        for at in (last, first):  # merge segments that have become equal
+        for at in (last, first):  # merge neighbouring segments that have become equal
             if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
                 del times[at], values[at]
 
@@ -159,11 +163,14 @@ class SharedTimeline(Timeline[FreeByNode]):
         enough: int,
         without: BackfillReservation | None = None,
     ) -> list[FirstStart]:
-        """For each of these nodes, the first time from `since` on at which `part` can start; soonest first.
+        """Return for each node of `among` the first time from `since` on at which `part` can start.
 
-        1. Go through the segments. Take the nodes where `part` fits in this segment but not in the last one.
-        2. Keep the nodes where it fits in all segments until `duration` is over: they start at this segment.
-        3. Stop once `enough` nodes have a start.
+        `part` is the request for one node. The soonest start is first.
+
+        1. Go through the segments. Take the nodes where `part` fits in this segment, but not in the last one.
+        2. Keep the nodes where it fits in all segments until `duration` is over: their first start is the
+           begin of this segment.
+        3. Stop once `enough` nodes have a first start.
 
         `without`: a reservation with the same request that is ignored, so `part` fits on its nodes.
         """
@@ -179,7 +186,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # Skip nodes where `part` also fits in the last segment: it was tried there and did not stay free.
+            # Skip nodes where `part` also fits in the segment before. A start there was tried, and failed
+            # because the node does not stay free for long enough; a later start would fail as well.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration
             while free:
@@ -197,7 +205,7 @@ class SharedTimeline(Timeline[FreeByNode]):
             start = times[at]
 
     def _rows_with_room(self, part: PerNodeRequest) -> list[RowSet]:
-        """The nodes on which the request fits, for each segment."""
+        """Return the nodes on which the request fits, for each segment of time."""
         room = self._room_for.get(part)
         if room is None:
             room = self._room_for[part] = []

@@ -1,4 +1,4 @@
-"""Finds the earliest slot for a job between running jobs and reservations."""
+"""Finds the earliest start time for a job, and its nodes, between running jobs and reservations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A time, and the nodes on which a job can start then. `free`: by row, what GPU nodes have free then."""
+    """A time, and the nodes on which a job can start at this time.
+
+    `free`: the resources that are free on these nodes while the job runs, by node row; for GPU nodes only.
+    """
 
     starts_at: float
     rows: RowSet
@@ -32,16 +35,16 @@ class Slot:
 
 
 class SlotSearch:
-    """Finds slots for the jobs of one queue.
+    """Finds slots (a start time and nodes) for the jobs of one queue.
 
-    1. Take the nodes that can hold the job's request when empty, and on which it breaks no affinity.
+    1. Take the nodes that can hold the job's request when empty, and on which it breaks no affinity term.
     2. Find the first time at which the licences are free.
-    3. Find the first start on each node from then on (`NodeTimelines.first_starts`), outside operators'
-       reservations. Sort them, and take the first time at which the job can start on enough nodes.
+    3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
+       outside operators' reservations. Take the first time by which enough nodes can.
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
-       if these nodes are not in one topology domain, or have different GPU models.
+       if the job needs one topology domain or one GPU model and these nodes have several.
 
-    Invariant: a slot delays no reservation in the table.
+    Invariant: a job that starts in a slot delays no reservation in the table.
     Cost: a few calls of `first_starts`; each time is tried once.
 
     Example: job 9 wants two nodes. Their first starts are gpu01 9:00, gpu02 11:00 and gpu03 10:00: the slot
@@ -60,9 +63,10 @@ class SlotSearch:
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
-        """The first slot on fewer nodes after the assembly time, with as many nodes as can start then.
+        """Return the first slot on fewer nodes than requested, with as many nodes as can start at its time.
 
-        None if the job does not accept fewer nodes, or there is no such slot.
+        The slot is not before the assembly time, in which the job waits for all its nodes, is over. None if
+        the job does not accept fewer nodes, or never fits. `most`: the most nodes that quotas allow.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
@@ -75,13 +79,17 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # The times can differ only if the nodes have several GPU models.
+            # `ready` nodes can start at this time. A slot on that many can be later only if the job needs one
+            # GPU model and these nodes have several.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found
 
     def _suited(self, part: PerNodeRequest) -> RowSet:
-        """The nodes that can hold the request and break no affinity with running and reserved jobs."""
+        """Return the nodes that can hold the request when empty, and where no affinity term is broken.
+
+        The terms of the request, of running jobs and of jobs with reservations count.
+        """
         nodes = self._state.nodes
         if self._versions != (nodes.layout_version, nodes.status_version) or len(self._open) >= MAX_CACHED:
             self._open.clear()
@@ -95,7 +103,10 @@ class SlotSearch:
     def _starts(
         self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
     ) -> list[FirstStart]:
-        """The first start on each of these nodes from `moment` on. After `enough`, some may be missing."""
+        """Return the first time from `moment` on at which the job can start on each node of `among`.
+
+        The soonest start is first. The list may end after `enough` nodes.
+        """
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
         against = self._state.reservations.excluding(job.user, job.spec.project)
         needs, reserved = gpu_needs_of(part, nodes.columns), NO_ROWS
@@ -111,7 +122,7 @@ class SlotSearch:
         return starts
 
     def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
-        """The first slot from `now` on with `shape.nodes` nodes; None if there is none."""
+        """Return the first slot from `now` on that has `shape.nodes` nodes; None if there is none."""
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
         enough = shape.nodes if domains is None else among.bit_count()
@@ -128,7 +139,9 @@ class SlotSearch:
             if domains is not None and rows.bit_count() >= shape.nodes:
                 chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
                 if not chosen and starts[0][0] < moment:
-                    continue  # because nodes with earlier starts may also be free at `moment`
+                    # `rows` has only the nodes whose first start is `moment`. Search again from `moment` on,
+                    # so that nodes with earlier first starts are tried together with them.
+                    continue
                 if not chosen:
                     later = [start for start, _, _ in starts if start > moment]
                     if not later:
@@ -141,8 +154,12 @@ class SlotSearch:
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
-        """The allocations in a slot; those of the old reservation if the same ones would be chosen."""
-        # The choice of part of a GPU, or of GPUs in a shared table, also depends on what is free now.
+        """Return the placement of a job in a slot.
+
+        This is the placement of `old`, the job's present reservation, if a new choice would be the same.
+        """
+        # A new choice can differ for the same slot if the job needs part of a GPU, or if several profiles
+        # share the table, because it then also depends on the GPUs that are free now.
         lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
         if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
             return old.placement
@@ -157,10 +174,10 @@ class SlotSearch:
     def _gpus_to_choose(
         self, part: PerNodeRequest, row: int, free: FreeResources | None
     ) -> FreeResources | None:
-        """The resources from which GPUs are chosen.
+        """Return the free resources of a node from which the GPUs for a reservation are chosen.
 
-        In a shared table these are only the GPUs that are busy now, if they suffice, so that other profiles
-        can use idle GPUs until the reservation starts.
+        If several profiles share the table, only GPUs that are busy now are offered, if they suffice. Other
+        profiles can then use the idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
             return free
@@ -180,7 +197,10 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """The first start on one node at which the job overlaps none of the reservations in `against`."""
+        """Return the first start on a node with operators' reservations; None if there is none.
+
+        From this start to its time limit, the job overlaps no operator's reservation of `against`.
+        """
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
         while True:
@@ -204,7 +224,10 @@ def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int
 
 
 def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
-    """The first time by which `nodes` nodes have had their first start, and the nodes that start then."""
+    """Return the first time by which `nodes` nodes have a first start, and the nodes with exactly this start.
+
+    Returns (NEVER, no nodes) if too few nodes have a first start.
+    """
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:
         if start != moment:

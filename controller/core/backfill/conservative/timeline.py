@@ -29,13 +29,13 @@ class Timeline(Generic[T]):
         self.values = values
 
     def index_at(self, moment: float) -> int:
-        """The index of the value at that time; 0 for a time before the timeline begins."""
+        """Return the index of the value that holds at that time; 0 for a time before the timeline begins."""
         return max(0, bisect_right(self.times, moment) - 1)
 
     def cut(self, moment: float) -> int:
-        """Split the segment at this time, if none begins then. Returns the index of the segment that begins.
+        """Split the segment that contains this time, so that a segment begins at this time.
 
-        For NEVER, returns the number of segments.
+        Returns the index of the segment that begins, or for NEVER (infinity) the number of segments.
         """
         if moment == NEVER:
             return len(self.times)
@@ -46,7 +46,7 @@ class Timeline(Generic[T]):
         return at
 
     def forget_past(self, now: float) -> bool:
-        """Drop the segments that end before `now`. Returns whether there were any."""
+        """Drop the segments that end before `now`. Return whether any were dropped."""
         past = bisect_right(self.times, now) - 1
         if past > 0:
             del self.times[:past], self.values[:past]
@@ -54,7 +54,7 @@ class Timeline(Generic[T]):
 
 
 class Segment:
-    """The free resources of one node during one segment, and a cache of the requests that fit in them.
+    """The free resources of one node in one segment of time, and a cache of which requests fit in them.
 
     `free` never changes, so copies of a timeline share their segments and this cache.
     """
@@ -76,19 +76,19 @@ class NodeTimeline(Timeline[Segment]):
         self.node = node
 
     def copy(self, node: Node) -> NodeTimeline:
-        """An independent copy, for a copy of the node."""
+        """Return a copy for `node`, which belongs to another copy of the state."""
         other = NodeTimeline(node, 0.0, self.values[0].free)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
 
     def append(self, moment: float, free: FreeResources) -> None:
-        """Set the free resources from `moment` on. It must be later than all times of the timeline."""
+        """Set the free resources from `moment` on, which must be later than all times in the timeline."""
         if free != self.values[-1].free:
             self.times.append(moment)
             self.values.append(Segment(free))
 
     def give(self, start: float, end: float, allocation: Allocation, sign: int) -> None:
-        """Return an allocation (1) or take it (-1) from `start` until `end`."""
+        """Add an allocation to the free resources (`sign` 1), or subtract it (-1), from `start` to `end`."""
         if end <= start:
             return
         first, last = self.cut(start), self.cut(end)
@@ -96,13 +96,14 @@ class NodeTimeline(Timeline[Segment]):
             free = self.values[at].free.copy()
             free.add(self.node, allocation, sign)
             self.values[at] = Segment(free)
-        for at in (last, first):  # merge segments that have become equal
+        for at in (last, first):  # merge neighbouring segments that have become equal
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
 
     def least(self, since: float, duration: float) -> FreeResources:
-        """The resources that are free during the whole time from `since` to `since + duration`."""
-        # Compare `times` with the sum, because they are computed as such sums. A difference would be rounded.
+        """Return the resources that stay free from `since` to `since + duration`."""
+        # `times` were computed as sums of a time and a duration. Comparing them with another sum is exact;
+        # a difference of two times would be rounded.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
@@ -114,10 +115,11 @@ class NodeTimeline(Timeline[Segment]):
     def first_start(
         self, part: PerNodeRequest, needs: GpuNeeds, duration: float, since: float
     ) -> tuple[float, FreeResources] | None:
-        """The first time from `since` on from which `part` fits for `duration`, and the least free meanwhile.
+        """Return the first time from `since` on at which `part` fits for the next `duration` seconds.
 
-        None if there is no such time. A job must keep the same GPUs, so a request with GPUs must fit in the
-        minimum of all segments.
+        With the time, return the resources that stay free while the job runs. None if there is no such time.
+        A job must keep the same GPUs, so a request with GPUs must fit on the GPUs that are free in all
+        segments.
         """
         times, values, count, row = self.times, self.values, len(self.times), self.node.row
         at, start = self.index_at(since), since
@@ -152,13 +154,13 @@ class LicenceTimeline(Timeline[int]):
         super().__init__([now], [free])
 
     def copy(self) -> LicenceTimeline:
-        """An independent copy."""
+        """Return an independent copy."""
         other = LicenceTimeline(0.0, 0)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
 
     def give(self, start: float, end: float, count: int) -> None:
-        """Add `count`, which may be negative, to the free count from `start` until `end`."""
+        """Add `count`, which may be negative, to the free count from `start` to `end`."""
         start = max(start, self.times[0])
         if end > start:
             first, last = self.cut(start), self.cut(end)
@@ -166,7 +168,10 @@ class LicenceTimeline(Timeline[int]):
                 self.values[at] += count
 
     def first_start(self, count: int, duration: float, since: float) -> float | None:
-        """The first time from `since` on from which `count` are free for `duration`; or None."""
+        """Return the first time from `since` on at which `count` licences are free for `duration` seconds.
+
+        None if there is no such time.
+        """
         times, values = self.times, self.values
         at, start = self.index_at(since), since
         while True:
@@ -188,19 +193,22 @@ class LicenceTimelines:
         self._by_name = {name: LicenceTimeline(now, count) for name, count in free.items()}
 
     def copy(self) -> LicenceTimelines:
-        """An independent copy."""
+        """Return an independent copy."""
         other = LicenceTimelines(0.0, {})
         other._by_name = {name: timeline.copy() for name, timeline in self._by_name.items()}
         return other
 
     def give(self, wanted: LicenceCounts, start: float, end: float, sign: int) -> None:
-        """Return licences (1) or take them (-1) from `start` until `end`."""
+        """Add licences to the free ones (`sign` 1), or subtract them (-1), from `start` to `end`."""
         for name, count in wanted:
             if name in self._by_name:
                 self._by_name[name].give(start, end, sign * count)
 
     def first_start(self, wanted: LicenceCounts, duration: float, since: float) -> float | None:
-        """The first time from `since` on from which all these licences are free for `duration`; or None."""
+        """Return the first time from `since` on at which all these licences are free for `duration` seconds.
+
+        None if there is no such time.
+        """
         moment = since
         while True:
             before = moment
@@ -214,6 +222,6 @@ class LicenceTimelines:
                 return moment
 
     def forget_past(self, now: float) -> None:
-        """Drop the segments that end before `now`."""
+        """Drop the segments that end before `now` from the timelines of all licences."""
         for timeline in self._by_name.values():
             timeline.forget_past(now)
