@@ -21,7 +21,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """The data that a reclaim strategy may read."""
+    """The data that a reclaim strategy (see `ReclaimStrategy`) may read."""
 
     state: State
     placer: Placer
@@ -32,13 +32,14 @@ class ReclaimPolicy(Protocol):
     """Decides which running jobs may be stopped for one waiting job, so that tenants give resources back."""
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Does this group of jobs hold more than it is entitled to?"""
+        """Return whether the jobs of this group hold more than their tenant is entitled to."""
         ...
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Those of the jobs that may be stopped, in the same order.
+        """Yield those of `jobs` that may be stopped, in the same order.
 
-        A job is skipped if its tenant, without the jobs yielded so far, holds no more than it is entitled to.
+        A job is left out if its tenant holds no more than it is entitled to once all jobs yielded before
+        have ended.
         """
         ...
 
@@ -48,19 +49,23 @@ class ReclaimStrategy(Protocol):
     """A strategy that stops only jobs of tenants that hold more than they are entitled to."""
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The group of jobs that gives resources back together; must not change while the job runs."""
+        """Return the tenant or project whose use decides whether the job may be stopped.
+
+        It must not change while the job runs.
+        """
         ...
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
-        """The policy for this waiting job; None if no tenant has to give anything back to it."""
+        """Return the policy for a waiting job; None if no tenant has to give resources back for this job."""
         ...
 
 
 def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """The allocations that preemption in progress will give or take: (job, allocations, sign).
+    """Yield (job, allocations, sign) for the allocations that will change hands when victims have ended.
 
-    With sign 1 a nominated job will get the allocations, with sign -1 a victim will lose them. Policies add
-    these to the tenants' present use, so that two plans in a row do not reclaim the same resources twice.
+    With sign 1 a job that waits for its victims will get the allocations, with sign -1 a victim will lose
+    them. Policies add these to the tenants' present use, so that two preemptions in a row do not reclaim the
+    same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
         yield claimant, list(claimant.claim), 1
@@ -72,7 +77,10 @@ def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int
 
 
 def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
-    """Does the victim's member leave its node for this claimant? It may leave each node for another job."""
+    """Return whether the victim `job` leaves the node of `member` so that `claimant` can use it.
+
+    A victim on several nodes may leave each node for another waiting job.
+    """
     leaving = state.nodes.by_name[member.allocation.node].leaving
     return leaving.get(job.id, claimant.id) == claimant.id
 
@@ -81,17 +89,19 @@ class FairShareReclaim:
     """Reclaim by fair share: a tenant above its fair share gives resources to a tenant below its own.
 
     Algorithm
-    1. Take each account's present rate (billing units per hour), plus what preemption in progress will give
-       to it or take from it (`pending_transfers`).
+    1. For each share of the share tree, take the present use in billing units per hour. Add the use of jobs
+       that wait for their victims, and subtract the use of these victims (`pending_transfers`).
     2. Find the deepest level of the share tree at which the waiting job's tenant would exceed its fair share
-       with this job. At all deeper levels it is within its share. If there is none, it is not `entitled`.
+       with this job. At all deeper levels the tenant is within its fair share. If there is no deeper level,
+       the tenant is not `entitled` to reclaim.
     3. Follow the path of a running job's tenant from the top of the tree to the first share that is not on
-       the path of the waiting job's tenant. This share is the running tenant's `side`. A side must give back
-       if it is deeper than the level of step 2 and holds more than `threshold` times its fair share.
-    4. `select` stops jobs of a side only until the side holds no more than `threshold` times its fair share.
+       the path of the waiting job's tenant. This share is the running tenant's `side`. The jobs of a side may
+       be stopped if the side is deeper than the level of step 2 and its use is more than `threshold` times
+       its fair share.
+    4. `select` stops jobs of a side only until its use is at most `threshold` times its fair share.
 
-    Invariant: a tenant that got resources by reclaim is within its fair share on that level, so it does not
-    have to give them back. Therefore jobs are not reclaimed in circles.
+    Invariant: a tenant that got resources by reclaim is within its fair share on that level, so no other
+    tenant can reclaim them on that level. Therefore two tenants cannot stop each other's jobs in turns.
     Cost: O(depth of the tree) for each tenant.
 
     Example: projects a and b share 16 GPUs evenly, threshold 1.25. a holds 14, b holds 2 and waits for 4.
@@ -128,7 +138,7 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """The job's charge in billing units per hour, on the most expensive GPU model that it may get."""
+        """Return the billing units per hour that the waiting job costs on the most expensive GPU model."""
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, 0.0)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
 
@@ -139,7 +149,10 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """The first share on this path that is not on the waiting job's path; None if it is above `_from`."""
+        """Return the first share on this path that is not on the path of the waiting job's tenant.
+
+        None if it is at a level of the share tree at which the waiting job's tenant may not reclaim.
+        """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
                 return path[:depth] if depth >= self._from else None
@@ -149,13 +162,13 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Does the tenant's side hold more than `threshold` times its fair share?"""
+        """Return whether the use of the tenant's `side` is more than `threshold` times its fair share."""
         assert isinstance(group, tuple)
         side = self._side(group)
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Each job whose side still holds too much after the jobs that were yielded before it have ended."""
+        """Yield each job whose `side` would still hold too much if the jobs yielded before had ended."""
         left = dict[SharePath, float]()
         for job in jobs:
             side = self._side(self._state.tenant(job))
@@ -165,7 +178,7 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """The policy for this job; None if with the job its user would exceed the user's own fair share."""
+    """Return the policy for a waiting job; None if the job would put its user above the user's fair share."""
     policy = FairShareReclaim(context, job, threshold)
     return policy if policy.entitled else None
 
@@ -174,10 +187,11 @@ class QuotaReclaim:
     """Reclaim by quota: a project that borrowed quota gives resources to a project within its own quota.
 
     Algorithm
-    1. Count the resources that each project will hold after preemption in progress (`pending_transfers`).
-    2. The waiting job's project is `entitled` if, with this job, it stays within its own hard limits of every
-       resource that the job needs.
-    3. Another project must give back if it holds more than its own hard limit of such a resource.
+    1. Count the resources that each project will hold when all victims that are ending have ended
+       (`pending_transfers`).
+    2. The waiting job's project may reclaim (`entitled`) if, with this job, it stays within its own hard
+       limit of every resource that the job needs.
+    3. Another project must give back if it holds more than its own hard limit of one of these resources.
     4. `select` stops jobs of a project only until the project has borrowed nothing of these resources.
 
     Example: projects a and b have 8 GPUs each and a has borrowed 4 of b's. b holds 4 and submits a job of 4
@@ -209,7 +223,7 @@ class QuotaReclaim:
         return used + (self._shifted[project][resource] if project in self._shifted else 0)
 
     def _borrowed(self, project: str) -> Mapping[int, int]:
-        """For each resource that the waiting job needs, the amount that the project has borrowed."""
+        """Return the amount that a project has borrowed of each resource that the waiting job needs."""
         found = self._borrowed_by.get(project)
         if found is None:
             bounds = self._state.quotas.limits_of(("project", project))
@@ -223,11 +237,11 @@ class QuotaReclaim:
         return found
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Has the project borrowed any resource that the waiting job needs?"""
+        """Return whether the project has borrowed a resource that the waiting job needs."""
         return group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Each job that holds resources which its project has borrowed, until the project borrows nothing."""
+        """Yield jobs that hold borrowed resources, until their project would have borrowed nothing."""
         left: dict[str, dict[int, int]] = {}
         for job in jobs:
             project = job.spec.project
@@ -242,10 +256,10 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """The policy for this job; None if the job would exceed its project's own quota."""
+    """Return the policy for a waiting job; None if the job would exceed its project's own quota."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # Without quotas no project can borrow.
+        return None  # because no project can borrow if there are no quotas
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

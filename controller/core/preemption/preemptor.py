@@ -21,30 +21,35 @@ NO_GUARDS = PreemptionGuards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=
 
 @dataclass(frozen=True, slots=True)
 class NotAbovePriority:
-    """A strategy that may stop every job whose priority is not above that of the waiting job."""
+    """A preemption strategy that may stop every job whose priority is not above that of the waiting job.
+
+    A strategy may stop a running job if the `standing` of the running job is at most the `reach` of the
+    waiting job.
+    """
 
     name: ClassVar[str] = "asked"
 
     def standing(self, job: Job) -> float:
-        """The priority of the running job."""
+        """Return the priority of the running job, from 0 to 100."""
         return job.spec.priority
 
     def reach(self, job: Job) -> float | None:
-        """The priority of the waiting job."""
+        """Return the priority of the waiting job, from 0 to 100."""
         return job.spec.priority
 
 
 class Preemptor:
-    """Plans preemption for a waiting job. Its data are caches that can be computed again from the state.
+    """Plans preemption for a waiting job. All its data are caches, which can be computed from the state.
 
     Algorithm (`plan`)
-    1. Bring the victim index of each strategy up to date.
-    2. Bar nodes that are reserved for other jobs, and nodes that the job could not use even without jobs.
+    1. Update the victim index (the running jobs that may be stopped) of each strategy.
+    2. Exclude nodes that are reserved for other jobs, and nodes that are closed to the job by an operator's
+       reservation or by affinity.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims.
-    4. If more jobs would be stopped within `window_s` seconds than the guards allow, plan nothing.
+    4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
-    Cost: that of VictimSearch for each strategy.
+    Cost: that of `VictimSearch.find` for each strategy.
     """
 
     def __init__(
@@ -65,26 +70,27 @@ class Preemptor:
         self._searches = [VictimSearch(state, placer, each, self._guards_of) for each in strategies]
 
     def loss_changed(self, job: int) -> None:
-        """Record that a running job would lose more or less work than before, as after a checkpoint."""
+        """Record that stopping a running job would now lose more or less work, e.g. after a checkpoint."""
         self._loss_changed.add(job)
 
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
-        """The victims to stop and the placement to reserve for the job; None if no victims are enough.
+        """Return the event that names the victims to stop and the placement for the waiting job, or None.
 
-        `reserved` is True for nodes that are reserved for other jobs and must not be used.
+        None if no victims are enough, or too many jobs have been preempted lately. `reserved` is True for
+        nodes that are reserved for other jobs and must not be used.
         """
         self.retry_at = NEVER
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
         loss_changed, self._loss_changed = self._loss_changed, set()
-        for search in self._searches:  # 1
+        for search in self._searches:  # step 1
             search.sync(loss_changed, now)
-        barred = either_mask(reserved, self._state.barred_nodes(job, now, self._guards.grace_s))  # 2
+        barred = either_mask(reserved, self._state.barred_nodes(job, now, self._guards.grace_s))  # step 2
         if shape.part.social:
             nodes = self._state.nodes
             barred = either_mask(barred, ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns))
-        for search in self._searches:  # 3
+        for search in self._searches:  # step 3
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
                 placement, vacated = found
@@ -95,11 +101,11 @@ class Preemptor:
     def _event(
         self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
     ) -> PreemptionPlanned | None:
-        """The event of the plan; None if the rate limit of preemption forbids it now."""
+        """Return the event with victims and placement; None if too many jobs have been preempted lately."""
         jobs = self._state.jobs
         recent, window = self._state.preempted_at, self._guards.window_s
         within = recent[bisect_right(recent, now, key=lambda at: at + window) :]
-        if len(within) + len(vacated) > self._guards.rate:  # 4
+        if len(within) + len(vacated) > self._guards.rate:  # step 4
             self.retry_at = within[0] + window if within else NEVER
             return None
         return PreemptionPlanned(
@@ -116,11 +122,11 @@ class Preemptor:
         )
 
     def grace(self, job: Job) -> float:
-        """The seconds that a victim may take to save its state and end, under the guards of its profile."""
+        """Return the seconds that a victim may take to save its state and end, by its profile's settings."""
         return grace_of(job, self._guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
-        """Why the nomination of the job cannot be used any more; empty while it can."""
+        """Return why the job can no longer use the nodes and GPUs kept for it; empty if it can."""
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
             if node.drained or (not node.up and not node.reconnect_expected):
@@ -133,9 +139,9 @@ class Preemptor:
         return ""
 
     def claim_ready(self, job: Job) -> bool:
-        """Have all victims left the nominated nodes of the job, and are these nodes up?"""
+        """Return whether the nodes kept for the job are up and all its victims have left them."""
         if job.unended:
-            return False  # A moved job must leave its former nodes before it starts on others.
+            return False  # because a job that is being moved must first leave its former nodes
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim
@@ -143,5 +149,5 @@ class Preemptor:
 
 
 def grace_of(job: Job, guards: PreemptionGuards) -> float:
-    """The seconds that a victim may take to save its state and end."""
+    """Return the seconds that a victim may take to save its state and end, at least `guards.grace_s`."""
     return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)

@@ -28,12 +28,14 @@ _TOO_MUCH = 1 << 40
 class VictimIndex:
     """A matrix with one row per node: the jobs that a strategy may stop there, least loss per GPU first.
 
-    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`) and of jobs that saved a
-       checkpoint.
+    The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped.
+
+    1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
+       saved a checkpoint.
     2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds remembers how
        much of the list it has read.
-    3. When nodes come or go, or when the list is too long, all rows are written again (a rebuild). A rebuild
-       empties the list and increases `rebuilds`; then each LossBounds reads all rows.
+    3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
+       A rebuild empties the list and increases `rebuilds`; then each LossBounds reads all rows.
 
     Invariant: the order within a row does not change as time passes, because the loss of each GPU grows by
     the same amount per second. Time alone changes a row only when a job on its node becomes preemptible.
@@ -66,7 +68,10 @@ class VictimIndex:
         self.ready: Floats = np.full((height, width), NEVER)
 
     def sync(self, loss_changed: Iterable[int], now: float) -> None:
-        """Write the rows that changed. The jobs in `loss_changed` would lose more or less than before."""
+        """Write the rows of nodes that changed, and of the nodes of all jobs in `loss_changed`.
+
+        If these jobs were stopped, they would now lose more or less work than at the last `sync`.
+        """
         nodes = self._state.nodes
         layout, changes = self._seen
         rows = nodes.changed_since(changes) if layout == nodes.layout_version else None
@@ -86,7 +91,7 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which one more job becomes preemptible; NEVER if none does."""
+        """The next time at which another running job becomes preemptible; NEVER if none does."""
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 
     def _rebuild(self, now: float) -> None:
@@ -133,12 +138,15 @@ class VictimIndex:
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """May the job be preempted at all? Its run time is not considered; see `preemptible_from`."""
+    """Return whether the job may be preempted, now or later. `preemptible_from` returns from when on."""
     return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """The time from which the job may be preempted, by its minimum run time and its last preemption."""
+    """Return from when on the job may be preempted.
+
+    This is after its minimum run time, and at least `cooldown_s` seconds after its last preemption.
+    """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:
         return NEVER
@@ -149,9 +157,9 @@ def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
 
 
 class LossBounds:
-    """For each node a lower bound on the work lost if jobs are stopped until one request fits there.
+    """For each node a lower bound on the work that is lost if jobs are stopped until a request fits there.
 
-    The unit is GPU-milli-seconds: thousandths of a GPU times seconds.
+    The unit is GPU-milli-seconds: thousandths of a GPU (GPU-milli) times seconds.
 
     Algorithm. D is the number of GPU-milli that are missing on the node (`_missing_gpu`). A set of victims
     that frees D contains either one job that frees D alone, or only jobs that free less than D each.
@@ -161,9 +169,9 @@ class LossBounds:
        the row, and of the last job only a part: `many`. This loss grows by D per second.
     3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
-    Invariant: no set of victims on the node loses less than its bound, now and later, while its row is
-    unchanged. So a search in the order of the bounds may stop early.
-    Cost: O(rows changed * jobs per row) to bring up to date, O(nodes) for each `losses`.
+    Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
+    than the bound. So a search through the nodes in the order of their bounds may stop early.
+    Cost: O(rows changed * jobs per row) for an update, O(nodes) for each call of `losses`.
 
     Example: 4 GPUs are missing. One job with 4 GPUs began an hour ago: `one` is 4 GPU-hours. Three jobs with
     2 GPUs each began 30 minutes ago: `many` takes 4 of their 6 GPUs, 2 GPU-hours. The bound is 2 GPU-hours.
@@ -203,18 +211,18 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """The bound of each node; infinite if no set of victims is enough or the node was ruled out."""
+        """Return the bound of each node; infinite if no victims are enough, or after `rule_out`."""
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)
         many = self._many_grows * now - self._many
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Make the bound of a node infinite until its row changes, because no set of its jobs is enough."""
+        """Make the bound of a node infinite until its jobs change, because no set of them is enough."""
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:
-        """The jobs of a node that may be stopped for this request, least loss per GPU first."""
+        """Return the jobs of a node that may be stopped for this request, least loss per GPU first."""
         index = self._index
         return [int(job) for job in index.job[row][self._preemptible(np.array([row]), now)[0]]]
 
@@ -274,7 +282,10 @@ class LossBounds:
         )
 
     def _missing_gpu(self, rows: Rows) -> Ints:
-        """By row the fewest GPU-milli that must become free so that the node has enough suitable GPUs."""
+        """Return how many GPU-milli must at least become free on each node so that its GPUs are enough.
+
+        Only GPUs that suit the request count. Zero if enough of them are free.
+        """
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]
         needs = gpu_needs_of(part, columns)

@@ -38,7 +38,7 @@ VacatedNodes = Mapping[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the request fits when these victims have left. `loss` is in GPU-milli-seconds."""
+    """A node on which the request fits when `victims` have left. `loss`: lost work in GPU-milli-seconds."""
 
     loss: float
     row: int
@@ -49,17 +49,20 @@ class VictimSearch:
     """Finds the victims with the least loss for a waiting job, among the jobs that one strategy may stop.
 
     Algorithm (`find`)
-    1. The strategy names the running jobs that it may stop for this job: those with a standing of at most
-       `reach`, and with a reclaim strategy only jobs of tenants that must give resources back.
+    1. The strategy names the running jobs that it may stop for this job: those whose rank against preemption
+       (`standing`) is at most the `reach` of this job. A reclaim strategy names only jobs of tenants that
+       must give resources back.
     2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
-       lowest bound upwards. Find the cheapest victims on each (`_candidate`). Stop at the first bound that is
-       not below the loss of the most expensive node chosen so far: no later node can be cheaper.
-    3. Choose the `shape.nodes` cheapest nodes.
-    4. Drop each victim without which the request still fits on every chosen node. A gang that was chosen for
-       one node leaves other chosen nodes too, so victims there may not be needed.
-    5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node, rule
-       the node out and go back to 2.
+       lowest bound upwards. Find the victims with the least loss on each (`_candidate`). Stop at the first
+       bound that is not below the greatest loss among the best nodes found so far: no later node is better.
+    3. Choose the `shape.nodes` nodes with the least loss.
+    4. Drop each victim without which the request still fits on every chosen node. A job on several nodes that
+       was chosen for one node leaves other chosen nodes too, so victims there may not be needed.
+    5. Check the chosen nodes with all filters, as if the victims had left. If a filter rejects a node,
+       exclude the node and go back to 2.
     6. Return the placement and the nodes that each victim leaves.
+
+    The loss of a job is the work since its start or last checkpoint: GPUs times time.
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
     have left. So no job is stopped in vain.
@@ -81,19 +84,22 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
 
     def sync(self, loss_changed: Collection[int], now: float) -> None:
-        """Update the index of victims. The loss of the jobs in `loss_changed` is computed again."""
+        """Update the index of jobs that may be stopped. The loss of the jobs in `loss_changed` is new."""
         self._index.sync(loss_changed, now)
 
     @property
     def retry_at(self) -> float:
-        """The next time at which one more job becomes preemptible; NEVER if none does."""
+        """The next time at which another running job becomes preemptible; NEVER if none does."""
         return self._index.next_preemptible_at
 
     def find(
         self, job: Job, shape: Shape, now: float, barred: Bools | None
     ) -> tuple[Placement, VacatedNodes] | None:
-        """The placement on nodes that are not barred, and the nodes that each victim leaves; None if none."""
-        reach = self.strategy.reach(job)  # 1
+        """Return a placement for the waiting job and the nodes that each victim leaves, or None.
+
+        None if no victims on the nodes that are not barred are enough.
+        """
+        reach = self.strategy.reach(job)  # step 1
         if reach is None:
             return None
         policy: ReclaimPolicy | None = None
@@ -103,23 +109,24 @@ class VictimSearch:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
-            # These bounds are not cached: each start and each end changes the amounts to give back.
+            # These bounds are not cached, because each start and each end of a job changes how much the
+            # tenants must give back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
-            chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # 2, 3
+            chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # steps 2 and 3
             if not chosen:
                 return None
-            vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)  # 4
+            vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)  # step 4
             if policy is not None and not self._all_selected(policy, vacated):
                 return None
             rejected = [
                 each.row for each in chosen if not self._passes_filters(shape.part, each.row, vacated)
-            ]  # 5
+            ]  # step 5
             if not rejected:
                 rows = [each.row for each in chosen]
                 nodes = self._state.nodes.rows
                 free = {row: self._free_without(nodes[row], _leaving(nodes[row], vacated)) for row in rows}
-                return self._placer.allocate_rows(shape, rows, free), vacated  # 6
+                return self._placer.allocate_rows(shape, rows, free), vacated  # step 6
             for row in rejected:
                 bounds.rule_out(row)
         return None
@@ -133,14 +140,17 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Does the policy allow all of these victims together? Before, it was asked for each node alone."""
+        """Return whether the policy allows to stop all these victims together.
+
+        Before this check, the policy was applied to each node separately.
+        """
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
 
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """The `shape.nodes` nodes with the least loss, in row order; empty if there are too few."""
+        """Return the `shape.nodes` nodes with the least loss, by row number; empty if there are too few."""
         grouping = self._placer.required_grouping(shape)
         losses = bounds.losses(now)
         if barred is not None:
@@ -148,7 +158,7 @@ class VictimSearch:
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            row = int(losses.argmin())  # On a tie, argmin returns the first row.
+            row = int(losses.argmin())  # deterministic, because argmin returns the first of equal nodes
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break
@@ -163,7 +173,7 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            return []  # The nodes are not in one domain, or do not have one GPU model.
+            return []  # because the nodes are not in one topology domain, or do not have one GPU model
         return chosen
 
     def _candidate(
@@ -175,11 +185,14 @@ class VictimSearch:
         bound: float,
         now: float,
     ) -> Candidate | None:
-        """The victims with the least loss on one node; None if even all its preemptible jobs are not enough.
+        """Return the victims with the least loss on one node.
+
+        None if the request does not fit even without all preemptible jobs of the node.
 
         1. Add victims until the request fits, the job with the least loss per GPU first.
         2. Drop victims as long as the request still fits, the job with the greatest loss first.
-        3. If these victims lose more than the node's bound, try sets of victims in the order of their loss.
+        3. If these victims lose more than the lower bound of the node, try other sets of victims, the set
+           with the least loss first.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
         node, needs = nodes.rows[row], gpu_needs_of(part, nodes.columns)
@@ -192,21 +205,21 @@ class VictimSearch:
         }
         free = free_on(nodes, row)
         chosen: list[int] = []
-        for victim in loss:  # 1
+        for victim in loss:  # step 1
             if free.fits(part, needs, row):
                 break
             free.add(node, node.held[victim], 1)
             chosen.append(victim)
         if not free.fits(part, needs, row):
             return None
-        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # 2
+        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # step 2
             free.add(node, node.held[victim], -1)
             if free.fits(part, needs, row):
                 chosen.remove(victim)
             else:
                 free.add(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
-        if total > bound * _SAME:  # 3
+        if total > bound * _SAME:  # step 3
             for cheaper in _sets_by_loss(loss, total):
                 if self._free_without(node, cheaper).fits(part, needs, row):
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)
@@ -214,12 +227,12 @@ class VictimSearch:
         return Candidate(total, row, tuple(chosen))
 
     def _all_nodes_up(self, job: int) -> bool:
-        """Are all nodes of the job up? An agent that is away cannot stop its gang member."""
+        """Return whether all nodes of the job are up, because no job can be stopped on a node that is down."""
         nodes = self._state.nodes.by_name
         return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
 
     def _free_without(self, node: Node, victims: Iterable[int]) -> FreeResources:
-        """The resources that are free on the node when these victims have left."""
+        """Return the resources that are free on the node when these victims have left."""
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
@@ -229,15 +242,16 @@ class VictimSearch:
         return free
 
     def _passes_filters(self, part: PerNodeRequest, row: int, vacated: VacatedNodes) -> bool:
-        """Do all filters keep the node when the victims have left it?"""
+        """Return whether all filters accept the node for the request when the victims have left."""
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
         with row_trial(columns, row, self._free_without(node, _leaving(node, vacated))):
             rows = np.array([row], dtype=np.intp)
             return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
 
     def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
-        """The nodes that each victim leaves. An elastic job leaves only the chosen nodes, if it can go on
-        without them; any other victim is stopped.
+        """Return the nodes that each victim leaves, by victim; an empty tuple if the victim is stopped.
+
+        An elastic job that can go on without the chosen nodes leaves only these. Other victims are stopped.
         """
         jobs, rows = self._state.jobs, self._state.nodes.rows
         vacated: dict[int, tuple[str, ...]] = {}
@@ -254,9 +268,12 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """The victims that are really needed. Others are dropped, the one with the greatest loss first."""
+        """Drop the victims without which the request still fits, the victim with the greatest loss first.
+
+        Returns the victims that are left.
+        """
         if len(chosen) == 1:
-            return vacated  # `_candidate` has already dropped the needless victims of one node.
+            return vacated  # because `_candidate` has already dropped the needless victims of this node
 
         def loss(victim: int) -> float:
             return self._state.jobs[victim].unsaved(now, vacated[victim])
@@ -269,15 +286,16 @@ class VictimSearch:
 
 
 def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
-    """The victims that leave this node."""
+    """Return the victims that leave this node, because they are stopped or shrink by it."""
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
 
 def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
-    """Sets of jobs that together lose less than `below`, in the order of their loss; at most MAX_SETS_TRIED.
+    """Yield sets of jobs that together lose less than `below`, the least loss first; at most MAX_SETS_TRIED.
 
-    Each set on the heap has two successors: the set plus the next job, and the set with its last job replaced
-    by the next job. So every set is reached exactly once, and never before a set that loses less.
+    The jobs are sorted by loss. Each set on the heap has two successors: the set plus the next job, and the
+    set with its last job replaced by the next job. So every set is reached exactly once, and never before a
+    set that loses less.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
@@ -296,9 +314,10 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
 def _cheapest(
     found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
 ) -> list[Candidate]:
-    """The `nodes` candidates with the least loss; empty if there are too few. `found` is sorted by loss.
+    """Return the `nodes` candidates with the least loss; empty if there are too few.
 
-    With GpuModelGroups all chosen nodes have the same GPU model: the model with the least total loss.
+    `found` is sorted by loss. With GpuModelGroups all chosen nodes have the same GPU model, and the model
+    with the least total loss is chosen.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

@@ -172,7 +172,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # makes `update` search earlier starts for the jobs behind this one
+            self._seen = (-1, -1)  # `update` then searches earlier starts for the jobs behind this one
 
     def forget_all(self) -> None:
         """Drop all reservations."""

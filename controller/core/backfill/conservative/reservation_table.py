@@ -188,7 +188,7 @@ class ReservationTable:
         Returns False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # only then can jobs have ended
+        if self._room_version != nodes.room_version:  # the version grows whenever a job ends
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -285,7 +285,7 @@ class ReservationTable:
                 if not self._reserved_rows[row]:
                     del self._reserved_rows[row]
 
-    # Queries of a queue that shares the table
+    # Queries by profiles that share the table
 
     @property
     def next_at(self) -> float:
