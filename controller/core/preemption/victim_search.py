@@ -227,7 +227,7 @@ class VictimSearch:
         return Candidate(total, row, tuple(chosen))
 
     def _all_nodes_up(self, job: int) -> bool:
-        """Return whether all nodes of the job are up, because no job can be stopped on a node that is down."""
+        """Return whether all nodes of the job are up. No job can be stopped on a node that is down."""
         nodes = self._state.nodes.by_name
         return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
 

@@ -1,1 +1,1 @@
-"""Proposes moves of running jobs, to defragment free GPUs, drain nodes and balance loads."""
+"""Proposes moves of running jobs to other nodes, to gather free GPUs, drain nodes and balance loads."""

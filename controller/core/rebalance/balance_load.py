@@ -22,7 +22,7 @@ from wire.names import WHOLE_GPU
 
 
 def balance_load(search: MoveSearch) -> Iterator[Proposal]:
-    """At most one proposal, which reduces the difference between the highest and the lowest load of nodes.
+    """Yield at most one proposal, which reduces the difference between the highest and lowest load of nodes.
 
     1. The load of a node is the used fraction of its scarcest resource: CPU, memory or GPUs, from 0 to 1.
     2. Propose nothing if the highest and the lowest load differ by at most `load_gap`.
@@ -56,7 +56,7 @@ def balance_load(search: MoveSearch) -> Iterator[Proposal]:
 
 
 class _NodeLoads:
-    """The load of each node: the used fraction (0 to 1) of its scarcest resource."""
+    """The load of each node: the used fraction (0 to 1) of its scarcest resource (CPU, memory or GPUs)."""
 
     def __init__(self, columns: NodeTable) -> None:
         self._columns = columns
@@ -70,17 +70,20 @@ class _NodeLoads:
 
     @property
     def highest(self) -> int:
-        """The row of the node with the highest load that takes jobs; on a tie, the first by name."""
+        """The row number of the node with the highest load, of the nodes that accept jobs.
+
+        On a tie, the first node by name.
+        """
         return int(np.where(self._columns.open, self.each, -1.0).argmax())
 
     @property
     def gap(self) -> float:
-        """The difference between the highest and the lowest load of the nodes that take jobs."""
+        """The difference between the highest and the lowest load of the nodes that accept jobs."""
         of_open = self.each[self._columns.open]
         return float(of_open.max() - of_open.min())
 
     def after(self, nodes: Nodes, move: PlannedMove) -> _NodeLoads:
-        """The loads after this move."""
+        """Return the loads after this move."""
         columns = self._columns
         moved = replace(
             columns,

@@ -19,9 +19,9 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """True if the first waiting job can start as early with the proposal as without it."""
+    """Return whether the first waiting job can start as early with the proposal as without it."""
     if mode.reserves is Reserves.NO_JOB:
-        return True  # Greedy backfill makes no reservation for the first job.
+        return True  # because this kind of backfill guarantees no start to the first job
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
     before = earliest_reservation(state, placer, first.ask, first.id, now)
@@ -33,7 +33,10 @@ def keeps_head_start(
 
 
 def state_after(state: State, proposal: Proposal) -> State:
-    """A copy of the state after the moves. In it the moved jobs start when all of them have left."""
+    """Return a copy of the state after the moves of a proposal.
+
+    In the copy, every moved job starts on its new nodes when the last of them has left its old nodes.
+    """
     ahead = copy(state)
     ahead.nodes = state.nodes.copy()
     moved: dict[int, Job] = {}

@@ -18,14 +18,15 @@ from wire.names import WHOLE_GPU, JobState
 
 
 class MoveSearch:
-    """The moves of running jobs that are possible at `now`.
+    """Finds the moves of running jobs that are possible at `now`. They are tried on a copy of the nodes.
 
     1. `movable` lists the jobs of a node that may be moved.
     2. `move` finds a placement for one of them on the copy and reserves it there. The job's old allocations
        stay reserved on the copy, so a set of moves that fits there also fits while the jobs change nodes.
-    3. `reset` withdraws all these reservations, for the next set of moves.
-    4. To free resources for a waiting job, a victim search chooses the jobs to move, as for preemption. A job
-       that fits on no other nodes is `stuck`: it is left out, and the search tries another set of jobs.
+    3. `reset` removes all these reservations before the next set of moves is tried.
+    4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as it does for
+       preemption. A job that fits on no other nodes is `stuck`: the next search leaves it out and finds
+       another set of jobs.
 
     Cost: one placement for each move. At most MOST_TRIES sets are tried for one waiting job, and at most
     MOST_TRIES_IN_ALL for all waiting jobs.
@@ -59,24 +60,27 @@ class MoveSearch:
         self._victims: VictimSearch | None = None
 
     def standing(self, job: Job) -> float:
-        """The standing for the victim search: 0 for a job that may be moved, NEVER for any other job."""
+        """Return 0 for a job that may be moved, and NEVER (infinity) for any other job.
+
+        The victim search may choose the jobs whose `standing` is at most the result of `reach`.
+        """
         return 0.0 if self._is_movable(job) and job.id not in self.stuck else NEVER
 
     def reach(self, _job: Job) -> float | None:
-        """The reach for the victim search: 0, so that every job with a standing of 0 is a candidate."""
+        """Return 0: the victim search may choose the jobs with a `standing` of 0."""
         return 0.0
 
     def _is_movable(self, job: Job) -> bool:
         nodes = self.state.nodes.by_name
         return (
             job.state is JobState.RUNNING
-            and not job.spec.gang.elastic  # An elastic job can give up a node without a stop.
+            and not job.spec.gang.elastic  # because an elastic job can leave a node without a restart
             and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
             and all(nodes[member.allocation.node].up for member in job.running)
         )
 
     def movable(self, node: str) -> list[Job]:
-        """The jobs on a node that may be moved now; the job that loses the least work is first."""
+        """Return the jobs on a node that may be moved now, the job that loses the least work first."""
         guards, now = self._guards, self.now
         jobs = [self.state.jobs[each] for each in self.state.nodes.by_name[node].held]
         found = [
@@ -88,20 +92,27 @@ class MoveSearch:
 
     @property
     def victims(self) -> VictimSearch:
-        """The search for the jobs to move for a waiting job. It finds those that lose the least work."""
+        """The search that chooses the jobs to move for a waiting job: those that lose the least work."""
         if self._victims is None:
             self._victims = VictimSearch(self.state, self.placer, self, lambda _: self._guards)
             self._victims.sync((), self.now)
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """Yields a number for each further set of jobs that may be tried for the present waiting job."""
+        """Yield once for each set of jobs that may still be tried for the present waiting job.
+
+        The yielded numbers count the sets from 0. They end when a limit of the class docstring is reached.
+        """
         for number in range(min(self.MOST_TRIES, self._tries_left)):
             self._tries_left -= 1
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Leave a job out of the next sets for the present waiting job, because it fits on no other nodes."""
+        """Do not propose to move this job for the present waiting job, because it fits on no other nodes.
+
+        If it fits on no other nodes even when none are reserved for the waiting job, this holds for all
+        further waiting jobs too.
+        """
         self.stuck.add(job.id)
         if self.move(job) is None:
             self._always_stuck.add(job.id)
@@ -109,13 +120,19 @@ class MoveSearch:
         self.victims.sync((job.id,), self.now)
 
     def next_waiting_job(self) -> None:
-        """Forget the jobs that were stuck only because of the previous waiting job's reservation."""
+        """Prepare the search for the next waiting job.
+
+        Jobs are tried again that fit on no other nodes only because these were reserved for the last one.
+        """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:
             self.victims.sync(freed, self.now)
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
-        """The nodes that a waiting job could not use even if they were free; None if there are none."""
+        """Return the nodes that a waiting job may not use even if they are free; None if there are none.
+
+        They are closed to it by an operator's reservation or by affinity.
+        """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
             nodes = self.state.nodes
@@ -124,7 +141,7 @@ class MoveSearch:
         return barred
 
     def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
-        """Reserve a placement on the copy, although the jobs in `leaving` still hold resources of it."""
+        """Reserve a placement on the copy of the nodes. Jobs in `leaving` may still hold its resources."""
         part = self.state.jobs[job].ask.part
         for allocation in placement.allocations:
             self._nodes.claim(job, allocation, leaving)
@@ -133,7 +150,10 @@ class MoveSearch:
                 self._nodes.job_affinity.add(part, allocation.node)
 
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
-        """Find another placement for the job and reserve it on the copy; None if it fits nowhere else."""
+        """Find another placement for the job and reserve it on the copy of the nodes.
+
+        Returns None if the job fits on no other nodes that are not barred.
+        """
         until = self.now + grace_of(job, self._guards)
         not_here = self.state.barred_nodes(job, self.now, until - self.now)
         if barred is not None:
@@ -148,16 +168,16 @@ class MoveSearch:
         return PlannedMove(job.id, job.attempt, origin, placement.allocations, placement.quality, cost, until)
 
     def move_all(self, jobs: Sequence[Job], barred: Bools | None = None) -> list[PlannedMove]:
-        """Moves for those of the jobs that have another placement, each reserved on the copy."""
+        """Do `move` for each job, and return the moves of those that fit on other nodes."""
         return [move for job in jobs if (move := self.move(job, barred)) is not None]
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources on the copy, so that no move uses them."""
+        """Take resources on the copy of the nodes, so that no move uses them."""
         self._nodes.claim(NO_JOB, allocation, ())
         self._blocked.append(allocation.node)
 
     def reset(self) -> None:
-        """Withdraw all reservations and blocked resources on the copy."""
+        """Undo all calls of `reserve`, `move` and `block` on the copy of the nodes."""
         for node in self._blocked:
             self._nodes.unclaim(NO_JOB, node)
         self._blocked.clear()

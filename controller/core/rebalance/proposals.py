@@ -1,4 +1,4 @@
-"""Proposals to move running jobs: cost, worth, and the distribution of free GPUs before and after."""
+"""Proposals to move running jobs: their cost, their gain (worth), and the free GPUs before and after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = (DEFRAGMENT, DRAIN, LOAD)
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRules:
-    """[rebalance] of scheduler.toml: whether running jobs may be moved, and at what cost."""
+    """The table [rebalance] of scheduler.toml: whether running jobs may be moved, and at what cost."""
 
     mode: str = "off"
     """`off`, `propose` (an operator starts proposals) or `auto` (they are started every `interval_s`)."""
@@ -62,7 +62,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class FreeGpuLayout:
-    """The distribution of free GPU capacity over GPUs and nodes that take jobs."""
+    """How the free GPU capacity is distributed over the GPUs and nodes that accept jobs."""
 
     free_milli: int
     """The free GPU capacity of all nodes, in thousandths of a GPU."""
@@ -73,13 +73,16 @@ class FreeGpuLayout:
 
     @property
     def fragmentation(self) -> float:
-        """The fraction (0 to 1) of the free GPU capacity that is on nodes with a used GPU."""
+        """The fraction (0 to 1) of the free GPU capacity that is on nodes with at least one used GPU."""
         return 1 - self.whole_gpus * WHOLE_GPU / self.free_milli if self.free_milli else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A set of moves, with cost and worth. A trial on a copy of the nodes has shown that all moves fit."""
+    """A set of moves of running jobs, with its cost and its gain (`worth`).
+
+    The moves were tried on a copy of the nodes, so all of them fit together.
+    """
 
     kind: str
     moves: tuple[PlannedMove, ...]
@@ -113,13 +116,16 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """An id derived from the moves: equal moves have equal ids, different moves have different ids."""
+        """The id of the proposal, a hash of its moves. A proposal with the same moves has the same id."""
         moves = [(move.job, move.attempt, move.origin, move.target) for move in self.moves]
         content = repr((self.kind, self.for_job, self.target, self.node, moves))
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def pays(self, rules: RebalanceRules) -> bool:
-        """True if the cost is allowed and the worth high enough. Proposals to balance loads need no worth."""
+        """Return whether the cost is allowed and the worth is high enough compared with the cost.
+
+        Proposals to balance loads need no worth.
+        """
         if self.gpu_hours > rules.max_gpu_hours:
             return False
         return self.kind == LOAD or self.worth >= rules.min_ratio * self.gpu_hours
@@ -128,7 +134,7 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """The distribution of free GPUs now, and after these moves and the start of a job on `started`."""
+    """Return how free GPUs are distributed now, and after these moves and the start of a job on `started`."""
     columns = nodes.columns
     before = columns.gpu_free
     return _layout(columns, before), _layout(columns, gpus_after(nodes, before, moves, started))
@@ -137,7 +143,10 @@ def layouts(
 def gpus_after(
     nodes: Nodes, gpu_free: Ints, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> Ints:
-    """Free thousandths of each GPU, by node and GPU slot, after these moves and the start on `started`."""
+    """Return the free thousandths of each GPU after these moves and the start of a job on `started`.
+
+    The result has one row per node and one column per GPU of the node.
+    """
     after: Ints = gpu_free.copy()
     for sign, allocations in (
         *((1, move.origin) for move in moves),
@@ -161,6 +170,6 @@ def _layout(columns: NodeTable, gpu_free: Ints) -> FreeGpuLayout:
 
 
 def gpu_milli_taken(columns: NodeTable) -> Ints:
-    """The thousandths of GPUs in use on each node."""
+    """Return the used GPU capacity of each node, in thousandths of a GPU."""
     taken: Ints = np.where(columns.gpu_free == ABSENT, 0, WHOLE_GPU - columns.gpu_free).sum(axis=1)
     return taken

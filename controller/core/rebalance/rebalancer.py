@@ -1,4 +1,4 @@
-"""Rebalancing: proposes moves of running jobs with their cost and worth, and carries them out."""
+"""Rebalancing: proposes moves of running jobs with their cost and their gain, and carries them out."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml
 class Rebalancer:
     """Finds proposals in the present state and carries them out. It keeps no data between two calls.
 
-    1. Find the first waiting job that does not fit, and the first of each class that lacks only free nodes.
+    1. Find the first waiting job that does not fit. Of each other class of waiting jobs (the jobs with equal
+       requests) that lacks only free nodes, find the first job.
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
-    3. Drop a proposal that is not worth its cost, or that would delay the first waiting job.
-    4. To carry out a proposal, reserve all targets first and then stop the jobs, because a job may be stopped
-       only after its new nodes are reserved.
+    3. Drop a proposal whose gain is too small for its cost, or that would delay the first waiting job.
+    4. To carry out a proposal, reserve the new nodes of all its jobs first and then stop the jobs.
 
     Invariant: at most `max_moves` jobs are moving, and moves count towards the rate limit of preemption.
 
@@ -62,7 +62,7 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, given: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the named proposal. Without a name carry out the best one until there is none."""
+        """Carry out the proposal with this id. Without an id, carry out the best one until none is left."""
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
         if given.proposal:
@@ -81,7 +81,7 @@ class Rebalancer:
         return Accepted(tuple(moved))
 
     def proposals(self, now: float) -> list[Proposal]:
-        """All present proposals. Only one of them can be carried out: then the others may be invalid."""
+        """Return all present proposals. After one of them is carried out, the others may be invalid."""
         return list(self._proposals(now))
 
     def _proposals(self, now: float) -> Iterator[Proposal]:
@@ -103,12 +103,16 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """(first waiting job that cannot start, first jobs of the classes that lack only free nodes)."""
+        """Return the first waiting job that cannot start (or None), and the jobs that moves could help.
+
+        Moves can help the first job of each class (jobs with equal requests) that lacks only free nodes.
+        """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Jobs are moved only for the first job if no other may start before it or all jobs have reservations.
+        # Jobs are moved for other jobs than the first one only if backfill lets jobs start before the first
+        # one, and only if not every job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []
@@ -124,7 +128,7 @@ class Rebalancer:
         return first, found
 
     def _most_moves(self, now: float) -> int:
-        """The number of jobs that may be moved now, by `max_moves` and by the rate limit of preemption."""
+        """Return how many jobs may be moved now, by `max_moves` and by the rate limit of preemption."""
         state, guards = self._state, self._placer.pipeline.guards
         under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)
         recent = state.preempted_at
@@ -176,7 +180,7 @@ class Rebalancer:
 
 
 def move_history(jobs: Iterable[Job], most: int) -> list[tuple[Job, int]]:
-    """The latest moves of these jobs, newest first, each as (job, index of the move in `job.moves`)."""
+    """Return the `most` latest moves of these jobs, newest first: (job, index of the move in `job.moves`)."""
     moves = [(job, index) for job in jobs for index in range(len(job.moves))]
     moves.sort(key=lambda each: (each[0].moves[each[1]].at, each[0].id), reverse=True)
     return moves[:most]

@@ -34,14 +34,16 @@ _HOUR = 3_600.0
 
 
 def make_room(search: MoveSearch) -> Iterator[Proposal]:
-    """Proposals that let a waiting job start: jobs on its nodes are moved if all of them fit on other nodes.
+    """Yield proposals that let a waiting job start on nodes from which running jobs are moved to others.
 
     For each waiting job:
-    1. Find the set of jobs that lose the least work and whose nodes it could use, as preemption does.
-    2. If the set is too large, bar the node with most of these jobs, and go to 1.
-    3. Find other nodes for each job of the set, the largest job first. If one job fits nowhere else, leave it
-       out and go to 1.
-    4. The worth is the GPU-hours by which the job starts earlier than without the moves.
+    1. Find the set of running jobs that must leave so that the waiting job fits, and that lose the least
+       work. Preemption uses the same search.
+    2. If the set is too large, exclude the node with most of these jobs, and go to 1.
+    3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
+       exclude this job from the set and go to 1.
+    4. The gain (`worth`) in GPU-hours is the GPUs of the waiting job times the time by which it starts
+       earlier than without the moves.
     """
     for job in search.waiting:
         shape = search.placer.shape(job.ask)
@@ -69,7 +71,7 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """The barred nodes, and in addition the node that the most jobs would have to leave."""
+    """Return `barred` plus the node of the placement that the most jobs would have to leave."""
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
     fullest = max(names, key=lambda name: sum(job in nodes.by_name[name].held for job in leaving))
@@ -81,7 +83,10 @@ def _without_fullest(
 def _move_away(
     search: MoveSearch, job: Job, placement: Placement, leaving: Iterable[int]
 ) -> tuple[list[PlannedMove], int | None]:
-    """(the moves of all leaving jobs, None), or ([], the job that fits on no other nodes)."""
+    """Find other nodes for all jobs in `leaving`, so that `job` can start on `placement`.
+
+    Returns (the moves, None), or ([], the id of a job that fits on no other nodes).
+    """
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
     moves = []
@@ -100,7 +105,10 @@ def _move_away(
 def _earlier_start(
     search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
 ) -> Proposal | None:
-    """The proposal that lets the job start on `placement`; None if the job starts as early without it."""
+    """Return the proposal that lets the job start on `placement` after these moves.
+
+    None if the job starts as early without the moves.
+    """
     state, horizon = search.state, search.now + search.rules.horizon_s
     reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
     until = max(move.until for move in moves)
@@ -123,9 +131,10 @@ def _earlier_start(
 
 
 def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
-    """Proposals for draining nodes: jobs are moved that fit on other nodes, up to the highest allowed cost.
+    """Yield proposals that move jobs from nodes that are being drained to other nodes.
 
-    The worth is the GPU-hours by which the jobs leave the node earlier than they would end.
+    The moves of one proposal cost at most `max_gpu_hours`. The gain (`worth`) is the sum over the jobs of
+    their GPUs times the hours by which they leave the node earlier than they would end.
     """
     state, rules = search.state, search.rules
     for node in state.nodes.rows:
@@ -151,11 +160,11 @@ def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
 
 
 def defragment(search: MoveSearch) -> Iterator[Proposal]:
-    """At most one proposal that brings free GPUs together for later jobs; none while a job waits.
+    """Yield at most one proposal that gathers free GPUs for later jobs; none while a job waits.
 
     1. Try to empty a node, the node with the fewest used GPUs first.
-    2. If no node pays, try to empty one partly used GPU.
-    3. The worth is `gathered_hours` for each additional GPU that is on an empty node or wholly free.
+    2. If no node can be emptied at an acceptable cost, try to empty one partly used GPU.
+    3. The gain (`worth`) is `gathered_hours` for each additional GPU that is on an empty node or wholly free.
     """
     if len(search.state.queue) or search.state.claims:
         return
@@ -170,7 +179,7 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
     partly = [row for row in np.argsort(used, kind="stable").tolist() if used[row] and columns.open[row]]
     for row in partly[:MOST_EMPTIED]:
         node = search.state.nodes.rows[row]
-        barred = used == 0  # A move to an empty node would not increase the number of empty nodes.
+        barred = used == 0  # because a move to an empty node would not increase the number of empty nodes
         barred[row] = True
         found = _emptied(search, node, _all_or_none(search, node, list(node.held)), barred)
         if found is not None and found.after.whole_gpus > found.before.whole_gpus:
@@ -179,9 +188,10 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 
 
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
-    """The proposal to move the jobs of one partly used GPU to other partly used GPUs; None if none pays.
+    """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs.
 
-    Wholly free GPUs are blocked on the copy, so that no move uses them.
+    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them. None if no
+    such proposal is worth its cost.
     """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
@@ -203,7 +213,7 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
 
 
 def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
-    """The node's wholly free GPUs, and the free part of the GPU `uuid`, as one allocation."""
+    """Return an allocation of the node's wholly free GPUs and of the free part of the GPU `uuid`."""
     holds = [
         GpuHold(gpu.uuid, free[slot])
         for slot, gpu in enumerate(node.facts.gpus)
@@ -213,7 +223,7 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """These jobs of a node if one proposal may move all of them; otherwise an empty list."""
+    """Return the jobs in `holders` if one proposal may move all of them; otherwise an empty list."""
     if len(holders) > search.most or node.claims:
         return []
     jobs = [job for job in search.movable(node.name) if job.id in holders]
@@ -221,8 +231,9 @@ def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job
 
 
 def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
-    """The proposal to move all these jobs to nodes that are not barred; None if one does not fit or it does
-    not pay.
+    """Return the proposal to move all these jobs to nodes that are not barred.
+
+    None if one job fits on no other node, or the gain is too small for the cost.
     """
     moves = search.move_all(jobs, barred)
     search.reset()
