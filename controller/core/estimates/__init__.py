@@ -1,1 +1,1 @@
-"""Run time predictions from the history of similar jobs."""
+"""Predicts how long jobs will run, from the run times of similar jobs."""

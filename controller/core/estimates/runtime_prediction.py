@@ -1,4 +1,4 @@
-"""Predicts run times from the history of similar jobs: same user, name and size."""
+"""Predicts how long jobs will run, from the run times of jobs with the same user, name and size (kind)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PredictionScore:
     limit_error_s: float = 0.0
 
     def add(self, run_s: float, predicted_s: float, limit_s: float) -> None:
-        """Add the run of a job that has ended."""
+        """Count a job that has ended, with its run time, its prediction and its time limit."""
         self.jobs += 1
         self.run_s += run_s
         self.bias_s += run_s - predicted_s
@@ -77,12 +77,12 @@ class PredictionScore:
         return PredictionScore(*map(operator.add, astuple(self), astuple(other)))
 
     def dump(self) -> list[float]:
-        """The values for its row."""
+        """Return the values to write to the store, in the order of the fields."""
         return list(astuple(self))
 
 
 class RunHistory:
-    """The last runs of one kind: `recent` in order of time, `sorted` by run time."""
+    """The run times of the last jobs of one kind in seconds: `recent` in order of end, `sorted` by length."""
 
     __slots__ = ("at", "recent", "sorted")
 
@@ -93,26 +93,29 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def learn(self, run_s: float, at: float) -> None:
-        """Add the run of a job that has ended."""
+        """Add the run time of a job that ended at `at`."""
         self.at = at
         self.recent.append(run_s)
         if len(self.recent) > MAX_RUNS:
             self.recent.popleft()
-        self.sorted = tuple(sorted(self.recent))  # a new tuple, because read-only copies use the old one
+        self.sorted = tuple(sorted(self.recent))  # not sorted in place, because copies may be reading it
 
     def quantile(self, part: float) -> float:
-        """The shortest run time that is not exceeded by this fraction of the runs."""
+        """Return the shortest kept run time such that at least the fraction `part` of runs took no longer."""
         runs = self.sorted
         return runs[max(0, math.ceil(part * len(runs)) - 1)]
 
 
 class RuntimePredictor:
-    """Run times by kind, and the accuracy of predictions. Only apply() changes it.
+    """Predicts run times, and records how accurate predictions were. Only events of the journal change it.
 
-    1. `learn`: when a job ends by itself or by its limit, add the run time to its kind, and to the kind for
-       all sizes. Cancelled jobs, and attempts that continued from a checkpoint, are left out.
-    2. `predict`: take the `quantile` of the runs of the job's kind, or if they are too few, of the kind for
-       all sizes; at most the job's time limit.
+    Jobs of one kind have the same user, name (without a number at its end) and size.
+
+    1. `learn`: when a job has exited or reached a limit, add its run time to the runs of its kind, and to
+       those of user and name with any size. Cancelled jobs, and attempts that continued from a checkpoint,
+       are left out.
+    2. `predict`: take the `quantile` of the runs of the job's kind; if they are too few, of the runs with any
+       size. The prediction is at most the job's time limit.
     3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a
@@ -133,11 +136,11 @@ class RuntimePredictor:
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
-        """A predictor with the same history for a copy of the state. It does not learn."""
+        """Return a predictor with the same history, for a copy of the state. Its `learn` does nothing."""
         return RuntimePredictor(self)
 
     def predict(self, job: Job, rules: PredictionConfig) -> float | None:
-        """The predicted run time in seconds, at most the time limit; None with too few similar runs."""
+        """Return the predicted run time in seconds, at most the time limit; None with too few runs."""
         if not self.runs:
             return None
         kind = kind_of(job)
@@ -148,7 +151,7 @@ class RuntimePredictor:
         return None
 
     def learn(self, job: Job, state: JobState, reason: Reason, at: float) -> None:
-        """Add the run time of a job that has ended, and score its prediction."""
+        """Add the run time of a job that has ended, and record how accurate its prediction was."""
         if (
             not self._learns
             or job.started_at is None
@@ -157,7 +160,7 @@ class RuntimePredictor:
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:
-            return  # because the attempt continued from a checkpoint, so it is only part of a run
+            return  # because an attempt that continued from a checkpoint is only a part of a run
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
@@ -166,7 +169,7 @@ class RuntimePredictor:
             self._add_run(each, run_s, at)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Score the start estimates of a job that starts now."""
+        """Record how accurate the estimated start times of a job were that starts at `at`."""
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
@@ -183,29 +186,32 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Load the runs of one kind from its row. Rows must be loaded in the order of `at`."""
+        """Load the runs of one kind from the store. Kinds must be loaded in the order of `at`, the last end."""
         self.runs[kind] = RunHistory(at, recent)
 
 
 def kind_of(job: Job) -> RunKind:
-    """The kind under which the run of this job is kept."""
+    """Return the kind of the job: user, job name without the number at its end, and size."""
     return job.user, stem_of(job.name), size_of(job.spec)
 
 
 @lru_cache(4_096)
 def stem_of(name: str) -> str:
-    """The name without the number at its end, because `train-07` and `train-08` are runs of one program."""
+    """Return the name without a number at its end, because `train-07` and `train-08` run one program."""
     return _NUMBER.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
 
 
 def size_of(spec: JobSpec) -> str:
-    """The size of a job, such as `8g` (GPUs) or `4c` (CPUs)."""
+    """Return the size of a job as a text: its GPUs, such as `8g`; without GPUs its CPUs, such as `4c`."""
     if spec.gpus:
         return f"{gpus_text(spec.gpus)}g"
     return f"{spec.cpu_milli * (spec.nodes or 1) / WHOLE_GPU:g}c"
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """The new estimate, in seconds, for a job that has run longer than predicted; None to use its limit."""
+    """Return the new prediction, in seconds, for a job that has run longer than predicted.
+
+    None if the prediction would be the time limit.
+    """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

@@ -1,4 +1,4 @@
-"""Chooses the GPUs of a node for a request: by NUMA node, NVLink, and least waste."""
+"""Chooses which GPUs of a cluster node a request gets: by NUMA node and NVLink, keeping large groups free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs chosen on one node, their NUMA nodes, and whether all of them are linked by NVLink."""
+    """The GPUs chosen on one cluster node, their NUMA nodes, and whether NVLink connects all of them."""
 
     gpus: tuple[GpuHold, ...]
     numa: tuple[int, ...]
@@ -38,11 +38,12 @@ PickGpu = Callable[[Sequence[int]], int]
 def choose_gpus(
     node: Node, room: FreeResources, part: PerNodeRequest, columns: NodeTable, pick: PickGpu
 ) -> GpuChoice:
-    """The GPUs for a request on a node with the free resources `room`.
+    """Choose the GPUs for a request on a cluster node with the free resources `room`.
 
-    1. For a part of a GPU, take the GPU that the picker chooses.
-    2. If the job prefers or requires NUMA or NVLink, consider only the smallest group of GPUs that meets both
-       wishes; if there is none, a group that meets one of them; if there is none, its requirements only.
+    1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
+    2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of GPUs
+       that has both properties. If there is no such group, try groups with one of them, and last groups with
+       only those properties that the job requires.
     3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
        Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
        NUMA node prefer GPUs that are all linked with each other.
@@ -54,16 +55,16 @@ def choose_gpus(
         return NO_GPUS
     needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
     slots = needs.fitting_slots(room.gpus, room.models)
-    if not part.gpus:  # 1
+    if not part.gpus:  # step 1
         slots = [pick(slots)]
         milli = needs.milli_of(room.models[slots[0]])
     else:
-        for group in _wanted(part, columns, node.row):  # 2
+        for group in _wanted(part, columns, node.row):  # step 2
             inside = [slot for slot in slots if group[slot]]
             if len(inside) >= part.gpus:
                 slots = inside
                 break
-        slots = _choose_whole(gpus, slots, part.gpus)  # 3
+        slots = _choose_whole(gpus, slots, part.gpus)  # step 3
     chosen = [gpus[slot] for slot in slots]
     return GpuChoice(
         gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in chosen),
@@ -73,7 +74,11 @@ def choose_gpus(
 
 
 def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list[bool]]:
-    """Groups of GPUs that meet NUMA and NVLink wishes of the job: most wishes first, then smallest first."""
+    """Yield groups of GPUs on one NUMA node or linked by NVLink, as the job prefers or requires.
+
+    Groups with both properties come before groups with one, and small groups before large ones. A group is
+    a list with True for each GPU of the node that is in the group.
+    """
     wish = part.gpu
     if wish is None or part.gpus < 2 or not (wish.numa or wish.nvlink):
         return
@@ -101,7 +106,7 @@ def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list
 
 
 def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> list[int]:
-    """The first `count` slots that are all linked with each other, else the first `count` slots."""
+    """Return `count` of these GPUs that are all linked by NVLink; if there are none, the first `count`."""
     for start in range(len(slots) if count > 1 else 0):
         clique = [slots[start]]
         for slot in slots[start + 1 :]:
@@ -113,10 +118,10 @@ def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> li
 
 
 def quality_of(choices: Sequence[GpuChoice]) -> int:
-    """The quality of a placement, from 50 to 150.
+    """Return the quality of a placement, from 50 to 150, which is higher for GPUs that are close together.
 
-    It is 50 on several nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA node, plus 20 if all
-    GPUs are linked with each other. A job without GPUs has 150 on one node.
+    It is 50 on several cluster nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA node, plus
+    20 if NVLink connects all GPUs. A job without GPUs has 150 on one node.
     """
     if len(choices) > 1:
         return SEVERAL_NODES

@@ -1,4 +1,4 @@
-"""Groups nodes by GPU model, for gangs whose GPUs must all be of one model."""
+"""Groups nodes by GPU model, for jobs on several nodes whose GPUs must all be of one model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """By row the model of the node's GPUs that suit the request; empty without such GPUs.
+    """Return for each node the model of its GPUs that suit the request; empty without such GPUs.
 
     For a node with suitable GPUs of several models the text has all their names, so that the node is grouped
     only with nodes that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.
@@ -29,10 +29,10 @@ def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
 
 
 class GpuModelGroups:
-    """Groups of nodes with the same GPU model, with the methods of TopologyDomains.
+    """Chooses nodes that all have the same GPU model. It has the same methods as TopologyDomains.
 
-    1. Divide the nodes by model.
-    2. For each model choose the best rows, in the domains of the topology if there is one.
+    1. Divide the nodes by GPU model.
+    2. For each model choose the nodes with the best scores, in one topology domain if the job requires one.
     3. Take the model with the highest total score; on a tie, the first model by name.
 
     Cost: O(nodes) for each call.
@@ -46,11 +46,14 @@ class GpuModelGroups:
         self.names = sorted({model for model in models if model})
 
     def same_model(self, row: int, other: int) -> bool:
-        """Do the two nodes have the same GPU model?"""
+        """Return whether the two nodes have the same GPU model."""
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """The best `nodes` of these rows with one model, in ascending order; empty if no model has enough."""
+        """Return the best `nodes` of these rows (nodes) with one GPU model, in ascending order.
+
+        Empty if no model has enough nodes.
+        """
         best: tuple[float, list[int]] | None = None
         for _, these in self._by_model(rows.tolist()):
             found = self._choose(np.array(these, dtype=np.intp), scores, nodes)
@@ -68,9 +71,9 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """The number of rows that can be removed, in the worst case, while one model still has enough rows.
+        """Return how many of these rows (nodes) can be removed while one GPU model still has enough.
 
-        Negative if no model has enough rows now.
+        This is the number for the worst choice of the removed nodes. Negative if no model has enough now.
         """
         each = [self._spare(these, nodes) for _, these in self._by_model(rows)]
         return sum(spare + 1 for spare in each if spare >= 0) - 1
@@ -79,7 +82,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """The rows of the models that have enough rows."""
+        """Return those of these rows (nodes) whose GPU model has at least `nodes` of them."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -88,13 +91,13 @@ class GpuModelGroups:
         }
 
     def description(self, rows: Iterable[int]) -> str:
-        """The number of these nodes with each model, as part of a sentence."""
+        """Return a text for users with the number of these nodes for each GPU model."""
         counts = {model: len(these) for model, these in self._by_model(rows)}
         counted_models = [f"{model} {counted(counts.get(model, 0), 'node')}" for model in self.names]
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """(model, rows) for each model in the order of names. The rows keep the given order."""
+        """Return (GPU model, rows) for each model, sorted by name. The order of `rows` is kept."""
         found: dict[str, list[int]] = {}
         for row in rows:
             if self._models[row]:

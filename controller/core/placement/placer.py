@@ -31,7 +31,7 @@ ALL_FREE: Mapping[int, FreeResources] = {}
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The allocations of a job, one per node. `quality` is from 50 to 150, see `quality_of`."""
+    """The allocations of a job, one per node. `quality` is from 50 to 150 (see `quality_of`)."""
 
     allocations: tuple[Allocation, ...]
     quality: int
@@ -39,7 +39,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A request adapted to this cluster: `part` on each of `nodes` nodes."""
+    """How a request is divided on this cluster: the resources `part` on each of `nodes` nodes."""
 
     part: PerNodeRequest
     nodes: int
@@ -54,23 +54,25 @@ class Shape:
 
 @lru_cache(maxsize=65_536)
 def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Allocation:
-    """An allocation without GPUs. Cached, because gangs often take equal allocations from the same nodes."""
+    """Return an allocation without GPUs. It is cached, because jobs often get equal allocations on a node."""
     return Allocation(node, cpu_milli, memory_mib, scratch_mib=scratch_mib)
 
 
 class Placer:
-    """Finds placements on the present nodes. Its data are caches that can be computed again from the nodes.
+    """Finds placements on the nodes. All its data are caches, which can be computed from the nodes.
 
     Algorithm (`find`)
     1. Find the fewest nodes that could hold the request if all nodes were idle (`shape`). This is computed
-       once per class and layout of the node table.
-    2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.max_free`), or if too few nodes fit.
-    3. Choose the nodes with the best scores: in the domains that the topology prefers or requires, otherwise
-       any nodes if it is only a preference. With `one_model` all nodes have GPUs of one model.
+       once per request, and again when nodes are added, removed or changed.
+    2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.max_free`), or if the request fits on too
+       few nodes.
+    3. Choose the nodes with the best scores, in the topology domain that the request prefers or requires. If
+       it only prefers one and none has enough nodes, choose from all nodes. With `one_model`, all nodes have
+       GPUs of one model.
     4. Choose GPUs on each node (`choose_gpus`).
 
-    Cost: O(rows that changed since the ranking of the class was used last), see NodeRanking. A class that
-    does not fit takes two comparisons.
+    Cost: O(nodes that changed since a job with the same request was placed last), see NodeRanking. A request
+    that does not fit takes two comparisons.
 
     Example: 8 nodes with 8 GPUs, and a request for 16 GPUs without a number of nodes. One node cannot hold
     16, two can: the shape is 8 GPUs on each of 2 nodes, and the two best nodes with 8 free GPUs are chosen.
@@ -85,11 +87,11 @@ class Placer:
         self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
 
     def clear_rankings(self) -> None:
-        """Drop all rankings, for scorers whose scores change between two calls for the same nodes."""
+        """Drop all cached rankings, because plugins may now give other results for the same nodes."""
         self._rankings.clear()
 
     def ranking(self, part: PerNodeRequest) -> NodeRanking:
-        """The ranking of the nodes for a request. It is updated when it is read."""
+        """Return the ranking of the nodes for a request. The ranking updates itself when it is read."""
         ranking = self._rankings.get(part)
         if ranking is None:
             if len(self._rankings) >= MAX_CACHED:
@@ -98,7 +100,10 @@ class Placer:
         return ranking
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
-        """The shape with the fewest nodes that could hold the request if idle; None if it never fits."""
+        """Return the number of nodes for a request, and the request per node; None if it can never fit.
+
+        It is the least number of nodes that could hold the request if they were idle.
+        """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
             if len(self._shapes) >= MAX_CACHED:
@@ -107,9 +112,9 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
-        """The shape on nodes whose taints the request tolerates; if there is none, on any nodes.
+        """Compute `shape` for nodes whose taints the request tolerates; if it fits on none, for all nodes.
 
-        So a request that fits only tainted nodes waits and is not refused, because taints may be removed.
+        A request that fits only on tainted nodes therefore waits and is not refused. Taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):
             return None
@@ -120,7 +125,10 @@ class Placer:
         return found
 
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
-        """A field of the request that no configured filter checks, or None. With one, the job never fits."""
+        """Return a field of the request that no configured filter checks, or None.
+
+        A job with such a field never fits, because no node is known to provide what the job asks for.
+        """
         return first_unfiltered(self.pipeline.filters, part)
 
     def _fewest(self, ask: ResourceRequest, holds: Callable[[PerNodeRequest], Bools]) -> Shape | None:
@@ -128,9 +136,8 @@ class Placer:
         if ask.nodes is None:
             counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1)
         else:
-            counts = range(
-                ask.nodes, (ask.least or ask.nodes) - 1, -1
-            )  # A gang gets as many nodes as possible.
+            # From the most to the fewest nodes, because a job with `--min-nodes` gets as many as possible.
+            counts = range(ask.nodes, (ask.least or ask.nodes) - 1, -1)
         for count in counts:
             part = ask.split(count)
             if part is None:
@@ -145,7 +152,7 @@ class Placer:
         return None
 
     def domains(self, topology: Topology) -> TopologyDomains:
-        """The domains of the topology, computed once per layout."""
+        """Return the topology domains. They are computed again only when nodes are added or changed."""
         known = self._domains.get(topology)
         if known is None or known[0] != self.nodes.layout_version:
             columns = self.nodes.columns
@@ -156,12 +163,15 @@ class Placer:
         return known[1]
 
     def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
-        """The groups of nodes within which the whole shape must be placed; None if any nodes are allowed."""
+        """Return the groups of nodes of which one must have all nodes of the job; None if all nodes may mix.
+
+        A group is a required topology domain, or the nodes with one GPU model.
+        """
         lie = self.domains(shape.topology) if shape.topology is not None and shape.topology_required else None
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """By row the GPU model; None if the shape may mix models, or if all suitable GPUs have one model."""
+        """Return the GPU model of each node; None if the job may mix models or only one model suits it."""
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
         known = self._models_of.get(shape.part)
@@ -176,11 +186,14 @@ class Placer:
         return known[1]
 
     def possible_nodes(self, part: PerNodeRequest) -> Bools:
-        """True for each node that takes jobs now and could hold the request if no job ran on it."""
+        """Return True for each node that accepts jobs now and could hold the request if no job ran on it."""
         return self.ranking(part).possible & self.nodes.columns.open
 
     def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
-        """A placement on nodes that are free now and not barred; None if there is none."""
+        """Return the best placement on resources that are free now; None if there is none.
+
+        Nodes for which `barred` is True are not used.
+        """
         shape = self.shape(ask)
         if shape is None or not self.nodes.max_free.may_hold(shape.part):
             return None
@@ -200,7 +213,7 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Does the request fit now, if nodes that are reserved for other jobs may be used as well?"""
+        """Return whether the request fits now, if reservations for other jobs and users are ignored."""
         shape = self.shape(ask)
         if shape is None:
             return False
@@ -210,14 +223,17 @@ class Placer:
         return domains.spare_rows(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
     def max_nodes(self, part: PerNodeRequest) -> int:
-        """An upper bound on the number of nodes that fit the request now, read without any calculation."""
+        """Return an upper bound on the number of nodes on which the request fits now, from cached values."""
         ranking = self._rankings.get(part)
         return len(self.nodes) if ranking is None else ranking.max_count
 
     def find_fewer(
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
-        """A placement on as many nodes as possible, at most `most`; None below the least number of nodes."""
+        """Return a placement on as many nodes as possible, but at most `most`, for a job with `--min-nodes`.
+
+        None if fewer nodes are free than the job accepts.
+        """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
             return None
@@ -235,7 +251,7 @@ class Placer:
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
-        """Can the placement be used now? Then all filters keep its nodes and its GPUs are free."""
+        """Return whether the placement can be used now: all filters accept its nodes, its GPUs are free."""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
         if shape is None or (barred is not None and barred[rows].any()):
@@ -245,7 +261,7 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Are the GPUs with these UUIDs free? This check is needed because filters only count GPUs."""
+        """Return whether the GPUs of the allocation are free. The filters only count free GPUs of a node."""
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
         return all(slot is not None and free[node.row, slot] >= milli for slot, milli in slots)
@@ -253,7 +269,10 @@ class Placer:
     def allocate(
         self, part: PerNodeRequest, node: Node, room: FreeResources | None = None
     ) -> tuple[Allocation, GpuChoice]:
-        """The allocation of the request on a node, from `room` or else from the node's free resources."""
+        """Return the allocation of a request on a node, and the choice of its GPUs.
+
+        The GPUs are chosen from `room`; without it, from the resources that are free on the node now.
+        """
         choice = NO_GPUS
         if part.wants_gpus:
             columns = self.nodes.columns
@@ -272,7 +291,10 @@ class Placer:
     def allocate_rows(
         self, shape: Shape, rows: list[int], rooms: Mapping[int, FreeResources] = ALL_FREE
     ) -> Placement:
-        """The placement on these rows, from the resources in `rooms` or else the row's free resources."""
+        """Return the placement on the nodes of these rows.
+
+        GPUs are chosen from `rooms`, by row; on other rows from the resources that are free on the node now.
+        """
         nodes, part = self.nodes.rows, shape.part
         if not part.wants_gpus:
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
@@ -286,9 +308,9 @@ class Placer:
 def quota_need(
     placer: Placer, ask: ResourceRequest, limit_s: float | None, window_s: float, fewer: int | None = None
 ) -> Amount:
-    """The most that a running job of this class can count towards its quotas.
+    """Return the most that a job with this request can add to the quota usage of its tenants.
 
-    `fewer` is the number of nodes if the job gets fewer than its shape has.
+    `fewer`: the number of nodes, if the job starts on fewer than it requests.
     """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)

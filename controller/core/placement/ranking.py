@@ -17,19 +17,23 @@ REJECTED = -np.inf
 
 
 class NodeRanking:
-    """The nodes that fit one request now, with their scores. All jobs of a class share one ranking.
+    """The nodes on which one request fits now, with their scores. All jobs with this request share it.
+
+    The node table has one row per node.
 
     Algorithm
-    1. Once per layout of the node table call the static filters: they read only labels, taints and hardware.
+    1. Call the static filters, which read only labels, taints and hardware, when nodes have been added,
+       removed or changed in these.
     2. When `fits` is read, call the other filters for the rows that changed since the last call.
-    3. When `scores` is read, call the scorers for those changed rows that fit. A scorer that gives all nodes
-       the same score is not called. If no more nodes fit than the job needs, `scores` is never read.
+    3. When `scores` is read, call the scorers for those changed rows on which the request fits. A scorer that
+       gives all nodes the same score is not called. If the request fits on no more nodes than the job needs,
+       `scores` is never read.
 
-    Invalidation (Nodes explains the versions): `_fits_at` and `_scores_at` are (layout_version, change_count)
-    at the last update. All rows are computed again if the layout differs, or if more than half of the rows
-    changed. For requests with labels or job affinity all rows are computed again whenever a job with labels
-    starts or ends, because a job on one node affects all nodes of its domain. All scores are computed again
-    when `value_version` increases.
+    Validity of the cache (`Nodes` explains the versions): `_fits_at` and `_scores_at` are (layout_version,
+    change_count) at the last update. All rows are computed again if `layout_version` differs, or if more than
+    half of the rows changed. For requests with labels or job affinity all rows are computed again whenever a
+    job with labels starts or ends, because a job on one node affects all nodes of its topology domain. All
+    scores are computed again when `value_version` increases.
 
     Invariant: `fits` always equals the result of all filters for all rows.
     Cost: O(changed rows * filters) for `fits`, and the same with scorers for `scores`.
@@ -78,7 +82,7 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """The rows that changed after `seen`, a pair (layout_version, change_count); None if none did."""
+        """Return the rows that changed after `seen`, a pair (layout_version, change_count); None if none."""
         nodes = self._nodes
         layout, changes = seen
         if layout == nodes.layout_version and changes == nodes.change_count:
@@ -89,9 +93,12 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _static_mask(self) -> Bools | None:
-        """True for each row that the static filters keep, computed once per layout; None without any."""
+        """Return True for each row that all static filters accept; None if there are no static filters.
+
+        The result is cached until nodes are added, removed or changed.
+        """
         nodes = self._nodes
-        columns = nodes.columns  # Read this first: it may change the layout version.
+        columns = nodes.columns  # read before `layout_version`, because reading it may increase that
         if self._static_cache[0] != nodes.layout_version:
             mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
             idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
@@ -112,7 +119,7 @@ class NodeRanking:
         rows = self._stale(self._fits_at)
         nodes = self._nodes
         if self._affinity_version != nodes.job_affinity.version:
-            # Compute all rows, because a job that starts on one node affects all nodes of its domain.
+            # Compute all rows, because a job that starts on one node affects the whole topology domain.
             rows = ALL_ROWS if self._part.social else rows
             self._affinity_version = nodes.job_affinity.version
             self._value_version = -1 if self._part.social else self._value_version
@@ -139,16 +146,17 @@ class NodeRanking:
 
     @property
     def rows(self) -> list[int]:
-        """The rows of the nodes that can hold the request now, in ascending order."""
+        """The row numbers of the nodes that can hold the request now, in ascending order."""
         rows: list[int] = self.fits.nonzero()[0].tolist()
         return rows
 
     @property
     def max_count(self) -> int:
-        """An upper bound on `count`, read without a filter: the last count until `room_version` changes.
+        """An upper bound on `count`, obtained without calling filters.
 
-        For requests with labels or job affinity it is the number of all nodes, because such a request may fit
-        on more nodes although no resource became free.
+        It is the last `count` if no resources have become free since, and otherwise the number of all nodes.
+        For requests with labels or job affinity it is always the number of all nodes, because they may fit on
+        more nodes although no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self._counted[2]
@@ -156,7 +164,7 @@ class NodeRanking:
 
     @property
     def scores(self) -> Floats:
-        """By row the weighted sum of the scores; minus infinity for a node that a filter rejects."""
+        """The weighted sum of all scores for each node; minus infinity for a node that a filter rejects."""
         fits = self.fits
         rows = self._stale(self._scores_at) if self._value_version == self._nodes.value_version else ALL_ROWS
         if rows is not None and self._wide:
@@ -179,7 +187,10 @@ class NodeRanking:
         return self._scores
 
     def _active_scorers(self) -> list[WeightedScorer]:
-        """The scorers that rate nodes differently for this request, determined once per layout."""
+        """Return the scorers that do not give all nodes the same score for this request.
+
+        The result is cached until nodes are added, removed or changed.
+        """
         layout, found = self._active_cache
         if layout != self._nodes.layout_version:
             part, columns, found = self._part, self._nodes.columns, []
@@ -193,14 +204,20 @@ class NodeRanking:
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
     ) -> list[int]:
-        """The best `count` rows in one domain that are not barred, ascending; empty if there are too few."""
+        """Return the best `count` rows of one group of `domains`, in ascending order.
+
+        Barred rows are left out. Empty if no group has enough rows.
+        """
         if self.count < count:
             return []
         fits = self.fits if barred is None else self.fits & ~barred
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """The best `count` rows in ascending order, or fewer if fewer fit; on a tie, the first rows."""
+        """Return the `count` rows with the best scores, in ascending order; fewer if fewer fit.
+
+        Of rows with equal scores, the first are taken.
+        """
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
         if self.count <= count:
@@ -212,7 +229,7 @@ class NodeRanking:
         return sorted(self.in_order()[:count])
 
     def in_order(self, barred: Bools | None = None) -> list[int]:
-        """All rows that fit and are not barred, in the order of their scores, the best first."""
+        """Return all rows on which the request fits and that are not barred, the best score first."""
         if self.count <= 1 or not self._active_scorers():
             rows = self.rows
         else:
@@ -221,7 +238,7 @@ class NodeRanking:
 
 
 def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: Sequence[Filter]) -> Bools:
-    """True for each of the rows that all these filters keep. There must be at least one filter."""
+    """Return True for each of the rows that all filters accept. There must be at least one filter."""
     mask = filters[0].keep(part, columns, rows)
     for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)
@@ -229,7 +246,10 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """True for each node that these filters keep when it is idle. Failing site filters keep all nodes."""
+    """Return True for each node that these filters would accept if it were idle.
+
+    A filter plugin that fails counts as accepting all nodes.
+    """
     mask = np.ones(len(idle.open), dtype=np.bool_)
     for each in filters:
         mask &= getattr(each, "could_keep", each.keep)(part, idle, ALL_ROWS)
@@ -237,10 +257,10 @@ def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filte
 
 
 def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter]:
-    """The filters that check anything that this request asks for."""
+    """Return the filters that check something that this request asks for. The others accept all nodes."""
     return [each for each in pipeline.filters if each.concerns(part)]
 
 
 def is_static(plugin: Filter) -> bool:
-    """Does the filter read only labels, taints and hardware?"""
+    """Return whether the filter reads only labels, taints and hardware, which jobs do not change."""
     return bool(getattr(plugin, "static", False))

@@ -1,1 +1,1 @@
-"""The queue of waiting jobs, divided into lanes of jobs with equal requests."""
+"""The queue of waiting jobs, divided into lanes (jobs with equal requests), and the order of the queue."""

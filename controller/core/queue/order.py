@@ -31,18 +31,18 @@ class OrderView:
         self._capacity = capacity
 
     def path(self, job: Job) -> SharePath:
-        """The path of the job's tenant in the share tree."""
+        """Return the path of the job's user in the share tree, such as project and user."""
         return self.shares.path(job.spec.project, job.user)
 
     def queue(self, job: Job) -> float:
-        """The priority of the job's queue, scaled from the lowest (0) to the highest (1) of all queues."""
+        """Return the priority of the job's queue, scaled so that 0 is the lowest and 1 the highest queue."""
         lowest, highest = self._priority_range
         rule = self._queues.get(job.spec.queue)
         return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
 
     @cached_property
     def _priority_range(self) -> tuple[int, int]:
-        # The queue "default" exists even without a table in the configuration.
+        # 0 is the priority of the queue "default", which exists even if the configuration does not define it.
         found = [0, *(rule.priority for rule in self._queues.values())]
         return min(found), max(found)
 
@@ -58,28 +58,34 @@ class OrderView:
 
 
 class Order(Protocol):
-    """Ranks waiting jobs: the job with the lowest rank is first, and the submit order breaks ties."""
+    """Ranks waiting jobs: the job with the lowest rank is first; of equal ranks, the job submitted first."""
 
     name: ClassVar[str]
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The rank of the job, which must not change while the job waits."""
+        """Return the rank of the job, a sort key. It must not change while the job waits."""
         ...
 
 
 @runtime_checkable
 class DynamicOrder(Protocol):
-    """An order in which positions change while jobs wait, with age or with the usage of tenants."""
+    """An order in which the positions of waiting jobs change, with their age or the usage of tenants."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The group of the job. Jobs of one class and group never overtake each other: rank orders them."""
+        """Return the group of the job, a part of the waiting jobs whose order among each other never changes.
+
+        Among jobs with equal requests and the same group, `rank` decides the order.
+        """
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The present sort key of the job; the lowest is first. A start of any job must not lower a key."""
+        """Return the present sort key of the job; the lowest is first.
+
+        When a job starts, no key of a waiting job may become lower.
+        """
         ...
 
 
 def weighs_queues(order: Order) -> bool:
-    """True if the order itself takes the priority of queues into account."""
+    """Return whether the order itself considers the priority of queues; if not, jobs are first sorted by it."""
     return bool(getattr(order, "weighs_queues", False))

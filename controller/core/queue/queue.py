@@ -1,11 +1,12 @@
 """The queue of waiting jobs, divided into lanes of jobs with equal requests.
 
-Jobs with the same resource request form a class: if one of them does not fit, none of them fits. A lane has
-the waiting jobs of one class and one order group. Within a lane jobs never overtake each other, so the
-scheduler considers only the first job of each lane.
+Jobs with the same resource request form a class: if one of them does not fit, none of them fits. An order
+plugin may divide a class into groups, for example by user. A lane has the waiting jobs of one class and
+group. Within a lane jobs never overtake each other, so the scheduler considers only the first job of a lane.
 
 Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first one are
-O(1) on average. The entry of a removed job stays in its lane until more entries are removed than waiting.
+O(1) on average. The entry of a removed job stays in its lane until there are more such entries than waiting
+jobs.
 
 Example: 5,000 jobs of user ann ask for one GPU, 3 jobs of user bob for eight. With the order `fifo` these are
 two lanes. If bob's first job does not fit, the other two are not tried until resources become free.
@@ -39,21 +40,24 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs of one class fit at present. All lanes of the class share this object."""
+    """Whether jobs with one request fit at present. All lanes with this request share the object."""
 
     blocked_at: int = -1
-    """`Nodes.gains` when the class last did not fit. The class cannot fit before `gains` increases."""
+    """`Nodes.room_version` when the request last did not fit. It cannot fit before this version increases."""
     why: Reason = Reason.RESOURCES
-    """The reason why the class did not fit then."""
+    """The reason why the request did not fit then."""
     lanes: int = 0
 
-    def block(self, gains: int, why: Reason = Reason.RESOURCES) -> None:
-        """Record that the class does not fit while `Nodes.gains` has this value."""
-        self.blocked_at, self.why = gains, why
+    def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
+        """Record that the request does not fit while `Nodes.room_version` has this value.
+
+        The version increases when resources become free.
+        """
+        self.blocked_at, self.why = room_version, why
 
 
 class Lane:
-    """The waiting jobs of one class and group, lowest rank first.
+    """The waiting jobs with one request and of one order group, lowest rank first.
 
     `_entries` is sorted and may have entries of removed jobs; `_ranks` has the waiting jobs only. An entry is
     valid if `_ranks` has its job with the same rank, so a job that is added again with another rank gets
@@ -74,13 +78,13 @@ class Lane:
         return len(self._ranks)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """The valid entries. Jobs that are added or removed during the iteration are left out."""
+        """Yield the entries of the waiting jobs. Jobs added or removed during the iteration are left out."""
         for entry in self._entries[self._first :]:
             if self._ranks.get(entry[1]) == entry[0]:
                 yield entry
 
     def head(self) -> QueueEntry | None:
-        """The entry of the first job in the lane; None if the lane is empty."""
+        """Return the entry of the first job in the lane; None if the lane is empty."""
         entries, ranks = self._entries, self._ranks
         while self._first < len(entries):
             entry = entries[self._first]
@@ -90,7 +94,7 @@ class Lane:
         return None
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
-        """The entry of the next job behind this entry; None if there is none."""
+        """Return the entry of the next job behind this entry; None if there is none."""
         entries, ranks = self._entries, self._ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
             if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:
@@ -98,15 +102,16 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """The number of jobs in the lane before this position."""
+        """Return the number of jobs in the lane whose sort key (`position_key`) is below `position`."""
         return bisect_left(list(self), position, key=position_key)
 
     def add(self, job: int, rank: Rank) -> None:
-        """Insert the job by its rank."""
+        """Insert the job behind all jobs of the lane with a lower rank."""
         self._ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
-        if at == len(self._entries) or self._entries[at] != entry:  # Else the old entry is valid again.
+        # If the job was removed and is added again with the same rank, its old entry is still in the list.
+        if at == len(self._entries) or self._entries[at] != entry:
             self._entries.insert(at, entry)
 
     def remove(self, job: int) -> None:
@@ -118,7 +123,7 @@ class Lane:
             self._first = 0
 
     def rank(self, job: int) -> Rank:
-        """The rank of a waiting job."""
+        """Return the rank of a waiting job."""
         return self._ranks[job]
 
 
@@ -159,7 +164,7 @@ class Queue:
         group: LaneGroup = (),
         latest_start: float = NO_END,
     ) -> None:
-        """Add a job to the lane of its class and group."""
+        """Add a job to the lane of its request and order group. `latest_start`: NO_END without a deadline."""
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
             self._latest_start[job] = latest_start
@@ -173,7 +178,7 @@ class Queue:
         self.new_jobs.append(job)
 
     def remove(self, job: int) -> None:
-        """Remove a job; does nothing if the job is not in the queue."""
+        """Remove a job. Do nothing if the job is not in the queue."""
         self.pending_reasons.pop(job, None)
         latest_start = self._latest_start.pop(job, None) if self._latest_start else None
         if latest_start is not None:
@@ -190,15 +195,18 @@ class Queue:
                 del self._fits[lane.ask]
 
     def lane(self, job: int) -> Lane | None:
-        """The lane of a waiting job; None if the job is not in the queue."""
+        """Return the lane of a waiting job; None if the job is not in the queue."""
         return self._lane_of.get(job)
 
     def entry(self, job: int) -> QueueEntry:
-        """The entry of a waiting job. Entries of this queue can be compared with each other."""
+        """Return the rank and the id of a waiting job. Such entries of one queue can be compared."""
         return self._lane_of[job].rank(job), job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
-        """The waiting jobs before this one, in queue order."""
+        """Yield the ids of the waiting jobs before this one, in queue order.
+
+        `position_key` computes sort keys, if the order depends on time or usage.
+        """
         own = self.entry(job) if position_key is None else position_key(self.entry(job))
         for entry in heapq.merge(*self.lanes.values(), key=position_key):
             if (entry if position_key is None else position_key(entry)) >= own:
@@ -206,7 +214,7 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """The number of waiting jobs before this one."""
+        """Return the number of waiting jobs before this one. `position_key`: as in `first_ahead`."""
         entry = self.entry(job)
         if position_key is None:
             return sum(other < entry for lane in self.lanes.values() for other in lane)
@@ -215,7 +223,7 @@ class Queue:
 
 
 class ProfileQueues:
-    """The queues of all profiles, with the interface of one queue. A job is in at most one of them."""
+    """The queues of all profiles, with the interface of a single queue. A job is in at most one of them."""
 
     def __init__(self, by_name: Mapping[str, Queue]) -> None:
         self.by_name = by_name
@@ -231,14 +239,14 @@ class ProfileQueues:
             yield from queue
 
     def remove(self, job: int) -> None:
-        """Remove a job; does nothing if the job is in no queue."""
+        """Remove a job. Do nothing if the job is in no queue."""
         for queue in self.by_name.values():
             queue.remove(job)
 
     def lane(self, job: int) -> Lane | None:
-        """The lane of a waiting job; None if the job is in no queue."""
+        """Return the lane of a waiting job; None if the job is in no queue."""
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """The entry of a waiting job. It can be compared only with entries of the same profile."""
+        """Return the rank and the id of a waiting job. Only entries of one profile can be compared."""
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

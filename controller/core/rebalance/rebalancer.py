@@ -62,7 +62,7 @@ class Rebalancer:
         self.rules = rules
 
     def run(self, given: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the proposal with this id. Without an id, carry out the best one until none is left."""
+        """Carry out the proposal of this id. Without an id, carry out the best one until none is left."""
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
         if given.proposal:

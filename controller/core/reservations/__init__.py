@@ -1,1 +1,1 @@
-"""Advance reservations of nodes."""
+"""Advance reservations, with which operators keep nodes for users, projects or maintenance."""

@@ -22,7 +22,10 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class Reservation:
-    """One reservation and its nodes. `began` is True while it is active."""
+    """An operator's reservation and its nodes. `began` is True while the reservation is active.
+
+    A recurring reservation has one occurrence in each period.
+    """
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -42,11 +45,11 @@ class Reservation:
         return self.ends_at if self.began else self.starts_at
 
     def admits(self, user: str, project: str) -> bool:
-        """True if jobs of this user or project may use the reserved nodes."""
+        """Return whether jobs of this user or project may use the reserved nodes."""
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """The ends of the present and the next occurrences, at most AHEAD of them."""
+        """Yield the ends of the present (or next) occurrence and of those after it, at most AHEAD ends."""
         end, every = self.ends_at, self.spec.every_s
         if every is None:
             yield end
@@ -55,27 +58,27 @@ class Reservation:
         yield from (end + every * turn for turn in range(AHEAD))
 
     def overlaps(self, at: float, until: float) -> bool:
-        """True if an occurrence is active at any time between `at` and `until`."""
+        """Return whether an occurrence is active at any time between `at` and `until`."""
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """The start of the next occurrence; None if there is none."""
+        """Return the start of the occurrence after the present one; None if there is none."""
         every = self.spec.every_s
         if every is None:
             return None
         return self.starts_at + every * max(1, math.ceil((now - self.ends_at) / every))
 
     def clear_from(self, at: float, length: float) -> float:
-        """The first time from `at` on after which no occurrence is active for `length` seconds, or NEVER.
+        """Return the first time from `at` on at which a job of `length` seconds overlaps no occurrence.
 
-        For a recurring reservation:
+        NEVER if there is no such time. For a recurring reservation:
         1. Find the occurrence at or before `at`. If it is still active at `at`, continue at its end.
         2. If the next occurrence begins in less than `length` seconds, continue at its end. If `length` is
            longer than the gap between two occurrences, return NEVER, because all gaps are equally long.
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            return at  # The end of a job without a time limit is unknown.
+            return at  # the start is unknown if a job without a time limit must end before
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
                 return at
@@ -110,22 +113,22 @@ class Reservations:
         return NEVER if not self.by_name else min((each.next_change for each in self), default=NEVER)
 
     def add(self, reservation: Reservation) -> None:
-        """Add a reservation."""
+        """Add a reservation, or replace the one with the same name."""
         self.by_name[reservation.spec.name] = reservation
         self._changed(reservation.spec.name)
 
     def remove(self, name: str) -> None:
-        """Remove a reservation."""
+        """Remove a reservation. Raises KeyError if there is none with this name."""
         del self.by_name[name]
         self._changed(name)
 
     def begin(self, name: str) -> None:
-        """Make a reservation active."""
+        """Mark a reservation as active, because its start has come."""
         self.by_name[name].began = True
         self._changed(name)
 
     def end(self, name: str, again_at: float | None) -> None:
-        """End the active occurrence: wait for the next one, or remove the reservation if there is none."""
+        """End the active occurrence. `again_at`: the next start, or None to remove the reservation."""
         if again_at is None:
             self.remove(name)
         else:
@@ -138,11 +141,14 @@ class Reservations:
         self.version += 1
 
     def excluding(self, user: str, project: str) -> list[Reservation]:
-        """The reservations whose nodes a job of this user and project must not use."""
+        """Return the reservations whose nodes a job of this user and project must not use."""
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """True for each node that is reserved for others within `length` seconds of `at`; None if none is."""
+        """Return True for each node that is reserved for other users between `at` and `at + length` seconds.
+
+        None if no node is.
+        """
         found: Bools | None = None
         for each in self:
             if not each.admits(user, project) and each.overlaps(at, at + length):
@@ -152,7 +158,7 @@ class Reservations:
         return found
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
-        """The rows of the reservation's nodes, cached until the node table changes."""
+        """Return the row numbers of the reserved nodes. They are cached until nodes are added or removed."""
         name = reservation.spec.name
         known = self._rows.get(name)
         if known is None or known[0] != nodes.layout_version:
@@ -163,12 +169,15 @@ class Reservations:
         return known[1]
 
     def on_row(self, nodes: Nodes, row: int, candidates: Iterable[Reservation]) -> list[Reservation]:
-        """The candidates that reserve the node of this row."""
+        """Return those of `candidates` that reserve the node with this row number."""
         return [each for each in candidates if row in self.rows(nodes, each)]
 
 
 def clear_from(reservations: Iterable[Reservation], at: float, length: float) -> float:
-    """The first time from `at` on after which none of these is active for `length` seconds, or NEVER."""
+    """Return the first time from `at` on at which a job of `length` seconds overlaps no reservation.
+
+    NEVER if there is no such time.
+    """
     each = list(reservations)
     moment = at
     for _ in range(64 + 2 * len(each)):
