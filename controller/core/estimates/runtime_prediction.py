@@ -186,7 +186,7 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Load the runs of one kind from the store. Kinds must be loaded in the order of `at`, the last end."""
+        """Load the runs of one kind from the store. Kinds must be loaded in the order of `at`."""
         self.runs[kind] = RunHistory(at, recent)
 
 

@@ -1,1 +1,1 @@
-"""Why a job waits."""
+"""Explains why a job waits."""

@@ -26,7 +26,10 @@ HOLDERS = 8
 def limit_blocker(
     state: State, placer: Placer, reserved_start: GuaranteedStart | None, job: Job, now: float
 ) -> tuple[Reason, str] | None:
-    """The reason and a sentence about the quota or share that keeps a job from starting; or None."""
+    """Return the pending reason and a sentence if a quota or share limit keeps the job from starting.
+
+    None if no limit does. `reserved_start`: the reservation of the first waiting job, if there is one.
+    """
     allowance = StartLimits(state, placer)
     over = allowance.over(job, now)
     if isinstance(over, ShareAtLimit):
@@ -41,7 +44,10 @@ def limit_blocker(
 
 
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
-    """The time at which jobs of a share may start again, if its running jobs end at their limits."""
+    """Return the time at which jobs of a tenant over its share limit may start again.
+
+    The tenant's running jobs are assumed to end at their time limits.
+    """
     depth = len(stopped.path)
     jobs = [state.jobs[job] for _, job in state.releases]
     ends = [
@@ -53,7 +59,7 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
 
 
 def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
-    """A sentence about a share at its hard limit."""
+    """Return a sentence about the hard limit of a share, and about when jobs of this share start again."""
     at = share_free_at(state, stopped, now)
     if at < NEVER:
         return f"{stopped}: none of its jobs starts for another {duration(at - now)} at most"
@@ -63,7 +69,10 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """A text with the fewest nodes on which a gang may start, and when; empty without `--min-nodes`."""
+    """Return a text with the fewest nodes on which the job may start, and when.
+
+    Empty without `--min-nodes`.
+    """
     if job.ask.least is None:
         return ""
     left = accepts_fewer_from(job) - now
@@ -71,7 +80,7 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """A text with the licences that a job lacks and the jobs that hold them; empty if it lacks none."""
+    """Return a text with the licences that a job lacks and the jobs that hold them; empty if none lacks."""
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
 
@@ -86,7 +95,7 @@ def _lack_text(state: State, lack: LicenceShortage) -> str:
 
 
 def licence_holders(state: State, name: str) -> list[Job]:
-    """The jobs that hold a licence, by id."""
+    """Return the jobs that hold the licence with this name, sorted by job id."""
     jobs = (state.jobs[job] for job in sorted(job for _, job in state.releases))
     return [job for job in jobs if holds_licences(job) and any(name == each for each, _ in job.ask.licences)]
 
@@ -94,13 +103,17 @@ def licence_holders(state: State, name: str) -> list[Job]:
 def reservation_blocker(
     state: State, placer: Placer, part: PerNodeRequest, need: int, job: Job, now: float
 ) -> str:
-    """A sentence about the operator's reservation that blocks a job that fits; empty if there is none."""
+    """Return a sentence about the operator's reservation that keeps the job off free nodes.
+
+    Empty if there is none. `part`, `need`: the request per node, and the number of nodes.
+    """
     barred = state.barred_nodes(job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # `find` is needed because nodes with different GPU models or topology domains may not be combined.
+    # Enough unreserved nodes are not always enough: the job may need one GPU model or one topology domain.
+    # Therefore `find` is called too.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     first = min(
@@ -122,7 +135,7 @@ def reservation_blocker(
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
-    """A sentence about the job whose deadline blocks a job that fits; empty if there is none."""
+    """Return a sentence about the job whose deadline keeps this job off free nodes; empty if none does."""
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:
         return ""
@@ -139,9 +152,9 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
 
 
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
-    """A text with the latest start that keeps the job's deadline, and whether that is possible.
+    """Return a text with the time by which the job must start to keep its deadline.
 
-    An empty list without a deadline.
+    The text also warns if the job will probably not start by then. An empty list without a deadline.
     """
     if job.latest_start == NEVER:
         return []
@@ -157,7 +170,10 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """A sentence about the job of another profile for which fitting nodes are reserved; or empty."""
+    """Return a sentence about the job of another profile for which the nodes that fit this job are reserved.
+
+    Empty if no such reservation keeps the job from starting.
+    """
     barred, shape = common.barred(job, now), placer.shape(job.ask)
     if common.needs_reserved_licences(job, now):
         return "there are enough licences now, but other jobs need them before this job would end"

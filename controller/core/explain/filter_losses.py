@@ -1,6 +1,6 @@
 """Counts the nodes that each filter rejects for a job, and finds the filters that prevent its start.
 
-A filter binds if it rejects nodes now that could hold the job if they were idle.
+A filter is called binding if it now rejects nodes that could hold the job if they were idle.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MAX_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class BindingFilters:
-    """The number of nodes that could hold the request if they were idle, and what each filter rejects now."""
+    """How many nodes could hold the request if idle, and how many of these each filter rejects now."""
 
     suitable: int
     losses: tuple[FilterLoss, ...]
 
     def __str__(self) -> str:
-        """The two filters that reject the most nodes, with the names of some nodes."""
+        """Return a text with the two filters that reject the most nodes, and the names of some nodes."""
         largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
         return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
 
@@ -43,10 +43,11 @@ def _names(loss: FilterLoss) -> str:
 def filter_losses(
     placer: Placer, part: PerNodeRequest, columns: NodeTable
 ) -> tuple[tuple[FilterLoss, ...], int]:
-    """The nodes that each filter rejects of those that earlier filters kept, and how many nodes remain.
+    """Return how many nodes each filter rejects, and how many nodes all filters accept.
 
-    Nodes that a filter would reject even if they were idle ("no B200 GPU") are counted separately from nodes
-    that it rejects because of other jobs ("no free B200 GPU").
+    A node counts only for the first filter that rejects it. Nodes that a filter would reject even if they
+    were idle ("no B200 GPU") are counted separately from nodes that it rejects because of other jobs ("no
+    free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -69,7 +70,10 @@ def filter_losses(
 def _static_losses(
     placer: Placer, each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """The nodes that a filter rejects, counted for each condition if the filter has several (`apart`)."""
+    """Count the nodes that a filter rejects because of labels, taints, hardware or their state.
+
+    If the filter divides a request into several conditions (`apart`), count the nodes for each condition.
+    """
     apart = getattr(each, "apart", None)
     left = lost
     for one in [part] if apart is None else apart(part):
@@ -79,10 +83,10 @@ def _static_losses(
 
 
 def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
-    """The filters that reject nodes which could hold the request if idle.
+    """Return the filters that now reject nodes which could hold the request if they were idle.
 
     Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
-    CPUs bind. The label does not, because the user has excluded these nodes on purpose.
+    CPUs are the reason, and not the label, because the user has excluded the 99 nodes on purpose.
     """
     columns, suitable = placer.nodes.columns, placer.ranking(part).possible
     left, found = suitable.copy(), []
@@ -95,10 +99,10 @@ def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
 
 
 def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
-    """The filters with `gpu` before `capacity`.
+    """Return the filters with `gpu` moved before `capacity`, so that missing GPUs are named first.
 
-    By default, CPU and memory are shared out with the GPUs, so a node without free GPUs lacks both. The GPUs
-    are then the better explanation.
+    By default, a job gets CPU and memory in proportion to its GPUs, so a node without free GPUs usually lacks
+    CPU and memory as well. The GPUs are then the better explanation.
     """
     found = list(filters)
     names = [each.name for each in found]
@@ -114,7 +118,7 @@ def _loss(placer: Placer, each: Filter, lost: Bools, message: str) -> list[Filte
 
 
 def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
-    """The reason why the filter rejects these nodes: its `shortage` text if it has one, or else `explain`."""
+    """Return why the filter rejects these nodes: its text for these nodes (`shortage`) or for all nodes."""
     shortage = getattr(each, "shortage", None)
     rows = np.flatnonzero(lost)
     if shortage is not None and len(rows):
@@ -123,7 +127,10 @@ def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 
 
 def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
-    """A hint if this number of GPUs does not divide evenly over the nodes; empty if it does."""
+    """Return a hint for the user if this number of GPUs cannot be divided evenly over nodes.
+
+    `largest`: the most GPUs of a node. Empty if the GPUs can be divided.
+    """
 
     def fits(number: int) -> bool:
         return any(number % count == 0 and number // count <= largest for count in range(1, nodes + 1))

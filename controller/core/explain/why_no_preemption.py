@@ -16,12 +16,15 @@ _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
-    """A sentence about what prevents preemption for a waiting job; empty if preemption is not configured.
+    """Return a sentence about what prevents preemption for a waiting job.
+
+    Empty if preemption is not configured. A guard is a limit of [preemption] in scheduler.toml, such as the
+    cooldown. The search for victims is the one that the scheduling pass uses.
 
     1. If no victims are found even without guards, no jobs may be preempted for it, or they free too little.
     2. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
-    3. Otherwise name the guard without which victims are found. The search is the one that the pass uses.
-    4. If that takes several guards, name those that still block when all others apply.
+    3. Otherwise, if victims are found without one of the guards, name this guard.
+    4. Otherwise name the guards that must all be removed so that victims are found.
     """
     state, pipeline = cycle.state, cycle.placer.pipeline
     if not pipeline.strategies:
@@ -46,7 +49,10 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _blocking_guards(cycle: Cycle, job: Job, now: float) -> list[str]:
-    """The guards that must all be removed so that victims are found: none of them can be put back."""
+    """Return names of guards (limits of [preemption]) that must all be removed so that victims are found.
+
+    Start without guards, and restore each guard with which victims are still found.
+    """
     guards = cycle.placer.pipeline.guards
     lifted = replace(guards, **{name: getattr(NO_GUARDS, name) for name in _LIFTED})
     blocking = []
@@ -60,7 +66,7 @@ def _blocking_guards(cycle: Cycle, job: Job, now: float) -> list[str]:
 
 
 def _plans(cycle: Cycle, job: Job, now: float, guards: PreemptionGuards) -> bool:
-    """True if victims are found under these guards, which then also apply to victims of other profiles."""
+    """Return whether victims are found for the job if these guards apply to the jobs of all profiles."""
     search = Preemptor(cycle.state, cycle.placer, cycle.placer.pipeline.strategies, guards)
     return search.plan(job, now, cycle.reserved_for_others(job, now)) is not None
 

@@ -1,7 +1,7 @@
 """Explains in a sentence why a job waits, from the filters and limits that keep it from starting.
 
-For a job that is not ready the reason is its state: held, a closed gate, a preemption or a move in progress.
-For a ready job, `_why_waiting` checks the possible reasons in the same order as the scheduling pass.
+If a job is held, or waits for a dependency, a start time or the end of preempted jobs, this is the reason.
+For any other job, `_why_waiting` checks the possible reasons in the order of the scheduling pass.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAMED = 8
 
 
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
-    """The main reason for the job's state, and for a waiting job the number of nodes each filter rejects."""
+    """Return why the job is in its state; for a waiting job also how many nodes each filter rejects."""
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _state_text(state, job, now))
     if job.held:
@@ -65,7 +65,8 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     why = _why_waiting(state, placer, cycle, job, now)
     queue = state.queue_of(job)
     position = queue.ahead(job.id, position_key(state, queue, now)) + 1
-    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
+    # `doubted` may be left over from a deadline that an edit has removed, so check that there is a deadline.
+    if job.wait.doubted and job.latest_start != NEVER:
         why = replace(why, reason=Reason.DEADLINE)
     due = deadline_texts(state, placer, job, now)
     sentence = "; ".join((why.sentence, *due, *waiting_effects(state, job)))
@@ -83,7 +84,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
 
 
 def request_text(job: Job) -> str:
-    """The request of a waiting job, such as `8 GPUs on 2 nodes, 1h00m00s, priority normal`."""
+    """Return the request of a waiting job as text, such as `8 GPUs on 2 nodes, 1h00m00s, priority normal`."""
     spec = job.spec
     what = [counted(spec.gpus, "GPU")] if spec.gpus else [f"{counted(spec.cpu_milli / 1000, 'CPU')} per node"]
     what += [counted(spec.nodes, "node")] if (spec.nodes or 1) > 1 and spec.nodes else []
@@ -92,7 +93,7 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Notes besides the main reason: an exceeded soft limit, and GPUs out of service."""
+    """Yield texts about other facts that may delay the job: an exceeded soft limit, GPUs out of service."""
     soft = state.over_soft_quota(job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
@@ -112,7 +113,10 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """The points that each factor adds to the job's priority, with a note if its priority is inherited."""
+    """Return the points that each factor, such as age, adds to the job's priority.
+
+    If the job has inherited its priority from another job, the points have a note about it.
+    """
     found, note = priority_points(state, job, now), inherited_text(state, job)
     return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)
 
@@ -167,10 +171,12 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """A text with the number of nodes that can hold the request now, and what the others lack."""
+    """Return a text with the number of nodes that can hold the request now, and what the others lack."""
     bound, total = binding_filters(placer, part), len(placer.nodes)
-    if bound.suitable < need:  # because of taints, or because the cluster has shrunk since the submit
-        never, _ = filter_losses(placer, part, placer.nodes.idle)  # what jobs use now does not matter then
+    if bound.suitable < need:
+        # Nodes are tainted, or were removed after the submit. Even idle nodes are not enough, so name what
+        # idle nodes lack.
+        never, _ = filter_losses(placer, part, placer.nodes.idle)
         return f"{fitting} of {total} can give that now: {BindingFilters(bound.suitable, never or found)}"
     suitable = f"{bound.suitable} suitable nodes" if bound.suitable < total else f"{total}"
     if bound.suitable == 1 < total:
@@ -179,7 +185,10 @@ def _nodes_that_can(
 
 
 def reason_of(state: State, job: Job) -> Reason:
-    """The reason for a table of jobs, as the last pass recorded it. Calls no filter, so it is fast."""
+    """Return the pending reason that lists of jobs show, as the last scheduling pass recorded it.
+
+    Calls no filter, because it is called for each job of a list.
+    """
     if job.state is not JobState.QUEUED or job.held or job.claim:
         return job.reason
     if job.wait.gates:
@@ -189,7 +198,7 @@ def reason_of(state: State, job: Job) -> Reason:
     queue = state.queue_of(job)
     if job.id in queue.new_jobs:
         return job.reason
-    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
+    if job.wait.doubted and job.latest_start != NEVER:  # `doubted` can be left over from a removed deadline
         return Reason.DEADLINE
     lane = queue.lane(job.id)
     found = (
@@ -206,7 +215,7 @@ def reason_of(state: State, job: Job) -> Reason:
 
 
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
-    """A refusal if the nodes of the cluster could not hold the request even if all were idle; or None.
+    """Return a refusal if the nodes of the cluster could not hold the request even if all were idle; or None.
 
     None while a node has never connected, or not since the controller started, because its hardware is not
     known or may have changed.
@@ -256,7 +265,10 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
 
 
 def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
-    """The refusal of a GPU job on a cluster without GPUs. If a host has GPUs, its driver was not found."""
+    """Return the refusal of a GPU job on a cluster without GPUs.
+
+    It names the missing driver, because a host with GPUs but without a driver reports no GPUs.
+    """
     names = [node.name for node in placer.nodes.rows]
     silent_node_text = ", ".join(names[:MAX_EXAMPLES]) + (", …" if len(names) > MAX_EXAMPLES else "")
     message = (
@@ -271,7 +283,7 @@ def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
 
 
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
-    """The reason why a job that fits does not start, usually that it would delay a reservation."""
+    """Return why a job that fits now does not start, usually because it would delay a reserved start."""
     if cycle.starts_next_pass(job, now):
         return "fits now: considered in the next pass"
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
@@ -291,7 +303,7 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _without_reservation(cycle: Cycle) -> str:
-    """The reason why conservative backfill has no reservation for a job that fits."""
+    """Return why conservative backfill has made no reservation for a job that fits now."""
     reservations, depth = cycle.reservations, cycle.backfill.depth
     if depth is not None and len(reservations.by_job) + len(reservations.refused) >= depth:
         jobs = "the first waiting job" if depth == 1 else f"the first {depth} waiting jobs"
@@ -300,7 +312,7 @@ def _without_reservation(cycle: Cycle) -> str:
 
 
 def _making_room(state: State, job: Job, now: float) -> str:
-    """A sentence with the preempted jobs whose end a job waits for."""
+    """Return a sentence with the preempted jobs that must end before this job starts."""
     victims = sorted(
         {
             victim
@@ -318,7 +330,7 @@ def _making_room(state: State, job: Job, now: float) -> str:
 
 
 def _moving(state: State, job: Job) -> str:
-    """A sentence with the nodes that a job is moved to, or that it returns to after a failed move."""
+    """Return a sentence with the nodes that a job is moved to, or that it returns to after a failed move."""
     last = job.moves[-1]
     if last.undone:
         nodes, why = ", ".join(each.node for each in last.origin), last.undone

@@ -1,1 +1,1 @@
-"""When jobs will start, and the smallest change that starts a job now: the engine run on a copy."""
+"""Finds out when jobs will start, and which small change would start a job now, on copies of the engine."""

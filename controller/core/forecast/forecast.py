@@ -1,4 +1,4 @@
-"""Forecasts of starts: a copy of the engine simulates the future, with every job running to its limit."""
+"""Forecasts when jobs start: a copy of the engine simulates the future, all jobs running to their limits."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """A function that runs some work on a copy of an engine. Returns None if the work was not finished."""
+    """A function that copies an engine and calls `work` with the copy."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """The result of the work."""
+        """Return the result of `work`; None if `work` was not finished, for example for lack of time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastStart:
-    """The latest start of a waiting job, and its nodes."""
+    """The time at which a waiting job starts at the latest, and its nodes."""
 
     at: float
     nodes: tuple[str, ...]
@@ -48,7 +48,7 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of a forecast: the starts by job, and the engine's decisions for the `first` inputs."""
+    """The result of `forecast`: the start of each job, and the engine's answers to the `first` inputs."""
 
     starts: dict[int, ForecastStart]
     decisions: tuple[Decision, ...]
@@ -61,9 +61,9 @@ class Forecast:
 
 
 def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
-    """A copy of the engine that makes the same decisions as the original, and does not change it.
+    """Return a copy of the engine, which makes the same decisions and does not change the original.
 
-    With `pipeline`, the copy decides as after a restart with that configuration. A plugin that fails on the
+    With `pipeline`, the copy decides as after a restart with that configuration. A plugin that fails in the
     copy does not count as failed in the original.
     """
     source, rules = engine.state, pipeline or replace(engine.pipeline, breaker=CircuitBreaker())
@@ -79,12 +79,15 @@ def fork(engine: Engine, pipeline: Pipeline | None = None) -> Engine:
 
 
 def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
-    """Run the work on a fork."""
+    """Call `work` with a copy of the engine (`fork`), and return its result."""
     return work(fork(engine))
 
 
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
-    """The fork, changed so that running jobs end after their predicted times, or else at their limits."""
+    """Return the copy of the engine with other expected ends of running jobs, and of jobs that start.
+
+    With `predicted`, jobs end after their predicted run times; otherwise at their time limits.
+    """
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:
         return ahead
@@ -104,14 +107,18 @@ def forecast(
     going: KeepGoing | None = None,
     steps: int = MAX_STEPS,
 ) -> Forecast:
-    """Give a fork the `first` inputs, then simulate the future. The fork cannot be used afterwards.
+    """Give `ahead`, a copy of the engine, the inputs in `first`, then simulate the future on it.
 
-    1. Run a pass at the time of the step, and record its starts. Stopped jobs and members end at once.
-    2. Stop if job `until` has started, if no job waits, or if only reservations would begin and end.
+    The copy cannot be used afterwards.
+
+    1. Run a scheduling pass at the simulated time, and record the starts. Jobs that the pass stops end at
+       once.
+    2. End the forecast if job `until` has started, if no job waits, or if nothing else would happen than that
+       recurring reservations begin and end.
     3. Go to the next end of a job, timer or reservation, and end the jobs whose limit is reached.
     4. Repeat until `going` returns False, or for `steps` steps. The starts found so far stay valid.
 
-    Cost: one pass for each step.
+    Cost: one scheduling pass for each step.
 
     Example: job 3 runs until 10:00 on the only node, and jobs 4 and 5 wait for it with one hour each. Steps:
     now, 10:00 (job 4 starts), 11:00 (job 5 starts).
@@ -144,7 +151,8 @@ def forecast(
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
-        idle_turns += not (ends or due < NEVER)  # because recurring reservations never end
+        # Count the steps in which only operators' reservations begin or end. Recurring ones never stop.
+        idle_turns += not (ends or due < NEVER)
         if following == NEVER or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
@@ -153,7 +161,7 @@ def forecast(
 
 
 def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
-    """The first jobs in queue order, at most `count` of each profile."""
+    """Return the first waiting jobs in queue order, at most `count` of each profile."""
     found: list[int] = []
     for cycle in engine.profile_cycles.cycles.values():
         entries = (entry for lane in cycle.queue for entry in lane)
@@ -163,21 +171,21 @@ def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
 
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
-    """End the processes of an elastic job on the nodes that it is leaving."""
+    """Report to the engine that an elastic job has ended on the nodes that it is leaving."""
     leaving = [member.allocation.node for member in job.running if member.leaving]
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
 
 
 def _end_due(engine: Engine, moment: float) -> None:
-    """End the jobs whose limit is reached."""
+    """Report to the engine that all jobs whose expected end has come have ended."""
     state = engine.state
     for job in [job for end, job in state.releases if end <= moment]:
         _end(engine, state.jobs[job], moment)
 
 
 def _end(engine: Engine, job: Job, moment: float) -> None:
-    """End all processes of a job."""
+    """Report to the engine that a job has ended on all its nodes."""
     why = PREEMPTED if job.stopping is Reason.PREEMPTED and job.stop_by == job.expected_end else ""
     code = 9 if job.stopping is Reason.EVICTED else 0
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, code=code, why=why)

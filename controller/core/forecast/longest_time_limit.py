@@ -1,4 +1,4 @@
-"""Time limits with which a waiting job could start now, because it would end before others need its nodes."""
+"""Finds time limits with which a waiting job could start now, before other jobs need its nodes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MOST = 64
 
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
-    """The time limits in seconds that may let the job start now, longest first, shorter than its own limit.
+    """Return time limits in seconds with which the job may be able to start now, the longest first.
 
-    Must be called after a pass at `now`.
-    1. Collect the times at which nodes are needed: reserved starts of other jobs (EASY, conservative, of
-       other profiles, for deadlines) and the starts of operators' reservations.
+    All are shorter than the job's own limit. The function must be called after a scheduling pass at `now`.
+    1. Collect the times at which other jobs or users need nodes: the reserved starts of other jobs (of all
+       profiles, and for deadlines) and the starts of operators' reservations.
     2. For each such time, take the seconds until then, minus the job's grace.
-    3. For a quota on GPU-hours, take the time in which the job uses up the rest of the quota.
+    3. If the job is over a quota on GPU-hours, add the time in which the job uses up what is left of it.
     4. Round down to whole minutes, or to STEP_S for short limits.
 
     Example: another job has a reserved start in 2 h, and this job has a grace of 30 s: the limit is 1h59m.

@@ -1,4 +1,4 @@
-"""Makes smaller requests from a job's spec, the smallest change first. smallest_change.py tries them."""
+"""Relaxations: a job's spec with fewer constraints or smaller amounts. smallest_change.py tries them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ RelaxationScale = Sequence[Relaxation]
 
 
 def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> Iterator[RelaxationScale]:
-    """All relaxations: first fewer constraints, then smaller amounts. `limits` are time limits to try."""
+    """Yield the relaxations of a spec, one list for each kind of change, the smallest change first.
+
+    Fewer constraints come before smaller amounts. `limits`: the time limits to try, in seconds.
+    """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
     for name, count in spec.licences.items():
@@ -49,7 +52,7 @@ def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> 
 
 
 def without_constraints(spec: JobSpec) -> Relaxation | None:
-    """The spec without its constraints on nodes, GPUs and other jobs; None if it has no constraints."""
+    """Return the spec without its constraints on nodes, GPUs and other jobs; None if it has none."""
     wish = _wish(spec.gpu, numa="", nvlink="", least_mib=0, compute="")
     company = tuple(each for each in spec.company if each.prefer)
     plain_spec = replace(
@@ -60,13 +63,13 @@ def without_constraints(spec: JobSpec) -> Relaxation | None:
 
 
 def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
-    """The GPU requirements with these changes; None if nothing is required then."""
+    """Return the GPU requirements with these changes; None if no requirement is left."""
     found = replace(wish or GpuWish(), **changes)
     return None if found == GpuWish() else found
 
 
 def _ties(spec: JobSpec) -> Iterator[Relaxation]:
-    """The spec without one of its constraints on NUMA, NVLink or topology, for each of them."""
+    """For each required NUMA node, NVLink and topology, yield the spec in which it is only preferred."""
     wish, topology = spec.gpu or GpuWish(), spec.topology
     if wish.numa == REQUIRE:
         yield Relaxation(
@@ -82,7 +85,7 @@ def _ties(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _terms(spec: JobSpec) -> Iterator[Relaxation]:
-    """The spec without one of its constraints on node labels or on other jobs, for each of them."""
+    """For each constraint on node labels or on other jobs, yield the spec without this constraint."""
     for at, company in enumerate(spec.company):
         if not company.prefer:
             rest = (*spec.company[:at], *spec.company[at + 1 :])
@@ -98,7 +101,7 @@ def _terms(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """The spec with a toleration for one of the taints that keep the job off nodes, for each of them."""
+    """For each taint that keeps the job off nodes, yield the spec with a toleration for this taint."""
     hard = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
     taints = {taint for each in placer.nodes.columns.taints for taint in each if taint.effect in hard}
     for taint in sorted(taints, key=str):
@@ -109,7 +112,7 @@ def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """The spec with another GPU model, with less GPU memory, or with an older compute capability."""
+    """Yield the spec with one more GPU model, or without its least GPU memory or compute capability."""
     if spec.gpu_models:
         for model in sorted({*placer.nodes.columns.models} - {*spec.gpu_models}):
             also = replace(spec, gpu_models=(*spec.gpu_models, model))
@@ -123,7 +126,7 @@ def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
-    """The spec with fewer of one licence."""
+    """Return the spec with smaller counts of one licence, the largest count first."""
     return [
         Relaxation(
             f"with {count} of licence {name} instead of {asked}",
@@ -134,7 +137,7 @@ def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
 
 
 def _spreads(spec: JobSpec, placer: Placer) -> RelaxationScale:
-    """The spec with the same number of GPUs on more nodes."""
+    """Return the spec with the same number of GPUs on more nodes, the fewest nodes first."""
     shape = placer.shape(request_of(spec))
     if shape is None or shape.part.gpus < 2 or spec.tasks_per_node > 1:
         return ()
@@ -186,9 +189,10 @@ def _scratch(spec: JobSpec, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """The most of the resource in `column` that enough nodes have free where the job otherwise fits.
+    """Return the greatest amount of one resource with which the job fits now.
 
-    0 if the job fits on too few nodes even without this resource.
+    `spec` is the job without this resource, and `column` has its free amount for each node. 0 if the job fits
+    on too few nodes even without the resource.
     """
     shape = placer.shape(request_of(spec))
     if shape is None:
@@ -199,7 +203,7 @@ def _free(spec: JobSpec, placer: Placer, column: np.ndarray[Any, Any]) -> int:
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Amounts to try below `asked`, largest first: the free amount, and eighths of `asked`."""
+    """Return amounts to try below `asked`, the largest first: the free amount, and eighths of `asked`."""
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)
 
@@ -221,7 +225,7 @@ def _limits(spec: JobSpec, limits: Sequence[float]) -> RelaxationScale:
 
 
 def _nodes(spec: JobSpec) -> RelaxationScale:
-    """The spec with fewer nodes and the same request per node."""
+    """Return the spec with fewer nodes and the same request per node, the most nodes first."""
     nodes = spec.nodes or 1
     fewer = _down(nodes, 1)
     each, least = spec.gpus / nodes, spec.gang.min_nodes
@@ -241,7 +245,7 @@ def _nodes(spec: JobSpec) -> RelaxationScale:
 
 
 def _gpus(spec: JobSpec) -> RelaxationScale:
-    """The spec with fewer GPUs on the same number of nodes."""
+    """Return the spec with fewer GPUs on the same number of nodes, the most GPUs first."""
     return [
         Relaxation(
             f"with {_gpu_count_text(spec, count)} instead of {gpus_text(spec.gpus)}",
@@ -252,7 +256,7 @@ def _gpus(spec: JobSpec) -> RelaxationScale:
 
 
 def _down(asked: int, unit: int) -> list[int]:
-    """Multiples of a unit below `asked`, largest first, at most about MOST_STEPS of them."""
+    """Return multiples of `unit` below `asked`, the largest first, at most about MOST_STEPS of them."""
     steps = range(asked // unit - 1, 0, -1)
     stride = -(-len(steps) // MOST_STEPS) or 1
     return [each * unit for each in steps[::stride]]

@@ -33,10 +33,11 @@ ACTOR = "root"
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that starts the job: as words that continue `it would start now …`, and as an action.
+    """A change that starts a waiting job. `sentence` continues the text `it would start now …`.
 
-    Exactly one action is set: spec fields to change, running jobs to preempt, the job itself to release, or
-    nodes and GPUs to resume. Preempted jobs are also held (`hold`) if they would otherwise start again first.
+    Exactly one kind of change is set: spec fields to change, running jobs to preempt, the job itself to
+    release, or nodes and GPUs to resume. `hold`: the preempted jobs must also be held, because they would
+    otherwise start again before the waiting job.
     """
 
     sentence: str
@@ -48,7 +49,9 @@ class Suggestion:
 
 
 def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> tuple[Suggestion, ...]:
-    """The changes that start the job now, the smallest first; none if it starts anyway or none helps.
+    """Return the changes that would start the job now, the smallest first.
+
+    Empty if the job starts without a change, or if no change helps.
 
     1. For a held job, suggest only its release.
     2. Change one field of its spec; of each kind of change take the smallest, at most MAX_EDITS in all.
@@ -56,7 +59,7 @@ def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) 
     4. Preempt running jobs.
     5. If no single change of the spec helps, drop all its constraints, and if needed reduce one amount too.
 
-    Each change is tried alone (StartTrial) on a copy made by `on_copy`. `ahead` is not changed.
+    Each change is tried alone (StartTrial) on a copy of `ahead` made by `on_copy`. `ahead` is not changed.
     """
     trial = StartTrial(ahead, job, now, on_copy)
     asked = trial.job
@@ -74,7 +77,7 @@ def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) 
 
 
 class EditSearch:
-    """Finds smaller requests with which a job starts now."""
+    """Finds changes of a job's spec with which the job would start now."""
 
     def __init__(self, trial: StartTrial, limits: Sequence[float]) -> None:
         self._trial = trial
@@ -83,14 +86,17 @@ class EditSearch:
         self._limits = limits
 
     def singles(self) -> Iterator[Suggestion]:
-        """The smallest change of each kind that starts the job."""
+        """Yield the smallest change of each kind (such as memory or nodes) that starts the job."""
         for scale in relaxations(self._job.spec, self._cycle.placer, self._limits):
             least = self._least(scale)
             if least is not None:
                 yield Suggestion(least.sentence, self._changes(least.spec))
 
     def both(self) -> Iterator[Suggestion]:
-        """The job without any constraint; if that is not enough, also with a smaller amount."""
+        """Yield one change that removes all constraints of the job on nodes, GPUs and other jobs.
+
+        If the job would still not start, the change also reduces one amount, such as memory.
+        """
         bare = without_constraints(self._job.spec)
         if bare is None:
             return
@@ -102,10 +108,10 @@ class EditSearch:
                 return
 
     def _least(self, scale: RelaxationScale) -> Relaxation | None:
-        """The smallest relaxation of a scale that starts the job; None if none does.
+        """Return the smallest change in `scale` that starts the job; None if none does.
 
-        Tries the smallest, then the largest, and halves the range between them, because a larger relaxation
-        helps whenever a smaller one does.
+        `scale` has changes of one kind, the smallest first. If a change helps, all larger ones do. Therefore
+        try the smallest, then the largest, then halve the range between them.
         """
         fitting = [each for each in scale if self._fits_now(each.spec)]
         low, high = 0, len(fitting) - 1
@@ -126,12 +132,15 @@ class EditSearch:
         return bool(changes) and self._trial.starts(Edit(self._job.id, "", changes))
 
     def _changes(self, spec: JobSpec) -> dict[str, Any]:
-        """The changed fields of the spec, encoded as in JSON."""
+        """Return the fields of `spec` that differ from the job's spec, encoded as in JSON."""
         encoded = encode(spec)
         return {name: encoded[name] for name in changed_fields(self._job.spec, spec)}
 
     def _fits_now(self, spec: JobSpec) -> bool:
-        """True if the spec fits now and exceeds no limit. If False, no trial on a copy is needed."""
+        """Return whether a job with this spec fits on free nodes now and exceeds no limit.
+
+        This saves trials on a copy of the engine, because a job that does not fit cannot start.
+        """
         if spec_problems(spec):
             return False
         spec = self._trial.ahead.with_defaults(self._job, spec)
@@ -145,7 +154,7 @@ class EditSearch:
 
 
 def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
-    """Suggestions to resume a drained node, a cordoned GPU, or all cordoned GPUs of a node."""
+    """Yield suggestions to resume a drained node, a cordoned GPU, or all cordoned GPUs of a node."""
     nodes = trial.ahead.state.nodes.rows
     for node in [node for node in nodes if node.up and node.drained][:MOST_NODES]:
         if trial.starts(Resume(node.name, ACTOR)):
@@ -153,7 +162,7 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # A resumed GPU takes work after its agent has checked it once.
+            # GpuChecked is given too, because a resumed GPU gets no job before its agent has checked it.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):
@@ -166,7 +175,10 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
 
 
 def _preempted(trial: StartTrial) -> Iterator[Suggestion]:
-    """Suggestions to preempt running jobs, and to hold them only if they would start again before the job."""
+    """Yield suggestions to preempt running jobs.
+
+    The preempted jobs are also held if they would otherwise start again before the waiting job.
+    """
     for victims in _candidates(trial):
         for hold in (False, True):
             if trial.starts(*(Preempt(victim, ACTOR, hold) for victim in victims)):
@@ -185,7 +197,10 @@ def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> st
 
 
 def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
-    """The cheapest set of victims, then single jobs that hold the missing quota or licence."""
+    """Yield sets of running jobs to preempt: the one that loses the least work, then single jobs.
+
+    A single job uses the quota or holds the licence that the waiting job lacks.
+    """
     job, state, now = trial.job, trial.ahead.state, trial.now
     plan, _ = trial.ahead.preemption_plan(job, now)
     if plan is not None and plan.victims:
@@ -214,7 +229,10 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
 
 
 def suggestion_command(eased: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
-    """The arguments of `corral` for a suggestion; empty for changes of the spec, which the CLI formats."""
+    """Return the arguments of the `corral` command that carries out a suggestion.
+
+    Empty for changes of the spec, because the CLI writes the flags for these itself.
+    """
     if eased.release:
         return ("job", "release", label)
     if eased.resume:

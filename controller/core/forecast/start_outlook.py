@@ -1,4 +1,4 @@
-"""Sentences about the forecast start of a waiting job: the assumptions, or why no start was found."""
+"""Sentences about the start that a forecast found for a waiting job, or about why it found none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ LAST_AFTER_S = 600.0
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
+    """Return a sentence about when a held job would start if it were released now. `start`: None if never."""
     if start is None:
         return f"it is held; it could not start if released: {why_no_start(ahead, number, now)}"
     left = start.at - now
@@ -26,7 +27,7 @@ def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: f
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
-    """Texts about the preemptions for other jobs that the forecast assumes before this start."""
+    """Yield texts about the preemptions for other jobs that the forecast assumes before the job starts."""
     others = [plan for plan in found.plans if plan.job != number]
     for plan in others[:NAMED]:
         jobs = ahead.state.jobs
@@ -38,9 +39,9 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 
 
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
-    """A sentence on why the job still waits just before its start; empty if that is the same reason as now.
+    """Return a sentence about why the job still waits just before its start at time `at`.
 
-    The copy `ahead` cannot be used afterwards.
+    Empty if the reason is the same as now. `ahead`, a copy of the engine, cannot be used afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""
@@ -57,7 +58,7 @@ def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
 
 
 def why_no_start(ahead: Engine, number: int, now: float) -> str:
-    """The reason why a forecast found no start, from the last state of the forecast."""
+    """Return why a forecast found no start for a job. `ahead`: the engine copy at the end of the forecast."""
     job = ahead.state.jobs.get(number)
     if job is None:
         return "it is cancelled before it can start"
@@ -78,9 +79,9 @@ def why_no_start(ahead: Engine, number: int, now: float) -> str:
 
 
 def _without_limit(ahead: Engine, job: Job) -> list[Job]:
-    """The running jobs without a time limit in the last state.
+    """Return the jobs without a time limit that still run at the end of the forecast.
 
-    If some of them run on nodes that could hold the job, only those.
+    If some of them run on nodes that could hold the waiting job, only these are returned.
     """
     state = ahead.state
     cycle = ahead.profile_cycles.of(job)

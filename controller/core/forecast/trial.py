@@ -26,16 +26,18 @@ Leaving = tuple[int, str]
 
 
 class StartTrial:
-    """Finds out whether one waiting job starts at once if some inputs are given to the engine.
+    """Finds out whether a waiting job would start at once if some inputs were given to the engine.
+
+    An input is a user command or a report of an agent.
 
     1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
-    2. Run the scheduling pass that follows an input.
-    3. If the inputs preempt running jobs, let their members end one after another, with a pass after each.
-       Try every order of up to ALL_ORDERS members. For more members, try the listed order and its reverse.
+    2. Run a scheduling pass.
+    3. If the inputs preempt running jobs, let these jobs end node by node, with a pass after each end. Try
+       every order of up to ALL_ORDERS such ends. For more of them, try the listed order and its reverse.
     4. The result is True if the job has started in all orders.
 
-    Invariant: `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. After that every
-    result is False, so that no change is suggested that was not tried.
+    Invariant: the engine `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. After
+    that every result is False, so that no change is suggested that was not tried.
     """
 
     def __init__(self, ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> None:
@@ -46,7 +48,7 @@ class StartTrial:
         self._on_copy = on_copy
 
     def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
-        """The result of `work` on a copy after the next pass; None if the job starts in that pass."""
+        """Return the result of `work` on a copy after a scheduling pass; None if the pass starts the job."""
 
         def after(copy: Engine) -> T | None:
             copy.handle(Tick(), self.now)
@@ -55,7 +57,7 @@ class StartTrial:
         return self._on_copy(self.ahead, after)
 
     def starts(self, *given: Input) -> bool:
-        """True if the job starts in the pass after these inputs, or when the preempted jobs have ended."""
+        """Return whether the job starts after these inputs, at the latest when preempted jobs have ended."""
         leaving = _leaving(self.ahead, given)
         return all(self._starts_in(given, order) for order in _orders(leaving))
 
@@ -78,7 +80,7 @@ class StartTrial:
         return copy.state.jobs[self.job.id].state is not JobState.QUEUED
 
     def _end(self, copy: Engine, number: int, node: str) -> None:
-        """End the preempted job's member on a node, and run a pass."""
+        """Report to the copy that a preempted job has ended on a node, and run a scheduling pass."""
         job = copy.state.jobs[number]
         if node in job.members and job.members[node].ended_at is None:
             over = AttemptStatus(number, job.attempt, 0, self.now, self.now, signal=15, why=PREEMPTED)
@@ -87,7 +89,7 @@ class StartTrial:
 
 
 def _leaving(engine: Engine, given: Sequence[Input]) -> list[Leaving]:
-    """The members of the jobs that the inputs preempt."""
+    """Return (job, node) for each node of the jobs that the inputs preempt."""
     jobs = [engine.state.jobs[each.job] for each in given if isinstance(each, Preempt)]
     return [(job.id, member.allocation.node) for job in jobs for member in job.running]
 

@@ -87,5 +87,5 @@ class DynamicOrder(Protocol):
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order itself considers the priority of queues; if not, jobs are first sorted by it."""
+    """Return whether the order considers the priority of queues; if not, jobs are first sorted by it."""
     return bool(getattr(order, "weighs_queues", False))
