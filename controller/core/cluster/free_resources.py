@@ -1,7 +1,7 @@
-"""The free resources of one node as plain numbers, and a way to try other values in the node table.
+"""The free resources of one node as plain numbers, and a trial of other free resources in the node table.
 
-GPUs are in lists instead of numpy arrays, because backfill reads single nodes at many points in time, and
-reading one element of an array takes ten times as long as reading one of a list.
+The free part of each GPU is an element of a list and not of a numpy array, because backfill reads single
+elements very often. Reading one element of an array takes ten times as long as reading one of a list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(slots=True)
 class FreeResources:
-    """Free CPU, memory, scratch and thousandths of each GPU of one node; `models`: the GPU type by slot."""
+    """The free resources of one node. `gpus` has the free thousandths of each GPU, `models` the type code of
+    each GPU (its index in `NodeTable.gpu_types`).
+    """
 
     cpu_milli: int
     memory_mib: int
@@ -28,7 +30,7 @@ class FreeResources:
     scratch_mib: int = 0
 
     def add(self, node: Node, allocation: Allocation, sign: int) -> None:
-        """Add an allocation (sign 1) or subtract it (sign -1)."""
+        """Add the resources of an allocation (sign 1) or subtract them (sign -1)."""
         self.cpu_milli += sign * allocation.cpu_milli
         self.memory_mib += sign * allocation.memory_mib
         self.scratch_mib += sign * allocation.scratch_mib
@@ -38,7 +40,9 @@ class FreeResources:
                 self.gpus[slot] += sign * hold.milli
 
     def fits(self, part: PerNodeRequest, needs: GpuNeeds, row: int) -> bool:
-        """Does the request fit? `needs` are the GPU needs of the request, `row` is the row of the node."""
+        """True if these free resources are enough for the request on one node. `needs` are the GPU needs of
+        the request; `row` is the node's row in the node table.
+        """
         if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
             return False
         if part.scratch_mib > self.scratch_mib:
@@ -46,11 +50,11 @@ class FreeResources:
         return needs.met_by(self.gpus, self.models, row)
 
     def copy(self) -> FreeResources:
-        """An independent copy."""
+        """Return a copy that changes independently of the original."""
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """The lesser amount of each resource."""
+        """Return the smaller amount of each resource in the two objects."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),
@@ -61,7 +65,7 @@ class FreeResources:
 
 
 def free_on(nodes: Nodes, row: int) -> FreeResources:
-    """The free resources of the node in this row now."""
+    """Return the present free resources of the node in this row of the node table."""
     columns = nodes.columns
     cpu, memory = columns.cpu_free.item(row), columns.memory_free.item(row)
     scratch = columns.scratch_free.item(row)
@@ -74,10 +78,11 @@ def free_on(nodes: Nodes, row: int) -> FreeResources:
 
 @contextmanager
 def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
-    """Write other free resources to one row of the node table, so that filters can be run on them.
+    """Write other free resources to one row of the node table inside a `with` block, so that filters can be
+    run on them.
 
-    At the end of the `with` block the row is restored, also after an exception. Other code may not read or
-    write the row in the block.
+    At the end of the block the old values are restored, also after an exception. Code outside the block may
+    not read or write the row meanwhile.
     """
     before = columns.cpu_free[row], columns.memory_free[row], columns.scratch_free[row]
     gpus_before = columns.gpu_free[row].copy()

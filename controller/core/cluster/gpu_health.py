@@ -1,15 +1,18 @@
-"""The health state machine of one GPU. Each function returns the next condition and changes nothing.
+"""The health state machine of one GPU. Each function returns the new condition of the GPU and changes
+nothing.
 
-1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. Which one depends on the action for the Xid (an error
-   number of the NVIDIA driver) or for the reading.
-2. The agent checks the GPU at `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes PROBING
-   with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a GPU
-   CORDONED, unless it is LOST.
-3. Each further fault doubles the wait before the first check, from `check_s` up to `check_most_s`. After a
-   day in OK, the next fault counts as the first one again.
-4. While `needs` is "reset", "reboot" or "resume", the GPU is not checked until that has happened.
+1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. The state depends on the configured action for the Xid
+   (an error number of the NVIDIA driver) or for the reading (such as the number of ECC errors) that showed
+   the fault.
+2. The agent checks the GPU at the time `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes
+   PROBING with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a
+   GPU CORDONED, unless it is LOST.
+3. The first check comes `check_s` seconds after the first fault. Each further fault doubles this wait, up to
+   `check_most_s`. After a day in state OK, the wait starts at `check_s` again.
+4. If `needs` is "reset", "reboot" or "resume", the GPU is not checked until it was reset, its host was
+   rebooted or an operator resumed it.
 
-Only an OK GPU takes new work. Agents report faults; this module decides what follows from them.
+New jobs start only on OK GPUs. Agents report faults; this module decides the health state that follows.
 
 Example with the defaults: Xid 48 cordons a GPU at 12:00. The checks at 12:00:30, 12:01:00 and 12:01:30 pass,
 so it is OK. After the same fault within a day, the first check comes 60 s after the fault.
@@ -29,7 +32,9 @@ FORGET_FAULTS_AFTER_S = 86_400.0
 
 
 class HealthAction(enum.Enum):
-    """How the controller reacts to an Xid or a reading."""
+    """How the controller reacts to an Xid (an error number of the NVIDIA driver) or to a GPU reading such as
+    the number of ECC errors.
+    """
 
     IGNORE = "ignore"
     """Do nothing, because the Xid reports a routine action of the driver."""
@@ -80,7 +85,9 @@ READING_ACTIONS: Mapping[TroubleKind, HealthAction] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """The thresholds of `[gpus.rules]`. A reading that reaches its threshold is a fault."""
+    """The thresholds in `[gpus.rules]`. A GPU reading that reaches its threshold counts as a fault of the
+    GPU.
+    """
 
     corrected_per_hour: int = 1_000
     """The number of corrected ECC errors within an hour."""
@@ -92,7 +99,7 @@ class ReadingLimits:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealthPolicy:
-    """How GPUs with faults are treated: `[gpus]` of scheduler.toml."""
+    """The settings in `[gpus]` of scheduler.toml for GPUs with faults."""
 
     check_s: float = 30.0
     """Seconds from a first fault to the first check, and between checks while PROBING."""
@@ -109,12 +116,14 @@ class GpuHealthPolicy:
     """The command that resets a GPU; its UUID is appended. Empty: agents reset no GPU."""
 
     def action(self, xid: int) -> tuple[HealthAction, str]:
-        """The action for an Xid, and its meaning in words."""
+        """Return the action for an Xid (an error number of the NVIDIA driver), and the meaning of the Xid in
+        words.
+        """
         usual, means = XID_ACTIONS.get(xid, (HealthAction.SUSPECT, "not known to Corral"))
         return self.xids.get(xid, usual), means
 
     def rule(self, kind: TroubleKind) -> HealthAction:
-        """The action for a reading."""
+        """Return the action for a kind of GPU reading that has reached its threshold."""
         return self.rules.get(kind, READING_ACTIONS.get(kind, HealthAction.SUSPECT))
 
 
@@ -123,7 +132,9 @@ DEFAULT_HEALTH_POLICY = GpuHealthPolicy()
 
 @dataclass(frozen=True, slots=True)
 class GpuCondition:
-    """The health of a GPU. `due` is the time of the next check; it is unused while `needs` is set."""
+    """The health of one GPU. `needs` is the reset, reboot or resume that must come before the next check, or
+    empty. `due` is the time of the next check; it is unused while `needs` is set.
+    """
 
     health: GpuHealth = GpuHealth.OK
     why: str = ""
@@ -137,7 +148,7 @@ class GpuCondition:
 
     @property
     def ok(self) -> bool:
-        """Does the GPU take new work?"""
+        """True if new jobs may start on the GPU."""
         return self.health is GpuHealth.OK
 
 
@@ -154,7 +165,9 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
 ) -> GpuCondition:
-    """The condition after a fault; unchanged if the GPU is already in an equal or worse state."""
+    """Return the condition after a fault. It is unchanged if the GPU is already in an equal or worse
+    state.
+    """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
         health is old.health and (old.needs or not needs)
@@ -164,14 +177,17 @@ def after_fault(
 
 
 def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition while an off-queue process uses the GPU: SUSPECT, but this does not count as a fault."""
+    """Return the condition while an off-queue process (one that no job started) uses the GPU: SUSPECT. This
+    does not count as a fault.
+    """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
     return replace(old, health=GpuHealth.SUSPECT, why=why, good=0, since=now, due=now + care.check_s)
 
 
 def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition when a check finds that the GPU is still unusable for the same reason.
+    """Return the condition after a check has found that the GPU is still unusable for the reason already
+    known.
 
     This does not count as a fault, so the wait before the next check does not grow.
     """
@@ -182,18 +198,22 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """The condition with the next check due now, because the cause of the fault may have ended."""
+    """Return the condition with the next check due now, because the cause of the fault may have ended."""
     return old if old.ok or old.needs else replace(old, due=now)
 
 
 def after_driver_loss(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after the driver lost the GPU. Checks continue, so the GPU can become OK again."""
+    """Return the condition after the driver reported the GPU as lost. Checks continue, so the GPU can become
+    OK again.
+    """
     known = old.needs or old.health is GpuHealth.LOST
     return old if known else _fallen(old, GpuHealth.LOST, why, "", now, care)
 
 
 def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after a check of a GPU that is not OK."""
+    """Return the condition after a check; `ok` is the result. A GPU that is OK or needs a reset, reboot or
+    resume is unchanged.
+    """
     if old.ok or old.needs:
         return old
     if not ok:
@@ -211,7 +231,9 @@ def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHeal
 
 
 def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after a failed reset. The reset is tried again; each failure lengthens the wait."""
+    """Return the condition after a failed reset. The reset is tried again; each failure lengthens the wait
+    before the next try.
+    """
     if old.needs != "reset":
         return old
     why = f"{old.why.partition(_IN_VAIN)[0]}{_IN_VAIN}{why}"
@@ -219,12 +241,14 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthP
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
-    """The condition after the reset, reboot or resume that `needs` names: PROBING, with a check due now."""
+    """Return the condition after the reset, reboot or resume that the GPU needed: PROBING, with a check due
+    now.
+    """
     return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
 
 
 def cordoned(old: GpuCondition, why: str, now: float) -> GpuCondition:
-    """The condition after an operator cordoned the GPU. It stays so until an operator resumes the GPU."""
+    """Return the condition after an operator cordoned the GPU: CORDONED until an operator resumes the GPU."""
     return replace(old, health=GpuHealth.CORDONED, why=why, needs="resume", good=0, since=now, due=0.0)
 
 
@@ -238,5 +262,5 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, care: GpuHealthPolicy) -> GpuCondition:
-    """The condition after an operator resumed the GPU: one passed check makes it OK."""
+    """Return the condition after an operator resumed the GPU: one more passed check makes the GPU OK."""
     return replace(restored, good=max(0, care.checks - 1), falls=max(1, restored.falls))

@@ -1,4 +1,6 @@
-"""Which GPU types suit a request, and how many thousandths of a GPU of each type it takes."""
+"""Computes which GPU types suit a request, and how many thousandths of a GPU of each type the request
+takes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ UNSUITABLE = WHOLE_GPU + 1
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """A type of GPU. All GPUs of one type are equal for every request."""
+    """A type of GPU: model, memory, compute capability and MIG profile. For requests, all GPUs of one type
+    are equal.
+    """
 
     model: str
     memory_mib: int = 0
@@ -29,11 +33,12 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True)
 class GpuNeeds:
-    """The GPUs that a request needs on a node: `count` GPUs, all of them in one of `groups`.
+    """The GPUs that a request needs on one node: `count` GPUs that are all in one of `groups`.
 
-    Milli are thousandths of a GPU. `milli_by_type` is None if all GPU types suit equally; the request then
-    takes `milli_each` of each GPU. `groups` is None if the GPUs need not be on one NUMA node or linked by
-    NVLink.
+    Milli are thousandths of a GPU. `milli_by_type` has the milli that the request takes of a GPU of each
+    type. It is None if all GPU types are suitable; the request then takes `milli_each` of every GPU. `groups`
+    has the GPU slots that share a NUMA node or are linked by NVLink; it is None if the request requires
+    neither.
     """
 
     count: int
@@ -44,11 +49,13 @@ class GpuNeeds:
     """The most milli that the request can take on one node, with any suitable GPUs."""
 
     def milli_of(self, kind: int) -> int:
-        """The thousandths that the request takes of a GPU of this type."""
+        """Return the thousandths that the request takes of a GPU of the type with this code."""
         return self.milli_each if self.milli_by_type is None else self.milli_by_type[kind]
 
     def fitting_slots(self, free: Sequence[int], kinds: Sequence[int]) -> list[int]:
-        """The slots of one node whose GPU is suitable and has enough free."""
+        """Return the slots (indices on one node) of the GPUs that are of a suitable type and have enough free
+        thousandths.
+        """
         if self.milli_by_type is None:
             return [slot for slot, left in enumerate(free) if left >= self.milli_each]
         milli = self.milli_by_type
@@ -59,7 +66,9 @@ class GpuNeeds:
         ]
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
-        """Are these free thousandths of each GPU enough for the request, on the node in this row?"""
+        """True if the GPUs of the node in this row are enough for the request, given the free thousandths and
+        the type of each GPU.
+        """
         if not self.count:
             return True
         if self.milli_by_type is None and self.groups is None:
@@ -71,17 +80,19 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """By row and slot: whether the GPU has enough free, and the thousandths that the request takes."""
+        """Return, for each row and GPU slot, whether the GPU has enough free, and the thousandths that the
+        request takes of it.
+        """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
             return free >= self.milli_each, self.milli_each
         needed = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)[
             columns.gpu_model[rows]
-        ]  # ABSENT is -1, so it selects the last entry, UNSUITABLE
+        ]  # A slot without a GPU has the type ABSENT (-1), which selects the last entry, UNSUITABLE.
         return free >= needed, needed
 
     def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:
-        """The mask of the rows whose GPUs meet these needs."""
+        """Return, for each of these rows of the node table, whether the GPUs of the node meet these needs."""
         fits, _ = self.usable(columns, rows)
         enough: Bools = fits.sum(axis=1) >= self.count
         if self.groups is not None:
@@ -91,7 +102,9 @@ class GpuNeeds:
 
 
 def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
-    """The GPU needs of the request on these nodes, computed once per layout."""
+    """Return the GPU needs of the request on these nodes. They are cached until labels, taints or hardware of
+    a node change.
+    """
     found = columns.gpu_needs_cache.get(part)
     if found is None:
         if len(columns.gpu_needs_cache) >= MAX_CACHED:
@@ -104,7 +117,8 @@ def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     wish = part.gpu
     if wish is None and not part.models and not any(kind.mig for kind in columns.gpu_types):
         count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
-        return GpuNeeds(count, each, None, None, count * each)  # because every GPU is suitable
+        # Every GPU type is suitable and no group is required.
+        return GpuNeeds(count, each, None, None, count * each)
     count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.wants_gpus), part.share or WHOLE_GPU)
     groups = None
     if wish is not None and wish.demands and count > 1:

@@ -1,4 +1,4 @@
-"""Groups of GPUs of one host: GPUs on the same NUMA node, and GPUs that are all linked by NVLink."""
+"""Finds groups of GPUs of one host: GPUs on the same NUMA node, and GPUs that are all linked by NVLink."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Group = frozenset[int]
 
 
 class GpuTopology:
-    """Groups of GPU slots for every host, by NUMA node, by NVLink, or by both.
+    """The groups of GPU slots of every host: slots on one NUMA node, slots linked by NVLink, or slots with
+    both properties.
 
-    An NVLink group is a largest possible set of GPUs in which each pair is linked.
+    An NVLink group is a set of GPUs in which each pair is linked, and to which no other GPU can be added.
     """
 
     def __init__(self, hosts: Sequence[Sequence[GpuFacts]], width: int) -> None:
@@ -26,7 +27,9 @@ class GpuTopology:
         self._made: dict[tuple[bool, bool], Bools] = {}
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """A mask by row, group and slot. Hosts with fewer groups than others have empty groups at the end."""
+        """Return, for each host, group and GPU slot, whether the slot is in the group. Hosts with few groups
+        have empty groups at the end.
+        """
         found = self._made.get((numa, linked))
         if found is None:
             found = self._made[numa, linked] = self._make(numa, linked)
@@ -58,7 +61,8 @@ def _by_numa(numbers: tuple[int, ...]) -> tuple[Group, ...]:
 
 @lru_cache(maxsize=1_024)
 def _cliques(links: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[Group, ...]:
-    """All maximal cliques of linked GPUs, found with the Bron-Kerbosch algorithm with a pivot.
+    """Return all maximal cliques of linked GPUs (sets in which each pair is linked), found with the
+    Bron-Kerbosch algorithm with a pivot.
 
     A link counts only if both GPUs report it. Results are cached, because most hosts have equal links.
     """

@@ -1,8 +1,9 @@
-"""Computes the value of a node's free GPUs: how much of them the requests that users submit could use.
+"""Computes the value of a node's free GPUs: the part of them that the requests that users submit could use.
 
 The model. A free GPU is worth nothing without the CPU and memory for a job on it, or if no submitted request
-can use it. In this module, milli are thousandths of a GPU. To a request k of n GPUs with m milli each, a node
-offers
+can use it. In this module, milli are thousandths of a GPU. A request k asks for n GPUs with m milli of each,
+cpu_k CPUs and memory_k memory on one node. A node with the free CPU `cpu` and the free memory `memory` offers
+to request k
 
     usable_k = B * min(1, n * min(cpu / cpu_k, memory / memory_k) / G)
 
@@ -12,13 +13,14 @@ request is its frequency, divided by the fraction of the cluster's GPUs that it 
 that few nodes can hold weigh more), times 1000/m. The cost of a placement is the value that the node loses by
 it. The `thrift` scorer prefers the placement with the least cost.
 
-Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2,
-B = 2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves
-2000 * min(1, (4 / 4) / 2) = 1000: it costs 1000 GPU-milli, although it takes no GPU.
+Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2, B =
+2000, usable = 2000 * min(1, 1 * (8 / 4) / 2) = 2000. A CPU job that takes 4 of the CPUs leaves 2000 * min(1,
+(4 / 4) / 2) = 1000: it costs 1000 GPU-milli, although it takes no GPU.
 
-How it is computed. All requests with the same size (n, m) and GPU model are added up to one curve over CPU
-per GPU, and one curve over memory per GPU, each stored at GRID + 1 points. The time to compute the value of a
-node then depends on the number of sizes, which is small, and not on the number of different requests.
+How it is computed. For each size (n, m) and GPU model, the weighted requests are added up to two curves: the
+usable part of the free GPUs as a function of the free CPU per n GPUs, and as a function of the free memory
+per n GPUs. A curve is stored as GRID + 1 points. The time to compute the value of a node then depends on the
+number of sizes, which is small, and not on the number of different requests.
 """
 
 from __future__ import annotations
@@ -53,12 +55,14 @@ Indices = NDArray[np.intp]
 
 
 def request_size(part: PerNodeRequest) -> Size:
-    """(number of GPUs, thousandths of each GPU) of a request."""
+    """Return the size of a request: (number of GPUs, thousandths of each GPU)."""
     return (1, part.share) if part.share else (part.gpus, WHOLE_GPU)
 
 
 class DemandStats:
-    """Counts how often each request was submitted. `version` grows when GpuValue must be computed again."""
+    """Counts how often each request was submitted. `version` grows when the counts have changed so much that
+    GpuValue must be computed again.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[PerNodeRequest, float] = {}
@@ -67,14 +71,14 @@ class DemandStats:
         self._due = 1.0
 
     def copy_from(self, other: DemandStats) -> None:
-        """Replace these counts by a copy of the other's."""
+        """Replace the counts by a copy of the counts of another object."""
         self.counts, self.total = dict(other.counts), other.total
         self.version, self._due = other.version, other._due
 
     def add(self, part: PerNodeRequest) -> bool:
-        """Count a job. Returns True if `version` grew.
+        """Count one job with this request. Return True if `version` grew.
 
-        It grows each time the count has doubled, and later after each REVALUE_EVERY jobs.
+        `version` grows each time the total count has doubled, and later after every REVALUE_EVERY jobs.
         """
         self.counts[part] = self.counts.get(part, 0.0) + 1.0
         self.total += 1.0
@@ -91,17 +95,17 @@ class DemandStats:
 
 
 class GpuValue:
-    """The curves of the model above, and the current value of each node.
+    """The demand curves that the module describes, and the present value of each node.
 
-    Valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the value of rows
-    that changed: O(sizes) per row.
+    A GpuValue is valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the
+    value of changed rows of the node table; its cost is O(sizes) per row.
     """
 
     def __init__(self, columns: NodeTable, demand: DemandStats) -> None:
         self._columns = columns
-        self._model = np.maximum(
-            columns.gpu_model[:, 0], 0
-        )  # because nodes with several models are rare, they count as the first
+        # A node with several GPU models counts as if all its GPUs were of the model of the first, because
+        # such nodes are rare.
+        self._model = np.maximum(columns.gpu_model[:, 0], 0)
         self._total = float(columns.gpu_count.sum()) * WHOLE_GPU
         asked = self._requests(demand)
         self._sizes = sorted({request_size(part) for part in asked})
@@ -119,7 +123,9 @@ class GpuValue:
         self._value = self._current_value(np.arange(columns.height))
 
     def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:
-        """The most frequent requests, and one more: a GPU with its equal part of all CPU and memory."""
+        """Return the most frequent requests with their counts, and one artificial request: one GPU with an
+        equal part of all CPU and memory.
+        """
         columns = self._columns
         asked: dict[PerNodeRequest, float] = {}
         for part, count in demand.counts.items():
@@ -136,7 +142,9 @@ class GpuValue:
         return kept
 
     def _in_milli(self, part: PerNodeRequest) -> PerNodeRequest:
-        """The request with its GPU memory converted to milli of the most frequent suitable GPU type."""
+        """Return the request with its GPU memory converted to thousandths of a GPU of the most frequent
+        suitable type.
+        """
         columns = self._columns
         if part.gpus or part.share or not part.wants_gpus:
             return part
@@ -146,12 +154,16 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """By row and size: G, the number of GPUs with enough free, and B, the milli free on these GPUs."""
+        """Return, for each row and request size, the number of GPUs with enough free (G in the module's
+        formula) and the milli free on these GPUs (B).
+        """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """The curves by resource, model, size and grid point."""
+        """Return the demand curves of the requests, as an array by resource (CPU, memory), GPU model, request
+        size and grid point.
+        """
         columns = self._columns
         models = max(1, len(columns.models))
         curves = np.zeros((2, models, len(self._sizes), GRID + 1))
@@ -177,7 +189,9 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """The value of these nodes with this free CPU and memory; `count` (G) and `room` (B) are by size."""
+        """Return the value of each of these nodes with this free CPU and memory. `count` and `room` are G and
+        B of the module's formula, by request size.
+        """
         share = self._number / np.maximum(count, 1)
         free = np.array((cpu, memory)) / self._step[:, None]
         at = np.minimum((free[:, :, None] * share).astype(np.int64), GRID)
@@ -189,40 +203,46 @@ class GpuValue:
         return self._value_of(rows, *self._left(EMPTY_PART, rows), self._count[rows], self._room[rows])
 
     def update(self, rows: Sequence[int]) -> None:
-        """Compute the value of these rows again."""
+        """Compute the value of the nodes in these rows again."""
         chosen = np.array(rows, dtype=np.intp)
         self._count[chosen], self._room[chosen] = self._offer(chosen)
         self._value[chosen] = self._current_value(chosen)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """By row, the value after the placement minus the value before.
+        """Return, for each row, the node's value after a placement of the request minus its value before.
 
-        Part of a GPU is taken from the GPU with which the node keeps the greatest value.
+        A request for part of a GPU is placed on the GPU with which the node keeps the greatest value.
         """
         before = self._value[rows]
         if part.wants_gpus and not part.gpus:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
-            fits = self._can_host[WHOLE_GPU]  # because a whole free GPU can host every size
+            # A GPU that was wholly free was counted for every size, so it is subtracted from every size.
+            fits = self._can_host[WHOLE_GPU]
             count = np.maximum(count - part.gpus * fits, 0)
             room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)
         return self._value_of(rows, *self._left(part, rows), count, room) - before
 
     def _left(self, part: PerNodeRequest, rows: Indices) -> tuple[Ints, Ints]:
-        """Free CPU and memory after the placement. Negative amounts, which overcommit can cause, become 0."""
+        """Return the free CPU and memory of each node after the placement. Negative amounts, which overcommit
+        can cause, become 0.
+        """
         columns = self._columns
         cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
 
     def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """The value of each node after part of a GPU was taken from the GPU where that costs least."""
+        """Return the value of each node after the request took part of the GPU on which this loses the least
+        value.
+        """
         needs = gpu_needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))
         if needs.milli_by_type is None:
             free = np.sort(self._columns.gpu_free[rows], axis=1)
             tried = free >= needs.milli_each
-            tried[:, 1:] &= free[:, 1:] != free[:, :-1]  # because equal GPUs give the same value
+            # Try only one of several GPUs of a node with equally much free, because they give the same value.
+            tried[:, 1:] &= free[:, 1:] != free[:, :-1]
             nodes, slots = np.nonzero(tried)
             after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)
         else:
@@ -235,14 +255,18 @@ class GpuValue:
         return best
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
-        """The value of each of these nodes after `share` milli were taken from a GPU with `free` milli."""
+        """Return the value of each of these nodes after `share` milli were taken from a GPU with `free`
+        milli.
+        """
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]
         room = self._room[rows] + self._offers[rest] - self._offers[free]
         return self._value_of(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
-        """The slot of the GPU on which this part of a GPU loses the least value; on a tie, the first one."""
+        """Return the slot of the GPU on which the request, which wants part of a GPU, loses the least value;
+        on a tie, the first one.
+        """
         free = self._columns.gpu_free[row, slots]
         needs = gpu_needs_of(part, self._columns)
         share = np.array(

@@ -1,4 +1,6 @@
-"""Job affinity and anti-affinity: the nodes of labelled jobs, and the nodes on which other jobs may run."""
+"""Job affinity and anti-affinity: finds the nodes on which a job may run because of the labels of jobs that
+already run.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ Key = TypeVar("Key", Label, JobTerm)
 
 
 class JobAffinityIndex:
-    """Counts jobs by label and node, and anti-affinity terms of jobs by node.
+    """Counts running jobs by label and node, and their anti-affinity terms by node.
 
-    A job term names a label of other jobs, a topology (a node label whose values are the domains) and a
-    number of domains: `domains=None` means anti-affinity, 1 means "in the same domain as those jobs", n > 1
-    means "spread over n domains". `version` grows with each change. Masks computed before are then invalid
-    on all rows, because a job on one node affects all nodes of its domain.
+    A term, like a pod affinity term of Kubernetes, names a label of other jobs, a topology (a node label
+    whose values are the domains) and a number of domains: `domains=None` means anti-affinity, 1 means "in the
+    same domain as those jobs", n > 1 means "spread over n domains". `version` grows with each change. Cached
+    results for nodes are then invalid, because a job on one node affects all nodes of its domain.
 
     Example: a job with the label app=db runs on n1 in rack r1. The affinity term "app=db on rack" allows only
     the nodes of r1; the same term as anti-affinity allows only nodes outside r1.
@@ -33,11 +35,11 @@ class JobAffinityIndex:
         self._anti_affinity: dict[JobTerm, dict[str, int]] = {}
 
     def add(self, part: PerNodeRequest, node: str) -> None:
-        """Count a job that holds resources on the node."""
+        """Count a job that now holds resources on the node."""
         self._count(part, node, 1)
 
     def remove(self, part: PerNodeRequest, node: str) -> None:
-        """Remove a job that no longer holds resources on the node."""
+        """Stop counting a job that no longer holds resources on the node."""
         self._count(part, node, -1)
 
     def _count(self, part: PerNodeRequest, node: str, by: int) -> None:
@@ -49,11 +51,13 @@ class JobAffinityIndex:
                 _add(self._anti_affinity, term, node, by)
 
     def snapshot(self) -> tuple[object, object]:
-        """All counts, for comparison."""
+        """Return all counts, so that tests can compare two indexes."""
         return self._running, self._anti_affinity
 
     def nodes_allowed(self, part: PerNodeRequest, columns: NodeTable) -> Bools:
-        """The nodes where the request meets its required terms and no running job's anti-affinity bars it."""
+        """Return the mask of the nodes where the required terms of the request are met and the anti-affinity
+        of no running job forbids the request.
+        """
         mask = np.ones(columns.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer:
@@ -64,16 +68,17 @@ class JobAffinityIndex:
         return mask
 
     def copy(self) -> JobAffinityIndex:
-        """An independent copy."""
+        """Return a copy that changes independently of the original."""
         other = JobAffinityIndex()
         other._running = {label: dict(nodes) for label, nodes in self._running.items()}
         other._anti_affinity = {term: dict(nodes) for term, nodes in self._anti_affinity.items()}
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
-        """Is the choice of nodes limited by a required term, of the request or of a running job?
+        """True if a required affinity term of the request, or the anti-affinity of a running job, limits the
+        nodes for the request.
 
-        A running job limits it if its anti-affinity names a label of the request.
+        The anti-affinity of a running job limits them if it names a label of the request.
         """
         return any(not term.prefer for term in part.company) or any(
             (term.key, term.value) in part.labels for term in self._anti_affinity
@@ -82,23 +87,26 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Nodes where `part` would break a term of `other`, or its own about `other`; None if none.
+        """Return the mask of the nodes where the job `part` and the future job `other` would break an
+        affinity term of each other; None if there is no such term.
 
-        `other` is a job that will run on these rows.
+        `other` is a job that will run on the nodes `rows`.
         """
         mask = None
         for term, label in _between(part, other):
             if term.domains is None:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
-            else:  # in a domain where such a job already runs, another one breaks nothing
+            else:
+                # `part` breaks no spread term in a domain where a job with this label already runs, because
+                # no further domain is used.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost
         return mask
 
     def nodes_meeting(self, part: PerNodeRequest, term: JobTerm, columns: NodeTable) -> Bools:
-        """The nodes where this term of the request is met."""
+        """Return the mask of the nodes where this affinity term of the request is met."""
         nodes = self._running.get((term.key, term.value), {})
         domains = _domains_of(nodes, term.topology, columns)
         inside = _within(domains, term.topology, columns)
@@ -108,12 +116,15 @@ class JobAffinityIndex:
         if len(domains) >= term.domains:
             return inside
         if not domains and (term.domains > 1 or (term.key, term.value) in part.labels):
-            return named  # because the first of these jobs may start anywhere
+            # The first job with this label may start in any domain, because no such job runs yet.
+            return named
         return named & ~inside if term.domains > 1 else inside
 
 
 def _between(part: PerNodeRequest, other: PerNodeRequest) -> Iterator[tuple[JobTerm, Label]]:
-    """The required terms of `other` about `part`, and the anti-affinity of `part` about `other`."""
+    """Return the required terms of `other` that name a label of `part`, and the anti-affinity terms of `part`
+    that name a label of `other`.
+    """
     for term in other.company:
         if not term.prefer and (term.key, term.value) in part.labels:
             yield term, (term.key, term.value)

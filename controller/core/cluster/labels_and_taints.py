@@ -1,4 +1,4 @@
-"""Labels and taints that operators set on a node. They override those of the configuration."""
+"""Labels and taints that operators set on a node, and that override those of the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LabelChanges = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeOverrides:
-    """Labels and taints set by operators. The value None hides a label or taint of the configuration."""
+    """The labels and taints that operators set on one node. The value None hides a label or taint of the
+    configuration.
+    """
 
     labels: LabelChanges = field(default_factory=dict)
     taints: LabelChanges = field(default_factory=dict)
@@ -24,16 +26,18 @@ class NodeOverrides:
     """The taints of the configuration."""
 
     def effective_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """These labels with the operators' changes."""
+        """Return the labels `labels` with the changes that operators made."""
         return _over(labels, self.labels)
 
     def effective_taints(self) -> tuple[Taint, ...]:
-        """The configured taints with the operators' changes, sorted by name."""
+        """Return the configured taints with the changes that operators made, sorted by name."""
         found = _over({taint_name(taint): taint.value for taint in self.configured}, self.taints)
         return tuple(taint_from_name(name, value) for name, value in sorted(found.items()))
 
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
-        """A copy with these changes. `known`: the labels without overrides; only these can be hidden."""
+        """Return a copy with further changes by an operator. `known` has the labels without overrides; only
+        these can be hidden.
+        """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(
             self,
@@ -43,18 +47,18 @@ class NodeOverrides:
 
 
 def taint_name(taint: Taint) -> str:
-    """The name of a taint, `key:Effect`. A node has at most one taint with each name."""
+    """Return the name of a taint, `key:Effect`. A node has at most one taint with each name."""
     return f"{taint.key}:{taint.effect.value}"
 
 
 def taint_from_name(name: str, value: str) -> Taint:
-    """The taint with this name and value."""
+    """Return the taint with this name (`key:Effect`) and value."""
     key, _, effect = name.rpartition(":")
     return Taint(key, Effect(effect), value)
 
 
 def override_problem(labels: LabelChanges, taints: LabelChanges) -> tuple[str, str] | None:
-    """The first invalid change as (field, message); None if all are valid."""
+    """Return the first invalid change as (field, error message); None if all changes are valid."""
     for name, value in labels.items():
         if not KEY.fullmatch(name) or name == "node":
             return (

@@ -14,7 +14,7 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class LicenceShortage:
-    """A licence whose free count is below the requested count."""
+    """A licence of which a job requests more than is free."""
 
     name: str
     wanted: int
@@ -30,45 +30,47 @@ class Licences:
         self.used: dict[str, int] = {}
 
     def copy(self) -> Licences:
-        """An independent copy of the counts."""
+        """Return a copy that changes independently of the original."""
         other = Licences()
         other.total, other.used = self.total, dict(self.used)
         return other
 
     def take(self, wanted: LicenceCounts) -> None:
-        """Add these to the used counts."""
+        """Add the counts that a job requests to the used counts."""
         for name, count in wanted:
             self.used[name] = self.used.get(name, 0) + count
 
     def release(self, wanted: LicenceCounts) -> None:
-        """Subtract these from the used counts."""
+        """Subtract the counts that a job requested from the used counts."""
         for name, count in wanted:
             self.used[name] -= count
             if not self.used[name]:
                 del self.used[name]
 
     def free(self, name: str) -> int:
-        """The free count; negative if the total was lowered below the used count."""
+        """Return how many of this licence are free; negative if an operator lowered the total below the used
+        count.
+        """
         return self.total.get(name, 0) - self.used.get(name, 0)
 
     def insufficient(self, wanted: LicenceCounts) -> bool:
-        """Is the free count of any of these licences too low?"""
+        """True if fewer of any of these licences are free than the job requests."""
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
-        """The licences whose free count is below the requested count."""
+        """Return the licences of which fewer are free than the job requests."""
         for name, count in wanted:
             if count > self.free(name):
                 yield LicenceShortage(name, count, self.used.get(name, 0), self.total.get(name, 0))
 
 
 def holds_licences(job: Job) -> bool:
-    """Does the job hold its licences now?"""
+    """True if the job holds its licences now: it runs, or it is nominated (resources are kept for it)."""
     return bool(job.unended or job.claim)
 
 
 def licences_in_use(jobs: Iterable[Job]) -> dict[str, int]:
-    """How many of each licence these jobs hold."""
+    """Return how many of each licence these jobs hold now."""
     fresh = Licences()
     for job in jobs:
         if holds_licences(job):
@@ -77,7 +79,9 @@ def licences_in_use(jobs: Iterable[Job]) -> dict[str, int]:
 
 
 def never_available(total: Mapping[str, int], wanted: LicenceCounts) -> Refusal | None:
-    """The refusal of a job that requests an unknown licence or more than the total; otherwise None."""
+    """Return the refusal for a job that requests an unknown licence or more than the cluster has in total;
+    otherwise None.
+    """
     for name, count in wanted:
         where = f"licences.{name}"
         if name not in total:

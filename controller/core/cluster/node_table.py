@@ -1,4 +1,6 @@
-"""The nodes as a table of numpy columns, with one row per node, sorted by name; and sets of rows."""
+"""The node table: numpy columns with one row per node, sorted by node name. Also has sets of rows as
+integers.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,10 @@ ABSENT = -1
 
 @dataclass(slots=True)
 class NodeTable:
-    """The data that filters, scorers and pickers read about nodes. They must not change it.
+    """The data that plugins (filters, scorers, pickers) read about nodes. Plugins must not change it.
 
-    Every column has one entry per row. Amounts are in thousandths of a CPU, MiB and thousandths of a GPU.
+    Every column has one entry per row, that is, per node. CPU is in thousandths of a CPU, memory and scratch
+    are in MiB, GPUs are in thousandths of a GPU.
     """
 
     labels: list[dict[str, str]]
@@ -74,19 +77,21 @@ class NodeTable:
 
     @property
     def height(self) -> int:
-        """Number of nodes."""
+        """The number of rows, that is, of nodes."""
         return len(self.labels)
 
     @property
     def row_of(self) -> dict[str, int]:
-        """The row of each node, by name."""
+        """The row number of each node, by node name."""
         if len(self.row_cache) != len(self.labels):
             self.row_cache.clear()
             self.row_cache.update((labels.get("node", ""), row) for row, labels in enumerate(self.labels))
         return self.row_cache
 
     def domain(self, label: str) -> Ints:
-        """By row, a number that stands for the node's value of the label; -1 without the label."""
+        """Return, for each row, a number that stands for the node's value of the label; -1 for a node without
+        the label.
+        """
         found = self.domain_cache.get(label)
         if found is None:
             values = [labels.get(label) for labels in self.labels]
@@ -96,29 +101,29 @@ class NodeTable:
         return found
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """A mask by row, group and slot. A group is the GPUs of one NUMA node (`numa`), GPUs that are all
-        linked by NVLink (`linked`), or GPUs with both properties.
+        """Return, for each row, group and GPU slot, whether the slot is in the group. A group is the GPUs of
+        one NUMA node (`numa`), GPUs that are all linked by NVLink (`linked`), or GPUs with both properties.
         """
         if self.gpu_topology is None:
             return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
         return self.gpu_topology().groups(numa, linked)
 
     def model_codes(self, names: tuple[str, ...]) -> list[int]:
-        """Indices of the GPU types whose model has one of these names (see `names_model`)."""
+        """Return the indices of the GPU types whose model contains one of these names as whole words."""
         return [
             code for code, model in enumerate(self.models) if any(names_model(name, model) for name in names)
         ]
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
-    """The rows in one of the masks or both; None means a mask without rows."""
+    """Return the rows that are in at least one of the two masks. None stands for a mask without rows."""
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
 def empty_table(height: int, width: int) -> NodeTable:
-    """A table of `height` nodes with slots for `width` GPUs each."""
+    """Return a table for `height` nodes with at most `width` GPUs each, without any resources."""
     return NodeTable(
         labels=[{} for _ in range(height)],
         models=[],
@@ -144,12 +149,12 @@ _WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4_096)
 def _words(name: str) -> str:
-    """The words of a name in lower case, with a blank before and after each."""
+    """Return the words of a name in lower case, with a blank before and after each word."""
     return f" {' '.join(_WORD.findall(name.casefold()))} "
 
 
 def names_model(name: str, model: str) -> bool:
-    """Does the model contain the name as whole words?
+    """True if the GPU model contains the name as whole words.
 
     Example: `H100` names `NVIDIA H100 PCIe`; `A10` does not name `A100`.
     """
@@ -157,7 +162,8 @@ def names_model(name: str, model: str) -> bool:
 
 
 def most_specific(names: Iterable[str], model: str) -> str | None:
-    """The name with the most words that names the model, on a tie the longest one; None if no name does.
+    """Return the name with the most words of those that the GPU model contains; on a tie, the longest one.
+    None if the model contains no name.
 
     Example: for `NVIDIA H100 80GB HBM3`, `H100 80GB` comes before `H100`.
     """
@@ -174,7 +180,7 @@ NO_ROWS: RowSet = 0
 
 
 def row_set(rows: Iterable[int]) -> RowSet:
-    """The set of these rows."""
+    """Return the set of these rows as an integer."""
     found = NO_ROWS
     for row in rows:
         found |= 1 << row
@@ -182,12 +188,12 @@ def row_set(rows: Iterable[int]) -> RowSet:
 
 
 def rows_where(mask: Bools) -> RowSet:
-    """The set of the rows for which the mask is true."""
+    """Return the set of the rows for which the mask is true."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def rows_in(bits: RowSet) -> Iterator[int]:
-    """The rows of the set in ascending order."""
+    """Yield the rows of the set in ascending order."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -195,7 +201,7 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """The lowest `count` rows of the set, or all rows if there are fewer."""
+    """Return the set of the lowest `count` rows of a set, or all of its rows if there are fewer."""
     low, high = count, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

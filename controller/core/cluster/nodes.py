@@ -32,7 +32,7 @@ NO_HEIRS: Mapping[int, int] = {}
 
 @dataclass(slots=True)
 class Node:
-    """One node. `held` has an entry for each job that holds resources here."""
+    """One cluster node. `held` has the allocation of each job that holds resources on the node."""
 
     name: str
     labels: dict[str, str]
@@ -62,31 +62,36 @@ class Node:
 
     @property
     def effective_labels(self) -> dict[str, str]:
-        """The labels that the agent reports, overridden by the configuration, overridden by operators."""
+        """The node's labels. Labels set by operators override those of the configuration, which override
+        those that the agent reports.
+        """
         return self.marks.effective_labels({**self.facts.labels, **self.labels})
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """The taints of the configuration, overridden by operators."""
+        """The node's taints. Taints set by operators override those of the configuration."""
         return self.marks.effective_taints()
 
     @property
     def reconnect_expected(self) -> bool:
-        """Is the node disconnected only because the controller has just started?"""
+        """True if the node is disconnected only because the controller has just started and its agent has not
+        connected yet.
+        """
         return not self.up and not self.down and self.why == JUST_STARTED
 
     @property
     def state(self) -> NodeState:
-        """The state. A disconnected node is DOWN or SUSPECT even if it is drained."""
+        """The node's state. A disconnected node is DOWN or SUSPECT even if it is drained."""
         if not self.up:
             return NodeState.DOWN if self.down or not self.boot_id else NodeState.SUSPECT
         return NodeState.DRAINED if self.drained else NodeState.UP
 
     def unavailable(self) -> Iterator[Allocation]:
-        """The resources that new jobs cannot get.
+        """Yield the resources of the node that new jobs cannot get.
 
-        These are the allocations of running jobs that are no victims, and for each nomination the greater of
-        the nominated resources and the resources that its victims still hold.
+        1. The allocation of each running job that is not being preempted.
+        2. For each nominated job, the greater of the resources kept for it and those that its victims (the
+           jobs preempted for it) still hold.
         """
         if not self.claims:
             yield from self.held.values()
@@ -96,17 +101,23 @@ class Node:
             yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """The health recorded last; before the first record, the health that the agent reported."""
+        """Return the health of the GPU that the controller recorded last; if there is none, the health that
+        the agent reported.
+        """
         known = self.health.get(gpu.uuid)
         return gpu.health if known is None else known.health
 
     def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """The condition recorded last; before the first record, the health that the agent reported."""
+        """Return the health and the reason that the controller recorded last for the GPU; if there are none,
+        those that the agent reported.
+        """
         return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
 
 
 def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
-    """For each resource, the greater of the nominated amount and the amount that the victims still hold."""
+    """Return, for each resource, the greater of the amount kept for a nominated job and the amount that its
+    victims still hold.
+    """
     milli: dict[str, int] = {}
     for allocation in leaving:
         for hold in allocation.gpus:
@@ -124,7 +135,9 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
 
 @dataclass(frozen=True, slots=True)
 class FreeMaxima:
-    """Upper bounds that hold for every node: free CPU, memory, whole GPUs, and thousandths of one GPU."""
+    """Upper bounds for every node of the cluster: free CPU, memory, whole GPUs, and thousandths of one
+    GPU.
+    """
 
     cpu_milli: int
     memory_mib: int
@@ -132,7 +145,7 @@ class FreeMaxima:
     share: int
 
     def may_hold(self, part: PerNodeRequest) -> bool:
-        """False only if no node can hold the request."""
+        """False only if the request is certainly too large for the free resources of every node."""
         return (
             part.cpu_milli <= self.cpu_milli
             and part.memory_mib <= self.memory_mib
@@ -157,17 +170,18 @@ class Nodes:
     The rows of the table are sorted by node name. They move only when nodes are added or removed. The whole
     table is then rebuilt once, at the next access, so that hundreds of nodes may join at a time.
 
-    Versions. Code that caches a value computed from nodes stores one of these numbers with it, and computes
-    the value again when the number has changed:
+    Versions. Code that caches a value computed from nodes stores one of these numbers with the value. When
+    the number has changed, the value is computed again.
     - `layout_version` grows when rows move, or when labels, taints or hardware of a node change. All values
-      cached by row are then invalid.
+      cached by row number are then invalid.
     - `change_count` is the number of row changes so far. `changed_since(count)` returns the rows that have
-      changed since then, or None if the log does not reach back so far; then all rows must be read again.
+      changed since then, or None if the log of changes does not reach back so far; then all rows must be read
+      again.
     - `room_version` grows when resources may have become free. A request that did not fit may now fit.
     - `status_version` grows when a node connects, disconnects, is drained or resumed, when the health of a
       GPU changes, or when a nomination changes. Backfill reservations are then invalid.
-    - `value_version` grows when GpuValue must be computed for new demand. Scores are then invalid, but
-      results of filters are not.
+    - `value_version` grows when GpuValue must be computed again because users submit other requests. Scores
+      of nodes are then invalid, but results of filters are not.
     """
 
     def __init__(self) -> None:
@@ -208,24 +222,24 @@ class Nodes:
 
     @property
     def rows(self) -> list[Node]:
-        """The nodes sorted by name, which is the order of the rows of the table."""
+        """The nodes sorted by name, in the order of the rows of the node table."""
         if self._stale:
             self._lay_out()
         return self._rows
 
     @property
     def columns(self) -> NodeTable:
-        """The node table, rebuilt first if nodes were added or removed."""
+        """The node table. It is rebuilt first if nodes were added or removed."""
         if self._stale:
             self._lay_out()
         return self._columns
 
     def get(self, name: str) -> Node | None:
-        """The node with this name, or None."""
+        """Return the node with this name, or None."""
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
-        """A copy with all allocations and nominations, for trials."""
+        """Return a copy with all allocations and nominations, on which placements can be tried."""
         other = Nodes()
         other.copy_empty(self)
         for node in self.rows:
@@ -250,14 +264,14 @@ class Nodes:
         self._void_caches(stale=True)
 
     def copy_empty(self, others: Nodes) -> None:
-        """Add copies of these nodes, without jobs or nominations."""
+        """Add copies of these nodes, without the jobs and nominations on them."""
         for node in others:
             plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
             self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
         self.removed, self._placements = set(others.removed), others._placements
 
     def remove(self, node: Node) -> None:
-        """Remove a node that holds no job."""
+        """Remove a node on which no job holds resources."""
         del self.by_name[node.name]
         self.removed.add(node.name)
         self.never_connected -= not node.boot_id
@@ -286,7 +300,9 @@ class Nodes:
             self._void_caches()
 
     def _void_caches(self, *, stale: bool = False) -> None:
-        """Invalidate everything cached by row. With `stale`, rebuild the table at the next access."""
+        """Invalidate everything that is cached by row number. With `stale`, also rebuild the node table at
+        the next access.
+        """
         self._stale = self._stale or stale
         self._idle = None
         self._columns.gpu_needs_cache.clear()
@@ -296,7 +312,7 @@ class Nodes:
         self.room_version += 1
 
     def gpu_models(self, name: str) -> dict[str, str]:
-        """The model of each GPU of a node, by UUID."""
+        """Return the model of each GPU of a node, by GPU UUID."""
         return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
 
     def hold(self, job: int, allocations: Sequence[Allocation]) -> None:
@@ -325,19 +341,22 @@ class Nodes:
         self.room_version += 1
 
     def claim(self, job: int, allocation: Allocation, victims: Iterable[int]) -> None:
-        """Nominate the job to this allocation, and record which jobs on the node are its victims."""
+        """Keep these resources for the job until its victims (the jobs preempted for it) have left, and
+        record which jobs are its victims.
+        """
         node = self.by_name[allocation.node]
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                node.leaving.setdefault(victim, job)  # because a job that is moved is its own victim
+                node.leaving.setdefault(victim, job)  # If the job is moved, it is also its own victim.
         self.claims_to_check.add(job)
         self._rewrite(node)
 
     def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
-        """Drop the nomination of the job on this node.
+        """Withdraw the nomination of the job on this node: its resources are no longer kept for the job.
 
-        `heirs`: by victim, the job that is nominated to its resources from now on, if there is one.
+        `heirs` has, by victim, the other nominated job for which the victim's resources are kept from now on,
+        if there is one.
         """
         node = self.by_name[name]
         del node.claims[job]
@@ -351,16 +370,19 @@ class Nodes:
         self.room_version += 1
 
     def _rewrite(self, node: Node) -> None:
-        """Write the node's row again, and invalidate backfill reservations."""
+        """Write the node's row in the node table again, and invalidate backfill reservations."""
         if not self._stale:
             self._write(node)
             self._log_changes((node.row,))
         self.status_version += 1
 
     def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
-        """Add (sign 1) or subtract (-1) one allocation on each of these nodes. The nodes must differ."""
+        """Add (sign 1) or subtract (-1) allocations from the free resources in the node table: one allocation
+        per node. No node may occur twice.
+        """
         if self._stale:
-            return  # because the rebuild of the table will include these allocations
+            # Nothing is written, because the coming rebuild of the table will include these allocations.
+            return
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
         rows = [node.row for node in nodes]
         if len(rows) < VECTORISE_FROM:
@@ -379,7 +401,7 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write(node)  # because the row also depends on nominations
+                self._write(node)  # The whole row is computed again, because it also depends on nominations.
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -393,14 +415,17 @@ class Nodes:
         self._log_from = self.change_count
 
     def changed_since(self, changes: int) -> list[int] | None:
-        """The rows changed since `change_count` had this value, oldest first.
+        """Return the row numbers that have changed since `change_count` had the value `changes`, oldest
+        change first.
 
-        None if the log does not reach back so far.
+        Return None if the log of changes does not reach back so far.
         """
         return None if changes < self._log_from else self._log[changes - self._log_from :]
 
     def refresh(self, node: Node) -> None:
-        """Write the node's row again, after its state or the health of a GPU changed."""
+        """Write the node's row in the node table again, after the state of the node or the health of a GPU
+        changed.
+        """
         self.claims_to_check.update(node.claims)
         if not self._stale:
             self._write(node)
@@ -414,14 +439,17 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        self._columns.job_affinity = lambda: self.job_affinity  # a lambda, because `copy` replaces the index
+        # The lambda reads the attribute at each call, because `copy` replaces the index.
+        self._columns.job_affinity = lambda: self.job_affinity
         for row, node in enumerate(self._rows):
             node.row = row
             self._write(node)
         self._stale = False
 
     def rebuilt_columns(self) -> NodeTable:
-        """A table computed from nodes and allocations alone, to check the table that is updated in place."""
+        """Return a node table computed from nodes and allocations alone. Tests compare it with the table that
+        is updated in place.
+        """
         kept = self._rows, self._columns
         self._lay_out()
         fresh = self._columns
@@ -464,7 +492,7 @@ class Nodes:
                     columns.gpu_free[row, held_slot] -= hold.milli
 
     def gpu_topology(self) -> GpuTopology:
-        """The NUMA and NVLink groups of the GPUs, computed once per layout."""
+        """Return the NUMA and NVLink groups of all GPUs, computed again when `layout_version` has grown."""
         columns = self.columns
         if self._gpu_topology_at != self.layout_version:
             hosts = [node.facts.gpus for node in self.rows]
@@ -475,12 +503,12 @@ class Nodes:
         return self._gpu_topology
 
     def revalue(self) -> None:
-        """Compute GpuValue again at its next use, because the demand has changed."""
+        """Compute GpuValue again at its next use, because users now submit other requests."""
         self._gpu_value = None
         self.value_version += 1
 
     def gpu_value(self) -> GpuValue:
-        """GpuValue of all nodes. Rows that have changed are updated first."""
+        """Return the values of the free GPUs of all nodes. The values of changed rows are updated first."""
         columns = self.columns
         layout, seen = self._gpu_value_at
         rows = self.changed_since(seen) if layout == self.layout_version else None
@@ -493,7 +521,7 @@ class Nodes:
 
     @property
     def max_free(self) -> FreeMaxima:
-        """Upper bounds of the free resources of every node. A request above them fits on no node.
+        """Upper bounds for the free resources of every node. A request above one of them fits on no node.
 
         Free resources only shrink while `room_version` stays the same, so old bounds stay true. They are
         computed again when `room_version` grows, and, to make them tighter, after changes to an eighth of the
@@ -507,7 +535,9 @@ class Nodes:
 
     @property
     def idle(self) -> NodeTable:
-        """The table as if no job ran, all nodes were up and all GPUs healthy: shows what could ever fit."""
+        """The node table as if no job ran, all nodes were up and all GPUs healthy. It shows which requests
+        the cluster can ever hold.
+        """
         if self._idle is None:
             columns = self.columns
             self._idle = replace(

@@ -12,13 +12,14 @@ from wire.job.gpu_requirements import Topology
 
 
 class TopologyDomains:
-    """The domain of every row, for one topology. Nodes without the label are in no domain.
+    """The domain of each node (row of the node table), for one topology. Nodes without the label are in no
+    domain.
 
-    A topology divides the nodes of a gang evenly over a number of domains (`Topology.split`).
+    A job's topology demands that its nodes are divided evenly over a number of domains (`Topology.split`).
 
     Example: a gang needs 4 nodes in one rack; rack a has 5 free nodes, rack b has 3. `choose` returns the 4
-    best nodes of a. `spare_rows` is 1, because any one node may be lost, but if two are lost and both are in
-    a, no rack has 4 nodes left.
+    best nodes of rack a. `spare_rows` returns 1: after the loss of any one free node, rack a still has 4.
+    After the loss of two nodes of rack a, no rack has 4.
     """
 
     def __init__(self, topology: Topology, labels: Sequence[dict[str, str]]) -> None:
@@ -29,7 +30,8 @@ class TopologyDomains:
         self._code = [-1 if value is None else codes[value] for value in values]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """The best `nodes` of these rows that satisfy the topology, in ascending order; empty if too few do.
+        """Return the best `nodes` rows of `rows` that satisfy the topology, in ascending order; empty if too
+        few do.
 
         1. In each domain, take the best rows: as many as the gang needs in one domain.
         2. Take the domains with the greatest sum of scores; without scores, the first by name.
@@ -53,7 +55,9 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """How many of these rows, any of them, may be lost so that enough are left; negative if too few."""
+        """Return how many rows of `rows`, whichever they are, can be lost so that a gang of `nodes` nodes
+        still fits; negative if it does not fit now.
+        """
         split = self._topology.split(nodes)
         if split is None:
             return -1
@@ -62,14 +66,16 @@ class TopologyDomains:
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """The rows in domains that have at least as many rows as the gang needs in one domain."""
+        """Return the rows that lie in domains with at least as many of `rows` as the gang needs in one
+        domain.
+        """
         known, split = set(rows), self._topology.split(nodes)
         each = split[1] if split is not None else 0
         full = {code for code, count in self._counts(known).items() if count >= each}
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """The domain with the most of these rows, as part of a sentence."""
+        """Return a part of a sentence that names the domain with the most of these rows."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:
