@@ -1,4 +1,6 @@
-"""Checks of a submit: the rules of the job's queue, and quotas."""
+"""Checks of a submitted job: the rules of its queue, and the quotas of its tenants (user, project and
+queue).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used.
 
 
 def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | Refusal:
-    """The spec with the time limit and node labels of its queue, or a refusal if the queue rejects it."""
+    """Return the spec with the time limit and node labels that its queue sets, or a refusal if the queue does
+    not accept the job.
+    """
     if not rules.queues:
         return spec
     rule = rules.queues.get(spec.queue)
@@ -48,7 +52,9 @@ def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | 
 
 
 def labels_added_by_queue(asked: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
-    """The labels in the selector that the queue added."""
+    """Return the labels that the queue added to the job's node selector, as the difference between the
+    submitted and the admitted spec.
+    """
     return tuple(sorted(admitted.selector.keys() - asked.selector.keys()))
 
 
@@ -78,10 +84,11 @@ def quota_refusal(
     now: float,
     was: JobSpec | None = None,
 ) -> Refusal | None:
-    """A refusal if `count` more jobs may not be queued; or None.
+    """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
-    They are refused if too many jobs wait already, or if one job alone exceeds a limit. `was` is the spec of
-    a job before an edit: tenants that already count the job do not count it twice.
+    The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
+    exceeds a limit. `was` is the spec of a job before an edit; a tenant that already counts the job does not
+    count it again.
     """
     if quotas.unlimited:
         return None
@@ -100,7 +107,9 @@ def quota_refusal(
 
 
 def tenant_problem(scope: str, name: str) -> Refusal | None:
-    """A refusal if the scope or name of a tenant is invalid; or None."""
+    """Return a refusal if the scope (user, project or queue) or the name of a tenant is invalid, otherwise
+    None.
+    """
     if scope not in SCOPES:
         return Refusal("invalid", f"must be one of {', '.join(SCOPES)}", "scope")
     if not name or len(name) > LONGEST_NAME or not name.isprintable():

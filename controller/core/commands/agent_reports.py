@@ -1,4 +1,6 @@
-"""Handles reports of agents, and the loss of their connections: attempts start, end and are lost."""
+"""Handles the reports of agents, and the loss of their connections. From these come the start, the end and
+the loss of attempts.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,24 @@ RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
 
 
 class AgentReports:
-    """Handles hellos, reports and losses of agents.
+    """Handles what the controller receives from agents: the hello of a new connection, reports about
+    attempts, and the loss of the connection.
 
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
        until it gets Settle, so a repeated report must change nothing.
-    2. When a member has ended, `_record_exit` records it. `_after_member_exits` then has the member's GPUs
-       checked if needed, and lets the other members continue, stops them, or gives back their nodes.
-    3. When the last member has ended, `_finish_attempt` records the end of the job, or queues it again.
+    2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
+       `_after_member_exits` then orders resets of the member's GPUs if needed. It lets the other members of
+       the gang continue, stops them, or gives back their nodes.
+    3. When the last member of the gang has ended, `_finish_attempt` records the end of the job, or queues it
+       again.
 
     Invariant: the state records the end of an attempt only if an agent has reported it, the host was
     rebooted, or the node was lost: silent for longer than the lease, or declared lost by an operator. So no
     job runs twice and no GPU is allocated twice.
 
-    Cost: O(1) for a report of one member; O(members) for the last one.
+    Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 
     Example: job 7 runs on gpu01 and gpu02. gpu01 reports exit code 1. With on_failure = "fail", gpu02 gets
     Stop (why = "member_failed"). gpu02 reports its end, and job 7 is FAILED with exit code 1 of gpu01.
@@ -55,9 +60,10 @@ class AgentReports:
         self._context = context
 
     def on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
-        """An agent has connected: compare its report of the node and its attempts with the state.
+        """Handle the hello of an agent that has connected: compare the node and the attempts that it reports
+        with the state.
 
-        1. Drop nominations on the node if its hardware changed.
+        1. Withdraw the nominations of jobs to the node if its hardware changed.
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent knows.
         4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If
@@ -87,8 +93,9 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # After a reboot of the node, its agent does not know a job that was to stop and be queued again.
-            # The job counts as lost, not as stopped, because it may have ended before the reboot.
+            # The agent of a rebooted node does not know a job that was being stopped in order to be queued
+            # again. Such a job counts as lost and not as stopped, because it may have ended before the
+            # reboot.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -96,22 +103,26 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """Start an attempt again that the agent of its node does not know, or record it as lost."""
-        # After a reboot it is not started again, because it may have run, or even succeeded, before.
+        """Handle an attempt that the agent of its node does not know: start it again if it has not started,
+        otherwise record it as lost.
+        """
+        # After a reboot of the node the attempt is not started again, because it may have run, or even
+        # succeeded, before the reboot.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
         else:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
     def on_attempt_report(self, given: inputs.AgentReported, now: float) -> None:
-        """Handle the report of one attempt."""
+        """Handle an agent's report about one attempt."""
         self._handle_status(given.node, given.status, now)
 
     def _handle_status(self, node: str, status: AttemptStatus, now: float, *, in_hello: bool = False) -> None:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
-            # If the attempt has ended, the agent may forget it. A process of an old attempt must be stopped.
+            # Settle allows the agent to forget an attempt that has ended. Stop ends the processes of an
+            # attempt that is not the present one of its job.
             frame = (
                 Settle(status.job, status.attempt)
                 if status.ended_at is not None
@@ -156,9 +167,10 @@ class AgentReports:
         self._after_member_exits(job, [node], now, in_hello=in_hello)
 
     def on_members_report(self, given: inputs.MembersReported, now: float) -> None:
-        """Handle reports of several members of a gang: record one event for all starts, and one for all ends.
+        """Handle reports about several members of a gang. Record one event for all members that started, and
+        one for all that ended.
 
-        A status with more than a start or an end is handled separately, like a single report.
+        A report that also has other changes, such as a checkpoint, is handled separately.
         """
         job = self._state.jobs.get(given.job)
         members = job.members if job is not None and job.attempt == given.attempt else {}
@@ -166,7 +178,9 @@ class AgentReports:
         ended: dict[str, AttemptStatus] = {}
         last, simple = None, False
         for node, status in given.statuses.items():
-            if status is not last:  # because members often share one status object
+            if status is not last:
+                # Compute this only when the status object differs from the one before, because members of a
+                # gang often share one object.
                 last, simple = status, attempt_reports.only_starts_or_ends(status)
             member = members.get(node)
             if member is None or member.ended_at is not None or not simple:
@@ -186,20 +200,21 @@ class AgentReports:
     def _after_member_exits(
         self, job: Job, nodes: Iterable[str], now: float, *, in_hello: bool = False
     ) -> None:
-        """Handle the end of the members on these nodes.
+        """Handle the end of the members of a gang on these nodes.
 
-        1. Have their GPUs checked if needed.
-        2. Disconnect a node whose host cannot run jobs.
-        3. After the last member, finish the attempt. Otherwise, if a member has failed, stop the others,
-           unless the job continues without it.
+        1. Order the GPU resets that had to wait for the end of the job.
+        2. Record a node as disconnected if its agent reported that the host cannot run jobs (NODE_UNFIT).
+        3. If the last member of the gang has ended, finish the attempt. Otherwise, if a member has failed,
+           stop the other members, unless the job's settings let the gang continue.
         """
         for name in nodes:
             node, member = self._state.nodes.by_name[name], job.members[name]
             if member.allocation.gpus:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
-            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. If the report
-            # comes in a hello, an earlier agent made it: this one has checked the host and continues.
+            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. A report in a
+            # hello comes from an earlier agent. The agent that is connected now has already checked the host,
+            # so the node stays up.
             if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:
@@ -216,9 +231,9 @@ class AgentReports:
                 self._stopper.stop(job, Reason.MEMBER_FAILED, failed[0], now)
 
     def _release_batch_nodes(self, job: Job, now: float) -> bool:
-        """Give back the other nodes of a batch job if its command, on the first node, has ended.
+        """Release the other nodes of a batch job if its command, which runs on the first node, has ended.
 
-        Returns whether the command has ended.
+        Return True if the command has ended.
         """
         first = next(iter(job.members.values()))
         if first.ended_at is None or job.stopping is not None:
@@ -231,7 +246,7 @@ class AgentReports:
         return True
 
     def _finish_attempt(self, job: Job, now: float) -> None:
-        """Record the outcome of an attempt whose members have all ended, or that the job is queued again."""
+        """Record the outcome of an attempt whose members have all ended. The job ends or is queued again."""
         if was_preempted(job):
             self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
             detail = f"preempted by {job.stopped_by}"
@@ -245,7 +260,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """Record that an agent found a process on a GPU that belongs to no job."""
+        """Record that an agent found a process on a GPU that no job started."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:
@@ -273,7 +288,9 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has been silent for `for_s` seconds: its jobs whose lease is over are lost."""
+        """Handle a node that has been silent for `for_s` seconds: record the jobs on it whose lease is over
+        as lost.
+        """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:
             return
@@ -283,7 +300,9 @@ class AgentReports:
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
 
     def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
-        """Handle an operator's statement that no process runs on a node any more: all its jobs are lost."""
+        """Handle an operator's statement that no process runs on a node any more: record all jobs on it as
+        lost.
+        """
         node = self._state.nodes.by_name[given.node]
         if node.up:
             message = f"node {given.node} is {node.state.value}"
@@ -295,10 +314,10 @@ class AgentReports:
         return None
 
     def _lose_member(self, job: Job, node: str, why: str, now: float) -> None:
-        """Record that the job's member on this node has ended, with an unknown exit code."""
+        """Record that the job's processes on this node have ended with an unknown exit code."""
         self._record_exit(job, AttemptStatus(job.id, job.attempt, why=f"node_lost: {why}"), node, now)
 
     def on_controller_started(self, given: inputs.ControllerStarted, now: float) -> None:
-        """Record all nodes as disconnected, because no agent has connected since the controller started."""
+        """Record all nodes as disconnected, because no agent is connected when the controller starts."""
         for name in given.nodes:
             self._record(events.NodeWentAway(name, now, JUST_STARTED))

@@ -1,4 +1,4 @@
-"""The context that all handlers of inputs use."""
+"""The objects that every handler of an input needs: the state, the configuration and parts of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to the spec of a job after its submit."""
+"""Edits of a waiting or running job: changes to its spec after its submit."""
 
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ ANY_TIME = frozenset({"comment", "name", "priority", "deadline_at", "restart"})
 
 
 def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
-    """The spec with the changes, or a refusal if one is not possible. None resets a field to its default."""
+    """Return the job's spec with the changes, or a refusal if a change is not possible. The value None resets
+    a field to its default.
+    """
     fields = encode(job.spec)
-    if changes.get("queue", job.spec.queue) != job.spec.queue:  # drop the labels that the former queue added
+    if changes.get("queue", job.spec.queue) != job.spec.queue:
+        # Drop the node labels that the former queue added to the job's selector.
         fields["selector"] = {k: v for k, v in job.spec.selector.items() if k not in job.from_queue}
     for name, value in changes.items():
         if name in FIXED:
@@ -56,12 +59,14 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], asked: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """The labels in the selector of the edited job that its queue added."""
+    """Return the labels in the node selector of the edited job that its queue added. They are stored, so that
+    they can be dropped when the job changes its queue.
+    """
     kept = () if "selector" in changes or asked.queue != job.spec.queue else job.from_queue
     return *kept, *labels_added_by_queue(asked, admitted)
 
 
 def changed_fields(old: JobSpec, new: JobSpec) -> tuple[str, ...]:
-    """The names of the fields that differ."""
+    """Return the names of the fields in which the two specs differ."""
     before, after = encode(old), encode(new)
     return tuple(name for name in before if before[name] != after[name])

@@ -1,4 +1,4 @@
-"""Handles the commands of operators on nodes, labels and taints, quotas and shares."""
+"""Handles the commands of operators on nodes, labels, taints, quotas and shares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from wire.text import counted
 
 
 class OperatorCommands:
-    """Handles commands on the cluster. A command is executed completely, or refused without any change."""
+    """Handles commands of operators. A command is executed completely, or it is refused and changes
+    nothing.
+    """
 
     def __init__(self, context: Context) -> None:
         self._state = context.state
@@ -54,14 +56,17 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record which entries are removed from the journal. The store deletes them afterwards."""
+        """Record that journal entries up to a number are deleted, and the hash of the last of them. The store
+        deletes them after the commit.
+        """
         self._record(events.JournalSealed(now, given.through, given.digest))
         return DONE
 
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
-        """Remove a node from the cluster. Refused while a job holds resources on it."""
+        """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
-        # Ended members count too, because a gang holds its nodes until its last member has ended.
+        # A job whose part on this node has ended counts too, because a gang holds its nodes until its last
+        # member has ended.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:
@@ -82,7 +87,7 @@ class OperatorCommands:
         return DONE
 
     def mark_node(self, given: inputs.MarkNode, now: float) -> Reply:
-        """Set or remove labels and taints, which override the configured ones."""
+        """Set or remove labels and taints of a node. They override those of the configuration."""
         wrong = override_problem(given.labels, given.taints)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0])
@@ -98,17 +103,17 @@ class OperatorCommands:
         return DONE
 
     def _evict(self, node: str, now: float) -> None:
-        """Stop and requeue the jobs that do not tolerate the NoExecute taints of the node."""
+        """Stop and queue again the jobs on the node that do not tolerate its NoExecute taints."""
         for job, why in list(jobs_to_evict(self._state, self._state.nodes.by_name[node])):
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Place no more jobs on the node. Running jobs continue."""
+        """Drain a node: no more jobs are placed on it, and running jobs continue."""
         self._record(events.NodeDrained(given.node, now, given.why, given.by))
         return DONE
 
     def resume(self, given: inputs.Resume, now: float) -> Reply:
-        """Place jobs on a drained node again."""
+        """Let jobs be placed on a drained node again."""
         node = self._state.nodes.by_name[given.node]
         if not node.drained:
             out = [gpu.number for gpu in node.facts.gpus if node.health_of(gpu) is not GpuHealth.OK]
@@ -118,7 +123,7 @@ class OperatorCommands:
         return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
-        """Set limits that override those of scheduler.toml."""
+        """Set limits of a tenant, which override those of scheduler.toml."""
         refused = tenant_problem(given.scope, given.name)
         if refused is not None:
             return refused
@@ -133,7 +138,7 @@ class OperatorCommands:
         return DONE
 
     def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
-        """Remove limits that an operator set; those of scheduler.toml apply again."""
+        """Remove the limits of a tenant that an operator set, so that those of scheduler.toml apply again."""
         if (given.scope, given.name) not in self._state.quotas.edits:
             message = f"no quota was set for {given.scope} {given.name!r}"
             return Refusal("not_found", message, "name", "'corral quota list' shows all quotas.")
@@ -141,7 +146,7 @@ class OperatorCommands:
         return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
-        """Set a weight or limits that override those of scheduler.toml."""
+        """Set a weight or limits of a share, which override those of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")

@@ -1,4 +1,6 @@
-"""Handles the commands of operators on reservations, and begins and ends reservations at their times."""
+"""Handles the commands of operators on advance reservations, and begins and ends reservations at their
+times.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,15 @@ MAX_OCCURRENCES = 400
 
 
 class ReservationCommands:
-    """Makes, begins, ends and cancels reservations.
+    """Makes, begins, ends and cancels advance reservations of nodes.
 
     The nodes of a reservation
-    1. If it names nodes, it gets these. It is refused if another reservation has one at the same time.
-    2. If it asks for a number of nodes or GPUs, it gets the nodes that are free soonest (`_chosen`); on a
-       tie, those with the fewest jobs, then by name.
-    3. It is refused if a job that it does not admit may still run there when it begins, unless `anyway` is
-       set.
+    1. A reservation that names nodes gets these nodes. It is refused if another reservation has one of them
+       at the same time.
+    2. A reservation for a number of nodes or GPUs gets the nodes that are free soonest (`_chosen`); on a tie,
+       the nodes with the fewest jobs, then the first by name.
+    3. A reservation is refused if a job that may not run in it could still run on its nodes when it begins,
+       unless `anyway` is set.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -41,7 +44,7 @@ class ReservationCommands:
         self._record = context.record
 
     def reserve(self, given: inputs.Reserve, now: float) -> Reply:
-        """Make a reservation."""
+        """Make an advance reservation."""
         spec, state = given.spec, self._state
         wrong = reservation_problems(spec)
         if wrong:
@@ -62,7 +65,7 @@ class ReservationCommands:
         return DONE
 
     def cancel(self, given: inputs.CancelReservation, now: float) -> Reply:
-        """Cancel a reservation with all its later occurrences."""
+        """Cancel a reservation and all its later occurrences."""
         if given.reservation not in self._state.reservations.by_name:
             message = f"there is no reservation {printable(given.reservation)!r}"
             return Refusal(
@@ -72,7 +75,7 @@ class ReservationCommands:
         return DONE
 
     def begin_and_end_due(self, now: float) -> None:
-        """Begin and end the reservations that are due. Called before each pass."""
+        """Begin and end the reservations that are due. The engine calls this before each scheduling pass."""
         reservations = self._state.reservations
         while reservations.next_at <= now:
             each = min(reservations, key=lambda one: (one.next_change, one.spec.name))
@@ -99,7 +102,9 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """As many nodes or GPUs as the reservation asks for, from the nodes that are free soonest."""
+    """Return nodes with as many nodes or GPUs as the reservation asks for, those that are free soonest, or a
+    refusal if there are too few.
+    """
     labels = state.nodes.columns.labels
     fitting = [
         node
@@ -127,7 +132,9 @@ def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation | None:
-    """Another reservation that has the node at the same time; None for maintenance, which may overlap."""
+    """Return another reservation that has the node at the same time, otherwise None. For maintenance return
+    None, because it may overlap.
+    """
     if spec.maintenance:
         return None
     mine = Reservation(spec, (), spec.starts_at, "")
@@ -146,7 +153,9 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """The latest end of the jobs on the node that may not run in the reservation; 0 without any."""
+    """Return the latest expected end of the jobs on the node that may not run in the reservation; 0 if there
+    are none.
+    """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)
     ends = (job.expected_end for job in jobs if not mine.admits(job.user, job.spec.project))

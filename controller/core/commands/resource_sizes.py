@@ -1,4 +1,4 @@
-"""Default CPU and memory for jobs that do not request any."""
+"""Default CPU and memory for jobs that request no CPU or no memory."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The smallest part of CPU and of memory that a job gets by rule 3 on a node that could hold it.
+    """The result of rule 3 of DefaultSizes for one request: the smallest default of CPU and of memory on any
+    node that could hold the request.
 
-    `cpu_node` and `memory_node` are the nodes with the smallest parts; `most_…` are the largest node totals.
+    `cpu_node` and `memory_node` are the nodes with these defaults; `most_…` are the most CPU and memory of
+    any of the nodes.
     """
 
     cpu_milli: int
@@ -49,24 +51,25 @@ class _Share:
 class DefaultSizes:
     """Fills in the CPU and memory that a job did not request, when it is submitted or changed.
 
-    Algorithm, for each of the two fields that is 0
+    Algorithm, for CPU and for memory, if the spec has 0 for it
     1. A best-effort job gets the fixed small sizes of BEST_EFFORT.
     2. Otherwise take the default of the job's queue, or else of `[jobs]`: per GPU for a job with GPUs, per
        node for a job without. The value is reduced to the size of the largest node that could hold the job.
     3. Without such a default, a job with GPUs gets a proportional part of nine tenths of the node's CPUs
-       (whole CPUs) and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU,
-       and the part of the node's memory that its CPUs are of the node's CPUs. If nodes differ, the smallest
-       part among the nodes that could hold the job is used.
-    4. While no node is known that could hold the job, the value is provisional. `settle_defaults` replaces
-       it when a node joins.
+       (whole CPUs) and memory: its GPUs divided by all GPUs of the node. A job without GPUs gets one CPU. Its
+       part of the node's memory is its CPUs divided by all CPUs of the node. If nodes differ, the smallest
+       result among the nodes that could hold the job is used.
+    4. While the cluster has no node that could hold the job, the value is provisional. `settle_defaults`
+       replaces it when such a node joins.
 
-    Invariant: a default of rule 3 keeps a job off no node that could otherwise hold it, and a default of
-    rule 2 does not keep it off all nodes.
-    Cost: O(nodes) once per class of jobs and layout of the nodes, one lookup after that.
+    Invariant: with a default of rule 3, a job fits on every node that could hold it without the default. With
+    a default of rule 2, it fits on at least one of these nodes.
+    Cost: O(nodes) for the first job with a request after nodes changed, one dictionary lookup for each
+    further job with the same request.
 
     Example: a node has 8 GPUs, 128 CPUs and 2,000 GiB. `--gpus 2` gets 28 CPUs and 450 GiB. With a second
-    node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both; with
-    `--gpu-model` of the first, it gets 28 CPUs and 450 GiB again.
+    node of 4 GPUs, 16 CPUs and 60 GiB, the same job gets 7 CPUs and 27 GiB, and fits on both nodes. With
+    `--gpu-model` for the GPUs of the first node, it gets 28 CPUs and 450 GiB again.
     """
 
     def __init__(self, rules: QuotaConfig) -> None:
@@ -75,7 +78,9 @@ class DefaultSizes:
         self._provisional: set[int] | None = None
 
     def fill(self, spec: JobSpec, placer: Placer) -> JobSpec:
-        """The spec with CPU and memory filled in, and the source of each default in `by_default`."""
+        """Return the spec with CPU and memory filled in. `by_default` of the spec then has the source of each
+        default.
+        """
         if spec.cpu_milli and spec.memory_mib:
             return spec
         found: dict[str, Any] = {}
@@ -85,36 +90,41 @@ class DefaultSizes:
                 found[field], notes[field] = self._value(field, replace(spec, **found), placer)
         for name, limit in (("cpu_milli", spec.cpu_limit_milli), ("memory_mib", spec.memory_limit_mib)):
             if name in found and limit is not None:
-                found[name] = min(found[name], limit)  # a request may not be above its limit
+                # Keep the default within the limit that the job sets for it, because a request may not be
+                # above its limit.
+                found[name] = min(found[name], limit)
         return replace(spec, **found, by_default={**spec.by_default, **notes})
 
     def refill(self, spec: JobSpec, placer: Placer, given: frozenset[str]) -> JobSpec:
-        """The spec with its defaults computed again, after a change of the fields `given`."""
+        """Return the spec with its default sizes computed again, after a user changed the fields `given`."""
         kept = {name: source for name, source in spec.by_default.items() if name not in given}
         cleared: dict[str, Any] = dict.fromkeys(kept, 0) if given & SIZE_FIELDS else {}
         notes = {name: source for name, source in kept.items() if name not in cleared}
         return self.fill(replace(spec, **cleared, by_default=notes), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Add a job to the jobs with provisional defaults, if it has any."""
+        """Add a job to the set of jobs with provisional defaults, if a default of its spec is provisional."""
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
-        """The ids of jobs with provisional defaults, in order. `jobs` returns all jobs; it is called once."""
+        """Return the ids of the jobs with provisional defaults in ascending order. `jobs` returns all jobs;
+        it is called only the first time.
+        """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Remove the job from those with provisional defaults."""
+        """Remove a job from the set of jobs with provisional defaults."""
         if self._provisional is not None:
             self._provisional.discard(job)
 
     def _value(self, field: str, spec: JobSpec, placer: Placer) -> tuple[int, str]:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
-        if self._rules.defaults is None:  # in simulations and tests, whose job lists contain the sizes
+        if self._rules.defaults is None:
+            # Simulations and tests have no defaults, because their job lists contain all sizes.
             return FIXED_SIZES[field], "fixed"
         probe = request_of(replace(spec, cpu_milli=spec.cpu_milli or 1, memory_mib=spec.memory_mib or 1))
         gpu_milli, share = self._share(probe, placer)
@@ -133,7 +143,9 @@ class DefaultSizes:
         return min(FIXED_SIZES[field], share.most_cpu_milli), "one CPU"
 
     def _configured(self, field: str, spec: JobSpec, gpu_milli: int) -> tuple[int, str] | None:
-        """The default of the queue or of `[jobs]` and its source; None if neither has one."""
+        """Return the default of the job's queue or of `[jobs]`, and its source; None if neither has a
+        default.
+        """
         rule = self._rules.queues.get(spec.queue)
         tables = [(rule.defaults, f"queue {spec.queue}")] if rule is not None else []
         if self._rules.defaults is not None:
@@ -145,7 +157,9 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """The thousandths of GPUs that the request takes on one node, and the result of rule 3; or None."""
+        """Return the thousandths of GPUs that the request takes on one node, and the default sizes by rule 3
+        of DefaultSizes, or None if no node is known that could hold the job.
+        """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part
         gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli if part.wants_gpus else 0
@@ -165,7 +179,9 @@ class DefaultSizes:
             return None
         nodes, columns = placer.nodes, placer.nodes.columns
         rows = placer.ranking(shape.part).possible.nonzero()[0]
-        if not len(rows):  # only taints exclude the job, and they may be removed from any node
+        if not len(rows):
+            # Use all nodes if only taints exclude the job from every node, because an operator can remove a
+            # taint from any node.
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None
@@ -180,10 +196,10 @@ class DefaultSizes:
             if not whole:
                 continue
             cpu = max(1, cpus * min(part, whole) // whole)
-            if cpu > 1_000:  # whole cores, because jobs are bound to cores
+            if cpu > 1_000:  # Round down to whole cores, because jobs are bound to whole cores.
                 cpu -= cpu % 1_000
             memory = max(1, mib * min(part, whole) // whole)
-            if memory > 1_024:  # whole GiB, because people read it
+            if memory > 1_024:  # Round down to whole GiB, so that the value is easy to read.
                 memory -= memory % 1_024
             least_cpu = min(least_cpu or (cpu, name), (cpu, name))
             least_memory = min(least_memory or (memory, name), (memory, name))
@@ -194,5 +210,5 @@ class DefaultSizes:
 
 
 def has_provisional_size(spec: JobSpec) -> bool:
-    """Does the spec have a default that was set while no fitting node was known?"""
+    """True if a default of the spec was set while the cluster had no node that could hold the job."""
     return bool(spec.by_default) and PROVISIONAL in spec.by_default.values()

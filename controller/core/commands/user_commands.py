@@ -31,16 +31,19 @@ MAX_KEY = 200
 
 
 class UserCommands:
-    """Handles commands on jobs. A command is executed completely, or refused without any change.
+    """Handles commands of users on jobs. A command is executed completely, or it is refused and changes
+    nothing.
 
     Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
     1. The spec must be valid, and allowed by its queue, its profile and the ceilings of the requester.
     2. Missing CPU and memory are filled in (`DefaultSizes`).
-    3. Its dependencies, begin time and deadline must be possible. They decide which gates the job waits for.
-    4. The nodes of the cluster must be able to hold it when empty, and no quota may forbid it forever.
+    3. Its dependencies, begin time and deadline must be possible. From them follow the gates that keep the
+       job out of the queue at first.
+    4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
+       job alone.
 
-    Cost: O(1) for a repeated key; otherwise one search for fitting nodes per class of jobs, then
-    O(array elements).
+    Cost: O(1) for a repeated submit; otherwise one search for fitting nodes per class of equal requests, and
+    then O(array elements).
     """
 
     def __init__(self, context: Context) -> None:
@@ -54,7 +57,8 @@ class UserCommands:
     def submit(self, given: inputs.Submit, now: float) -> Reply:
         """Queue a job, or all elements of an array.
 
-        If the user has submitted with this key before, returns the jobs of that submit and queues none.
+        If the user has already submitted with this idempotency key, return the jobs of the earlier submit and
+        queue none.
         """
         known = self._state.keys.get((given.user, given.key)) if given.key else None
         if known:
@@ -80,14 +84,16 @@ class UserCommands:
         return Accepted(tuple(range(first, first + len(indices))))
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
-        """The spec that a submit would queue, with its defaults filled in. Changes nothing."""
+        """Return the spec that a submit would queue, with its defaults filled in. Nothing is queued."""
         examined = self._examine(given, now)
         return examined if isinstance(examined, Refusal) else examined[0].spec
 
     def _examine(
         self, given: inputs.Submit, now: float
     ) -> Refusal | tuple[AdmittedSpec, tuple[str, ...], Sequence[int | None]]:
-        """The admitted spec of a submit, the labels that its queue added, and the indices of its array."""
+        """Check a submit. Return a refusal, or the admitted spec, the node labels that its queue added, and
+        the indices of its array elements.
+        """
         wrong = spec_problems(given.spec)
         if wrong:
             where, message = wrong[0]
@@ -156,11 +162,15 @@ class UserCommands:
         return Accepted((job.id,))
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
-        """The spec of a waiting job after these fields changed, with its default sizes calculated again."""
+        """Return the spec of a waiting job after an edit of these fields, with its default sizes computed
+        again.
+        """
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
     def settle_defaults(self, now: float) -> None:
-        """Replace the provisional default sizes of waiting jobs, because a node has joined."""
+        """Compute the provisional default sizes of waiting jobs again, because a node has joined that may be
+        able to hold the jobs.
+        """
         for number in self._sizes.waiting(lambda: self._state.jobs.values()):
             job = self._state.jobs.get(number)
             if job is None or job.state is not JobState.QUEUED or not has_provisional_size(job.spec):
@@ -182,19 +192,21 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """The spec, or a refusal if it exceeds the ceilings of the requester."""
+        """Return the spec, or a refusal if it exceeds a ceiling (the most that the requester may ask for)."""
         if isinstance(spec, Refusal):
             return spec
         return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
 
     def _placer_for(self, spec: JobSpec, user: str) -> Placer:
-        """The placer of the profile that a job with this spec gets."""
+        """Return the placer (it chooses nodes for jobs) of the profile that a job with this spec gets."""
         return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
 
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...]
     ) -> Refusal | None:
-        """A refusal if no set of nodes could hold the job even without the constraints in `relax`."""
+        """Return a refusal if the cluster could not hold the job even when empty and without the constraints
+        in `relax`; otherwise None.
+        """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
             return lacking
@@ -233,9 +245,9 @@ class UserCommands:
         return Accepted((job.id,))
 
     def requeue(self, given: inputs.Requeue, now: float) -> Reply:
-        """Stop the attempt of a job and queue the job again.
+        """Stop the running attempt of a job and queue the job again.
 
-        If the job succeeds before it is stopped, it is completed and not queued again.
+        If the job succeeds before the stop order arrives, it is completed and not queued again.
         """
         job = self._state.jobs[given.job]
         if job.state.terminal:
@@ -271,7 +283,9 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start estimate that a user was shown, so that it can be scored when the job starts."""
+        """Record the start estimate that was shown to a user. When the job starts, the error of the estimate
+        is computed.
+        """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED
         if waits and job is not None and should_record(job.foreseen, given.kind, now):

@@ -1,4 +1,6 @@
-"""Use in units that decays with time. It is computed when it is read or its rate changes, without timers."""
+"""Counters of used resources in which old use counts less. A counter is computed when it is read or its rate
+changes, without timers.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ BUCKETS = 60
 
 @dataclass(slots=True)
 class DecayedUsage:
-    """Use with a half-life: a unit that was used one half-life ago counts half.
+    """Use that decays with a half-life: a unit used one half-life ago counts half.
 
-    With a constant rate r since `at`, the total at time t is amount * k + r * longest_h * (1 - k), where
-    k = 2 ** -((t - at) / half-life).
+    With a constant rate r since the time `at`, the total at time t is amount * k + r * longest_h * (1 - k),
+    where k = 2 ** -((t - at) / half-life).
     """
 
     half_life_s: float
@@ -26,7 +28,7 @@ class DecayedUsage:
     rate: float = 0.0
 
     def total(self, now: float) -> float:
-        """The units that count at this time."""
+        """Return the decayed total of used units at this time."""
         if now <= self.at:
             return self.amount
         values = math.exp2((self.at - now) / self.half_life_s)
@@ -34,11 +36,15 @@ class DecayedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The hours of steady use that count after a very long time."""
+        """The hours of steady use that count in the end: steady use of r units per hour approaches the total
+        r * longest_h.
+        """
         return self.half_life_s / HOUR_S / math.log(2.0)
 
     def falls_to(self, amount: float, now: float) -> float:
-        """The time at which the total is at most this amount at the present rate; may be never."""
+        """Return the time at which the total falls to this amount at the present rate; infinite if it never
+        does.
+        """
         lasting, total = self.rate * self.longest_h, self.total(now)
         if total <= amount:
             return now
@@ -47,16 +53,16 @@ class DecayedUsage:
         return now + self.half_life_s * math.log2((total - lasting) / (amount - lasting))
 
     def change(self, rate: float, now: float) -> None:
-        """Add to the units per hour, from now on."""
+        """Add `rate` to the units that are used per hour from now on."""
         self.amount, self.at = self.total(now), max(now, self.at)
         self.rate = _clean(self.rate + rate)
 
     def dump(self) -> list[float]:
-        """The values for its row."""
+        """Return the values that are stored in the database row of this counter."""
         return [self.amount, self.at, self.rate]
 
     def load(self, values: list[float]) -> Self:
-        """Take the values of a row."""
+        """Take the values that are stored in the database row of this counter."""
         self.amount, self.at, self.rate = values
         return self
 
@@ -65,7 +71,8 @@ class DecayedUsage:
 class WindowedUsage:
     """Use in a sliding window: use before the window does not count.
 
-    The window is divided into BUCKETS parts. The oldest part counts with the fraction that is in the window.
+    The window is divided into BUCKETS equal parts. If only a fraction of the oldest part lies in the window,
+    the same fraction of its use counts.
     """
 
     window_s: float
@@ -75,11 +82,11 @@ class WindowedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The hours of steady use that count after a very long time."""
+        """The hours of steady use that count in the end: the length of the window."""
         return self.window_s / HOUR_S
 
     def total(self, now: float) -> float:
-        """The units that count at this time."""
+        """Return the total of the units used in the window that ends at this time."""
         width = self.window_s / BUCKETS
         begin = now - self.window_s
         counted = 0.0
@@ -88,7 +95,9 @@ class WindowedUsage:
         return counted + self.rate * max(0.0, min(now - self.at, self.window_s)) / HOUR_S
 
     def falls_to(self, amount: float, now: float) -> float:
-        """The time at which the total is at most this amount at the present rate; may be never."""
+        """Return the time at which the total falls to this amount at the present rate; infinite if it never
+        does.
+        """
         width = self.window_s / BUCKETS
         before, total = now, self.total(now)
         first = int(now // width) + 1
@@ -97,24 +106,25 @@ class WindowedUsage:
             if total <= amount:
                 return before
             then = self.total(moment)
-            if then <= amount:  # interpolate, because the total falls linearly between two edges
+            if then <= amount:
+                # Interpolate between two bucket edges, because the total falls linearly between them.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
 
     def change(self, rate: float, now: float) -> None:
-        """Add to the units per hour, from now on."""
+        """Add `rate` to the units that are used per hour from now on."""
         self._settle(now)
         self.rate = _clean(self.rate + rate)
 
     def _settle(self, now: float) -> None:
-        """Add the use since `at` to the buckets of the time at which it happened."""
+        """Add the use since the time `at` to the buckets of the times at which it happened."""
         width = self.window_s / BUCKETS
         begin = max(self.at, now - self.window_s)
         while self.rate and begin < now:
             number = int(begin // width)
             end = min(now, (number + 1) * width)
-            if end <= begin:  # because of rounding at the edge of a bucket
+            if end <= begin:  # Rounding at the edge of a bucket can make the part empty.
                 number, end = number + 1, min(now, (number + 2) * width)
             self._add(number, self.rate * (end - begin) / HOUR_S)
             begin = end
@@ -130,12 +140,12 @@ class WindowedUsage:
             self.buckets.append((number, units))
 
     def dump(self) -> list[float]:
-        """The values for its row."""
+        """Return the values that are stored in the database row of this counter."""
         flat = [value for bucket in self.buckets for value in bucket]
         return [self.at, self.rate, *flat]
 
     def load(self, values: list[float]) -> Self:
-        """Take the values of a row."""
+        """Take the values that are stored in the database row of this counter."""
         self.at, self.rate = values[:2]
         self.buckets = deque(
             (int(number), units) for number, units in zip(values[2::2], values[3::2], strict=True)
@@ -144,5 +154,7 @@ class WindowedUsage:
 
 
 def _clean(rate: float) -> float:
-    """The rate, or 0 if it is only a rounding error left after all charges were subtracted."""
+    """Return the rate, or 0 if it is so small that it is only the rounding error of added and subtracted
+    rates.
+    """
     return rate if rate > 1e-9 else 0.0

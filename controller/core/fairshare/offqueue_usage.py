@@ -1,7 +1,5 @@
-"""Use of GPUs outside the queue: the user, the time, and the share that is charged.
-
-One use is one user on one GPU, with any number of processes. The processes of a disconnected node are not
-known, so its uses end when it disconnects, and new uses begin when it is connected again.
+"""Records which users use GPUs with processes that no job started, for how long, and what their shares are
+charged.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _UNKNOWN_USER = "?"
 
 @dataclass(frozen=True, slots=True)
 class OffQueueUse:
-    """One user's off-queue use of one GPU. `rate` is the charge in units per hour."""
+    """The use of one GPU by one user without a job. `rate` is the charge in billing units per hour."""
 
     node: str
     uuid: str
@@ -37,14 +35,16 @@ class OffQueueUse:
     until: float | None = None
 
     def gpu_hours(self, since: float, until: float) -> float:
-        """The GPU-hours of this use between two times. The whole GPU counts as used."""
+        """Return the GPU-hours of this use between two times. The GPU counts as wholly used."""
         end = until if self.until is None else min(until, self.until)
         return max(0.0, end - max(since, self.since)) / 3_600
 
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """All open uses, and the last MAX_KEPT ended uses by number. Ended uses are numbered in order."""
+    """All uses that have not ended, and the last MAX_KEPT that have ended. Ended uses are numbered in the
+    order of their ends.
+    """
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
     over: dict[int, OffQueueUse] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class OffQueueUsage:
         self._charge(use, use.rate, use.since, shares)
 
     def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
-        """Record that a use ended. If more than MAX_KEPT ended uses are kept, drop the oldest."""
+        """Record that a use ended. If more than MAX_KEPT ended uses are stored, drop the oldest."""
         use = self.open.pop(key)
         self.touched[use.node] = None
         self.over[self.next] = replace(use, until=at)
@@ -78,11 +78,11 @@ class OffQueueUsage:
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """The open uses on a node."""
+        """Return the uses of GPUs on a node that have not ended."""
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """The uses that overlap a time window, newest first."""
+        """Return the uses that overlap a time window, newest first."""
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
                 yield use
@@ -96,7 +96,9 @@ class OffQueueUsage:
 
 
 def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
-    """The charge for a GPU used outside the queue, in units per hour; 0 if `off_queue` names no project."""
+    """Return the charge for a GPU used without a job, in billing units per hour; 0 if the setting `off_queue`
+    names no project that is charged.
+    """
     if not sharing.off_queue:
         return 0.0
     billing: Mapping[str, float] = sharing.billing
@@ -106,7 +108,9 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """Inputs for the uses that began or ended on a node, from the processes that its agent reports."""
+    """Return the inputs for the uses that began or ended on a node, by comparing the processes that its agent
+    reports with the known uses.
+    """
     seen = {
         (node, each.uuid, each.user): each
         for each in reversed(processes)

@@ -1,7 +1,8 @@
-"""Fair share: a tree of organisations, their projects and the projects' users, with use, weights and limits.
+"""The share tree: organisations, their projects and the projects' users, each with a weight, limits and its
+use.
 
-`ShareTree.version` grows with every weight or limit that an operator sets. Backfill and preemption compare
-it with an earlier value to find out whether cached results may be outdated.
+`ShareTree.version` grows with every weight or limit that an operator sets. Backfill and preemption compare it
+with an earlier value to find out whether cached results may be outdated.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SharePath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FairshareConfig:
-    """[fairshare] of scheduler.toml: how use is counted, weighted and limited."""
+    """The table [fairshare] of scheduler.toml: how use is counted, and the weights and limits of shares."""
 
     half_life_s: float = 86_400.0
     window_s: float | None = None
@@ -64,11 +65,11 @@ class FairshareConfig:
         object.__setattr__(self, "by_model", any(name.startswith("gpu.") for name in self.billing))
 
     def usage(self) -> DecayedUsage | WindowedUsage:
-        """An empty usage counter for a new share."""
+        """Return a new usage counter without any use."""
         return DecayedUsage(self.half_life_s) if self.window_s is None else WindowedUsage(self.window_s)
 
     def charge_whole(self, facts: NodeFacts) -> float:
-        """Units per hour for a whole node."""
+        """Return the charge for a whole node with this hardware, in billing units per hour."""
         held = tuple(GpuHold(gpu.uuid, WHOLE_GPU) for gpu in facts.gpus)
         models = {gpu.uuid: gpu.model for gpu in facts.gpus}
         return self.charge(Allocation("", facts.cpu_milli, facts.memory_mib, held), models)
@@ -76,7 +77,8 @@ class FairshareConfig:
     def charges(
         self, allocations: Iterable[Allocation], models: Callable[[str], Mapping[str, str]]
     ) -> Iterator[float]:
-        """Units per hour for each allocation; `models` returns GPU models by UUID for a node.
+        """Return the charge for each allocation, in billing units per hour. `models` returns the GPU models
+        of a node by UUID.
 
         The charge is computed once for consecutive equal allocations without GPUs.
         """
@@ -89,7 +91,9 @@ class FairshareConfig:
             yield charge
 
     def charge(self, allocation: Allocation, models: Mapping[str, str]) -> float:
-        """Units per hour for one allocation; `models` has GPU models by UUID."""
+        """Return the charge for one allocation, in billing units per hour. `models` has the GPU models of its
+        node by UUID.
+        """
         billing = self.billing
         gpu = sum(self._price(models.get(each.uuid, "")) * each.milli / WHOLE_GPU for each in allocation.gpus)
         parts = (
@@ -100,13 +104,17 @@ class FairshareConfig:
         return max(parts) if self.dominant else sum(parts)
 
     def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
-        """The charge in units per hour if the GPUs are of the most expensive of these models."""
+        """Return the charge for these resources, in billing units per hour, if the GPUs are of the most
+        expensive of these models.
+        """
         dearest = max(models, key=self._price, default="")
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Units per hour for a GPU: from the most specific `gpu.MODEL` key that names it, or from `gpu`."""
+        """Return the charge for a GPU, in billing units per hour: from the most specific `gpu.MODEL` key that
+        fits the model, or from `gpu`.
+        """
         if not self.by_model:
             return self.billing.get("gpu", 0.0)
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
@@ -136,7 +144,9 @@ def share_problem(
 
 @dataclass(frozen=True, slots=True)
 class ShareAtLimit:
-    """A share whose use has reached its hard limit: no job of it starts until the use is below the limit."""
+    """A share whose use has reached its hard limit. No job of the share starts until its use is below the
+    limit.
+    """
 
     path: SharePath
     name: str
@@ -153,7 +163,7 @@ class ShareAtLimit:
 
 @dataclass(slots=True)
 class Share:
-    """One node of the tree: the root, an organisation, a project or a user."""
+    """One share: the root of the share tree, an organisation, a project or a user."""
 
     path: SharePath
     usage: DecayedUsage | WindowedUsage
@@ -167,27 +177,33 @@ class Share:
 
     @property
     def weights(self) -> float:
-        """The sum of the children's weights. fsum makes it independent of the order of the children."""
+        """The sum of the weights of the share's children. fsum makes it independent of the order of the
+        children.
+        """
         return math.fsum(weight * count for weight, count in self.below.items())
 
 
 class ShareTree:
-    """Shares by path, from the root to each user.
+    """The share tree. A share is identified by its path from the root, for example (organisation, project,
+    user).
 
     1. A share is added with the first job of its tenant and is never removed. When its jobs get or lose
-       resources, the rate of use of the share and of all shares above it changes. The usage itself decays
-       without timers (decayed_usage.py).
-    2. `factor`, for the priority, is 2 ** -(sum over the levels of used / fair). It is 1 without use, and 1/2
-       for a share that has used exactly its fair part at one level and nothing at the others.
-    3. `fairness`, for the order `fair`, compares weight / used from the top level down.
-    4. At a hard limit no job starts; above a soft limit jobs come after all others in the queue.
+       resources, the rate of use (billing units per hour) of the share and of all shares above it changes.
+       The used amount decays without timers (decayed_usage.py).
+    2. `factor`, for the priority, is 2 ** -(the sum of used / fair over the share and the shares above it),
+       where `fair` is the use to which a share is entitled. The factor is 1 without use, and 1/2 if used /
+       fair is 1 at one level and 0 at all others.
+    3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
+       downwards.
+    4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
+       jobs in the queue.
 
     Cost: O(depth) for each start, end and query; the depth is at most 4.
 
     Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day.
     Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair part of a is 208. The
-    only user of a has used 208: used / fair is 208/208 for a, and 208/277 for the user. The factor is
-    2 ** -1.75 = 0.30.
+    only user of a has used 208: used / fair is 208/208 for a, and 208/277 for the user. The factor is 2 **
+    -1.75 = 0.30.
     """
 
     def __init__(self, sharing: FairshareConfig) -> None:
@@ -210,16 +226,16 @@ class ShareTree:
             self._home.update(dict.fromkeys(projects, organisation))
 
     def path(self, project: str, user: str) -> SharePath:
-        """The path of a user in a project."""
+        """Return the path of a user's share in a project: the names from the organisation down."""
         home = self._home.get(project)
         return (project, user) if home is None else (home, project, user)
 
     def name(self, path: SharePath) -> str:
-        """The name of a share: the organisation, the project, or `project/user`."""
+        """Return the name of the share with this path: the organisation, the project, or `project/user`."""
         return "/".join(path[1:] if len(path) > 1 and path[0] in self.sharing.organisations else path)
 
     def add(self, path: SharePath) -> None:
-        """Add a share and all shares above it, if they are new."""
+        """Add the share with this path and all shares above it, if they are new."""
         for depth in range(1, len(path) + 1):
             if path[:depth] not in self.accounts:
                 account = Share(path[:depth], self.sharing.usage(), self._weight(path[:depth]))
@@ -232,21 +248,23 @@ class ShareTree:
         return self.set_weights.get(name, self.sharing.weights.get(name, 1.0))
 
     def add_job(self, path: SharePath) -> None:
-        """Add a live job of the tenant to the counts."""
+        """Count one more job that has not ended for the share and all shares above it."""
         for account in self._shares_on(path):
             account.jobs += 1
             if account.jobs == 1 and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] += 1
 
     def remove_job(self, path: SharePath) -> None:
-        """Remove a job from the counts, because it has ended or belongs to another tenant now."""
+        """Count one job less for the share and all shares above it, because the job has ended or changed its
+        project.
+        """
         for account in self._shares_on(path):
             account.jobs -= 1
             if not account.jobs and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
     def _shares_on(self, path: SharePath) -> tuple[Share, ...]:
-        """The root, and each share on the path, added on first use."""
+        """Yield the root and each share on the path. A missing share is created."""
         line = self._above.get(path)
         if line is None:
             self.add(path)
@@ -254,7 +272,9 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """The part of `capacity` to which the share is entitled, counting only shares with live jobs."""
+        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Only shares
+        with jobs that have not ended count.
+        """
         part = capacity
         for depth in range(1, len(path) + 1):
             above = self.accounts[path[: depth - 1]].active
@@ -263,7 +283,9 @@ class ShareTree:
         return part
 
     def change_rate(self, path: SharePath, rate: float, now: float) -> None:
-        """Add `rate` (units per hour) to the rate of use of a share and all shares above it, from now on."""
+        """Add `rate` (billing units per hour) to the rate of use of a share and all shares above it, from now
+        on.
+        """
         if not rate:
             return
         for depth in range(len(path) + 1):
@@ -294,21 +316,26 @@ class ShareTree:
         self.version += 1
 
     def used(self, path: SharePath, now: float) -> float:
-        """The used units that count now: the decayed use, plus `held_hours` times the present rate of use."""
+        """Return the used billing units that count now: the decayed use, plus `held_hours` times the present
+        rate of use.
+        """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
-        """weight / (used + 1) of each share on the path, top level first. Higher values start first."""
+        """Return weight / (used + 1) of each share on the path, top level first. Jobs of shares with higher
+        values start first.
+        """
         return tuple(
             self.accounts[path[:depth]].weight / (self.used(path[:depth], now) + 1.0)
             for depth in range(1, len(path) + 1)
         )
 
     def factor(self, path: SharePath, capacity: float, now: float) -> float:
-        """The fair-share factor of the priority: 1 without use, smaller the more the share has used (step 2).
+        """Return the fair-share factor of a job's priority: 1 without use, and less the more the share has
+        used (step 2 of the class).
 
-        `capacity` is the charge of the whole cluster in units per hour.
+        `capacity` is the charge for the whole cluster in billing units per hour.
         """
         shares_used = 0.0
         for depth in range(1, len(path) + 1):
@@ -326,9 +353,9 @@ class ShareTree:
         )
 
     def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
-        """The reached hard limit of this share or a share above it; None if none is reached.
+        """Return the reached hard limit of this share or a share above it; None if none is reached.
 
-        If several are reached, the one that lasts longest.
+        If several are reached, return the one that stays reached the longest.
         """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():
@@ -341,9 +368,10 @@ class ShareTree:
         return found
 
     def falls_below(self, path: SharePath, limit: float, now: float, ends: Ends) -> float:
-        """The time at which use falls below `limit` if jobs end as in `ends`; may be NEVER.
+        """Return the time at which the use of the share falls below `limit` if running jobs end as in `ends`;
+        NEVER if it does not.
 
-        `ends`: (time, rate in units per hour) of each job, soonest first.
+        `ends` has the end of each job and its rate of use (billing units per hour), the earliest end first.
         """
         usage, moment = copy.deepcopy(self.accounts[path].usage), now
         for end, rate in ends:
@@ -355,6 +383,8 @@ class ShareTree:
         return self._below(usage, limit, moment)
 
     def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
-        """The time at which use falls below `limit` if the rate does not change; may be NEVER."""
+        """Return the time at which the use in this counter falls below `limit` if the rate does not change;
+        NEVER if it does not.
+        """
         left = limit - self.sharing.held_hours * usage.rate
         return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf
