@@ -1,4 +1,6 @@
-"""Limits the running elements of an array (`--array 0-99%5`): only elements with a slot may start."""
+"""Limits how many elements of a job array run at a time (`--array 0-99%5`): an element needs a slot to
+start.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from wire.names import JobState, Reason
 
 
 class ArrayThrottle:
-    """The slots of one array: at most `limit` elements have one at a time.
+    """The slots of one array: at most `limit` elements have a slot at a time.
 
-    An element has a slot from the time its array gate opens until it ends, is held, or has to wait for other
-    jobs. A free slot goes to the waiting element with the lowest id.
+    An element has a slot from the time it may start until it ends, is held, or has to wait for other jobs
+    again. A free slot goes to the waiting element with the lowest job id.
     """
 
     def __init__(self, limit: int) -> None:
@@ -25,7 +27,7 @@ class ArrayThrottle:
         self._heap: list[int] = []
 
     def update(self, job: Job) -> None:
-        """Record whether this element has a slot, waits for one, or neither."""
+        """Record whether this array element has a slot, waits for a slot, or neither."""
         closed, over = Reason.ARRAY in job.wait.gates, job.state.terminal
         (self.holding.discard if closed or over else self.holding.add)(job.id)
         if not closed or over or _waits_for_others(job):
@@ -36,11 +38,13 @@ class ArrayThrottle:
 
     @property
     def unused(self) -> bool:
-        """True if no element has a slot or waits for one."""
+        """True if no element has a slot and no element waits for one."""
         return not (self.holding or self.waiting)
 
     def next_element(self) -> int | None:
-        """The element that gets the next free slot; None if no slot is free or no element waits."""
+        """Return the id of the element that gets the next free slot; None if no slot is free or no element
+        waits.
+        """
         heap = self._heap
         while heap and heap[0] not in self.waiting:
             heapq.heappop(heap)
@@ -48,14 +52,14 @@ class ArrayThrottle:
 
 
 class ArrayThrottles:
-    """The slots of all arrays that have a limit and an element that has not ended.
+    """The slots of all arrays that have a limit of running elements and an element that has not ended.
 
-    1. `update` records the state of an element after each event about it. It adds the array to `unsettled` if
-       a slot may have to go to another element.
+    1. After each event about an element, `update` records the element's new state. If a slot may now have to
+       go to another element, `update` adds the array to `unsettled`.
     2. `settle` takes slots from elements that cannot use them, then gives free slots to waiting elements.
 
     Invariant: after `settle` no slot is free while an element waits for one.
-    Cost: O(log elements) for an update; nothing while the elements run or wait.
+    Cost: O(log elements) for each event about an element; nothing without events.
     """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
@@ -64,12 +68,15 @@ class ArrayThrottles:
         """The arrays to settle, each with the elements that have a slot but cannot use it."""
         for job in jobs:
             self.update(job)
-        # Nothing is unsettled, because in a loaded state all arrays are settled.
+        # The state was loaded from the store, and all slots were given out before it was stored. So no array
+        # needs `settle`.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
         self.unsettled.clear()
 
     def update(self, job: Job) -> None:
-        """Record the state of a job after an event; does nothing if its array has no limit."""
+        """Record the state of a job after an event about it. Jobs outside an array with a limit are
+        ignored.
+        """
         if job.array is None:
             return
         throttle = self.by_array.get(job.array)
@@ -86,20 +93,24 @@ class ArrayThrottles:
                 wasting.append(job.id)
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Redistribute the slots of one unsettled array. `record` must apply each event and call `update`."""
+        """Move the slots of one array in `unsettled` to elements that can use them. `record` must apply each
+        event and call `update` before it returns.
+        """
         array, wasting = self.unsettled.popitem()
         for job in wasting:
             record(GateClosed(job, now, Reason.ARRAY))
         throttle = self.by_array[array]
         while (following := throttle.next_element()) is not None:
             record(GateOpened(following, now, Reason.ARRAY))
-        self.unsettled.pop(array, None)  # The events above have added the array again.
+        # The events above have added the array to `unsettled` again, although its slots are now all given
+        # out.
+        self.unsettled.pop(array, None)
         if throttle.unused:
             del self.by_array[array]
 
 
 def wastes_slot(job: Job) -> bool:
-    """True if a queued element has a slot although it is held or waits for other jobs."""
+    """True if a queued element has a slot that it cannot use, because it is held or waits for other jobs."""
     return _waits_for_others(job) and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
 
 

@@ -15,16 +15,21 @@ A = TypeVar("A")
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """True if a report is only about a start or an end, and not about a barrier or a checkpoint."""
+    """True if an agent's report is only about a start or an end, and not about the gang barrier or a
+    checkpoint.
+    """
     waits = status.ready and status.started_at is None
     return not waits and (status.checkpoint is None or status.ended_at is not None)
 
 
 def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> CheckpointSaved | None:
-    """The event if the report has a newer checkpoint than the job; otherwise None."""
+    """Return the event for a saved checkpoint if the report has a newer checkpoint than the job has;
+    otherwise None.
+    """
     if status.checkpoint is None or status.ended_at is not None:
         return None
-    # The time of the checkpoint is limited to now, because the clock of the host may be ahead.
+    # Limit the time of the checkpoint to the controller's present time, because the clock of the host may be
+    # ahead.
     found = replace(status.checkpoint, at=min(status.checkpoint.at, now))
     if job.checkpoint is not None and job.checkpoint.at >= found.at:
         return None
@@ -32,7 +37,9 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
 
 
 def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """The exit of each gang member, by node. Members with the same status object share one Exit."""
+    """Return how each gang member ended, by node. Consecutive members with the same report object share one
+    Exit.
+    """
     exits: dict[str, Exit] = {}
     last = how = None
     for node, status in over.items():
@@ -43,7 +50,7 @@ def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
 
 
 def exit_of(status: AttemptStatus) -> Exit:
-    """The exit that a status report of an ended member describes."""
+    """Return how a gang member ended, from the agent's report about the member."""
     usage, checkpoint = status.usage, status.checkpoint
     if usage is None:
         return Exit(status.code, status.signal, status.why, checkpoint=checkpoint)
@@ -51,10 +58,10 @@ def exit_of(status: AttemptStatus) -> Exit:
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
-    """The inputs, with consecutive reports about members of one attempt merged into one input.
+    """Yield the inputs in order, but merge consecutive reports about members of one attempt into one input.
 
-    Reports about different attempts may be reordered, because they do not depend on each other. A second
-    report of one node about one attempt is never merged with the first.
+    Reports about different attempts may change their order, because they do not depend on each other. Two
+    reports of one node about the same attempt are never merged.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

@@ -1,4 +1,6 @@
-"""Dependencies between jobs: whether they are met, and which jobs wait for which other job."""
+"""Dependencies between jobs: whether they are met, and which jobs wait for which other jobs. The target of a
+dependency is a job, an array or a path, with the condition that it must meet.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,14 @@ Target = tuple[str, Until]
 
 
 class DependencyIndex:
-    """The undecided dependencies of all queued jobs, by target.
+    """The dependencies of queued jobs that are neither met nor impossible yet, by target: (job label or path,
+    condition).
 
-    A target that is an array is met when all elements meet it, and can never be met once one element cannot.
-    The first call of `outcome` for an array reads all elements; after that `_pending` has the undecided ones.
+    A dependency on an array is met when all elements meet the condition, and impossible when one element can
+    no longer meet it. The first call of `outcome` for an array reads all elements. After that, `_pending` has
+    the elements that may still meet the condition.
 
-    Cost: an event about a job costs O(dependencies on that job).
+    Cost: O(dependencies on the job) for each event about a job.
     """
 
     def __init__(self, state: State) -> None:
@@ -47,16 +51,20 @@ class DependencyIndex:
 
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
-        """(target, edge) for each job that waits for a target, sorted."""
+        """All pairs (target, (id of a job that waits for the target, index of the dependency in its spec)),
+        sorted.
+        """
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
     @property
     def data_paths(self) -> list[str]:
-        """The paths for which jobs wait."""
+        """The file paths for whose existence jobs wait."""
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add the dependencies of a job if its dependency gate is closed, otherwise drop them."""
+        """Add the dependencies of a job if it waits for them (its dependency gate is closed), otherwise
+        remove them.
+        """
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
         if waits is known:
@@ -72,7 +80,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Drop one dependency of a job, because it is met or can never be met."""
+        """Remove one dependency of a job, because it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)
@@ -81,15 +89,19 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """The targets that name this job or its array and for which other jobs wait."""
+        """Return the targets that name this job or its array, and for which other jobs wait."""
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
-        """The jobs that wait for a target, with the index of the dependency, sorted."""
+        """Return (job id, index of the dependency in the job's spec) for each job that waits for a target,
+        sorted.
+        """
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """True if the target is met after an event about this job, False if it never can be; else None."""
+        """Decide a target after an event about the job `changed`: True if it is met, False if it can never be
+        met, otherwise None.
+        """
         label, until = target
         if label == changed.label:
             return _job_outcome(changed, until)
@@ -103,20 +115,22 @@ class DependencyIndex:
 
 
 def targets_of_job(job: Job) -> list[Target]:
-    """Every target that can name this job or its array."""
+    """Return every target with which another job can wait for this job or its array: each label with each
+    condition.
+    """
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
 
 
 def target_of(dependency: Dependency) -> Target:
-    """The target of a dependency."""
+    """Return the target of a dependency: (job label or path, condition)."""
     return dependency.path or dependency.job, dependency.until
 
 
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
-    """True if the dependency is met, False if it can never be met, None if undecided.
+    """Decide a dependency: True if it is met, False if it can never be met, None if neither is certain yet.
 
-    `known` has the end states of old jobs that are only in the store.
+    `known` has the final states of old jobs that are only in the store and not in memory.
     """
     if dependency.until is Until.DATA:
         return None
@@ -136,12 +150,16 @@ def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobSta
 
 
 def array_elements(state: State, label: str) -> Mapping[int, int] | None:
-    """The elements of the array with this label; None if the label is that of a single job."""
+    """Return the job id of each element of the array with this label, by index; None if the label is not that
+    of an array in memory.
+    """
     return None if "_" in label else state.arrays.get(int(label))
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """The dependency with the label of the target. An id is replaced, because job 7 can be element 5_2."""
+    """Return the dependency with the label of the job that it names. An id is replaced, because the job with
+    id 7 can be array element 5_2.
+    """
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
     job = state.find(dependency.job)
@@ -149,7 +167,11 @@ def canonical(state: State, dependency: Dependency) -> Dependency:
 
 
 def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
-    """The outcome for an array. All elements have to meet the condition; for NOT_OK one failure is enough."""
+    """Decide a condition on an array. All elements have to meet it; only NOT_OK (a failure) is met when one
+    element meets it.
+
+    `pending` has the elements that are undecided so far; decided ones are removed from it.
+    """
     decisive = until is Until.NOT_OK
     for element in elements:
         found = _job_outcome(element, until)
@@ -161,7 +183,7 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
 
 
 def _job_outcome(job: Job, until: Until) -> bool | None:
-    """True if one job meets the condition, False if it never can, None if undecided."""
+    """True if the job meets the condition, False if it can never meet it, None if neither is certain yet."""
     over, completed = job.state.terminal, job.state is JobState.COMPLETED
     if until is Until.OK:
         return completed if over else None
@@ -179,7 +201,7 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """Does an old job, of which only the end state is known, meet the condition?"""
+    """True if an old job, of which only the final state is known, meets the condition."""
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
     if until is Until.NOT_OK:
@@ -188,14 +210,14 @@ def outcome_from_end(until: Until, ended: JobState) -> bool:
 
 
 def dependency_text(dependency: Dependency) -> str:
-    """The dependency as the end of a sentence, for example `job 12 to succeed`."""
+    """Return the dependency as the end of a sentence, for example `job 12 to succeed`."""
     if dependency.until is Until.DATA:
         return f"{printable(dependency.path)} to exist"
     return f"job {dependency.job} to {_VERBS[dependency.until]}"
 
 
 def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
-    """A sentence with the reason why a target can no longer be met."""
+    """Return a sentence with the reason why a target (a job or array, and a condition) can never be met."""
     label, until = target
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
@@ -208,7 +230,9 @@ def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) 
 
 
 def waiting_text(state: State, job: Job, now: float) -> str:
-    """A sentence about the undecided dependencies of a job, each with the state of the job it names."""
+    """Return a sentence about the dependencies for which a job still waits, each with the state of the job
+    that it names.
+    """
     spec, decided = job.spec, {*job.wait.met, *job.wait.lost}
     left = [each for index, each in enumerate(spec.after) if index not in decided]
     parts = [dependency_text(each) + _progress(state, each, now) for each in left[:MAX_SHOWN]]
@@ -225,7 +249,7 @@ def waiting_text(state: State, job: Job, now: float) -> str:
 
 
 def dependencies_needed(spec: JobSpec) -> int:
-    """The number of dependencies that have to be met before the job may start."""
+    """Return the number of dependencies that have to be met before the job may start."""
     return len(spec.after) if spec.after_count is None else spec.after_count
 
 
@@ -239,7 +263,9 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
-    """The labels of the jobs in a cycle that these dependencies would make; empty if there is no cycle."""
+    """Return the labels of the jobs in the cycle that the dependencies `after` of this job would make; empty
+    if there is no cycle.
+    """
     targets = {job.label, str(job.array)}
     seen: set[str] = set()
     paths: list[tuple[str, ...]] = [(each.job,) for each in after if each.job]
@@ -255,7 +281,9 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """The dependencies for which the job, or elements of the array, with this label still wait."""
+    """Yield the dependencies of the job or array with this label, as far as its jobs still wait for
+    dependencies.
+    """
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
     for job in jobs:

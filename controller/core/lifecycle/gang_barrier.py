@@ -1,4 +1,6 @@
-"""The start barrier of gangs: the members start when all of them are ready."""
+"""The start barrier of gangs: the members of a gang wait until all of them are ready, and then start
+together.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from wire.agent.frames import AttemptStatus, Go
 
 
 def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> MemberReady | None:
-    """The event if the report shows that a member has reached the barrier; None if this was known."""
+    """Return the event for a gang member that has reached the start barrier; None if this was recorded before
+    or the report does not show it.
+    """
     member = job.members[node]
     if status.ready and not member.ready and member.started_at is None:
         return MemberReady(job.id, now, job.attempt, node)
@@ -20,9 +24,9 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """The start orders to send after a report of a member that waits at the barrier.
+    """Yield the orders to start that follow from a report of a gang member that waits at the barrier.
 
-    If a member reports a second time that it waits, its order was lost, so the orders are sent again.
+    If a member reports a second time that it waits, its order was lost. So the orders are then sent again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
@@ -30,7 +34,9 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """The start orders for all waiting members; none while a member that has not ended is not ready."""
+    """Yield an order to start for each waiting member of the gang, but none until every member that has not
+    ended is ready.
+    """
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):
         waiting = [name for name, member in members.items() if member.started_at is None]
@@ -38,10 +44,10 @@ def go_orders(job: Job) -> Iterator[SendToNode]:
 
 
 def accepts_fewer_from(job: Job) -> float:
-    """The time from which a gang with `min_nodes` may start on fewer nodes than it asks for."""
+    """Return the time from which a gang with `min_nodes` may start on fewer nodes than it asks for."""
     return job.ready_at + job.spec.gang.assembly_s
 
 
 def node_addresses(state: State, job: Job) -> dict[str, str]:
-    """The network address of each node of the job's attempt, by node."""
+    """Return the network address of each node of the job's present attempt, by node name."""
     return {name: state.nodes.by_name[name].facts.address for name in job.members}

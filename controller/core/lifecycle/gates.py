@@ -1,6 +1,8 @@
-"""Gates keep a job out of the queue: dependencies, a begin time, a restart delay, an array limit.
+"""Gates are the reasons that keep a submitted job out of the queue: dependencies, a begin time, a restart
+delay, an array limit.
 
-They are like the scheduling gates of Kubernetes. Passes consider a job only while all its gates are open.
+Gates are like the scheduling gates of pods in Kubernetes: the scheduler considers a job only while all its
+gates are open.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ NOTHING_DECIDED: Mapping[Dependency, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSpec:
-    """A spec that was accepted for the queue, with the closed gates of the job."""
+    """A job spec that has passed all checks, with the gates that are closed at first."""
 
     spec: JobSpec
     gates: tuple[Reason, ...]
@@ -43,7 +45,10 @@ class AdmittedSpec:
     """Indices in `spec.after` of the dependencies that can no longer be met."""
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
-        """The closed gates of array element `number`. The first ones have slots unless the array is held."""
+        """Return the closed gates of array element `number`. The first elements, up to the array's limit, may
+        start at once; the array gate of the others is closed. If the array is submitted on hold, it is closed
+        for all.
+        """
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):
             return self.gates
@@ -58,10 +63,10 @@ def admit(
     now: float,
     decided: Mapping[Dependency, bool] = NOTHING_DECIDED,
 ) -> AdmittedSpec | Refusal:
-    """The accepted spec and gates of a submitted job, or a refusal if the job could never start.
+    """Return the spec of a submitted job with its closed gates, or a refusal if the job could never start.
 
-    `known` has the end states of old jobs that are only in the store. `decided` has the outcomes of
-    dependencies that were decided before an edit.
+    `known` has the final states of old jobs that are only in the store and not in memory. `decided` has the
+    dependencies that were met or impossible before an edit.
     """
     late = _impossible_deadline(spec, now)
     if late is not None:
@@ -92,9 +97,11 @@ def admit(
 def readmit(
     state: State, rules: WaitRules, job: Job, spec: JobSpec, known: Mapping[str, JobState], now: float
 ) -> AdmittedSpec | Refusal:
-    """The accepted spec and gates of a job after an edit to this spec, or a refusal.
+    """Return the spec of a job after an edit, with its closed gates, or a refusal if the job could never
+    start.
 
-    Unchanged dependencies keep their outcomes. A restart delay and an array limit keep their gates.
+    A dependency that the edit does not change stays met or impossible. A closed gate for a restart delay or
+    an array limit stays closed.
     """
     old, wait = job.spec, job.wait
     same = (old.after, old.after_count) == (spec.after, spec.after_count)
@@ -121,7 +128,9 @@ def _unknown_target(
     known: Mapping[str, JobState],
     decided: Mapping[Dependency, bool],
 ) -> Refusal | None:
-    """The refusal if a dependency names a job that does not exist or a path outside data_roots; else None."""
+    """Return a refusal if a dependency names a job that does not exist or a path outside data_roots;
+    otherwise None.
+    """
     roots = rules.data_roots
     for index, each in enumerate(spec.after):
         where = f"after[{index}]"
@@ -147,9 +156,9 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """The time at which a timer acts on a closed gate; NEVER if only an event opens it.
+    """Return the time at which a timer acts on a closed gate; NEVER if only an event can open the gate.
 
-    For the dependency gate it is the end of `after_within_s`, when the job is cancelled.
+    For the dependency gate it is the end of `after_within_s`, at which the job is cancelled.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s
@@ -159,7 +168,7 @@ def opens_at(job: Job, gate: Reason) -> float:
 
 
 def gates_text(state: State, job: Job, now: float) -> str:
-    """One sentence about all closed gates of the job."""
+    """Return one sentence with all reasons that keep the job out of the queue."""
     return "; ".join(_gate_text(state, job, gate, now) for gate in job.wait.gates)
 
 
@@ -177,7 +186,9 @@ def _gate_text(state: State, job: Job, gate: Reason, now: float) -> str:
 
 
 def waiting_effects(state: State, job: Job) -> list[str]:
-    """Texts about the effects of waiting on a job: relaxed constraints, a raised or an inherited priority."""
+    """Return texts about what has changed because the job waits: constraints that no longer apply, a raised
+    or an inherited priority.
+    """
     effects = []
     if job.wait.relaxed:
         effects.append(f"no longer requires {', '.join(job.spec.relax)}")

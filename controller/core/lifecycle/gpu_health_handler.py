@@ -1,4 +1,4 @@
-"""Keeps the health of GPUs, which reports of agents and commands of operators change."""
+"""Changes the recorded health of GPUs after reports of agents and commands of operators."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _RECORDED_FOR_JOBS = (TroubleKind.XID, TroubleKind.LOST, TroubleKind.ECC_UNCORRE
 
 
 class GpuHealthHandler:
-    """Changes the health of GPUs.
+    """Handles reports and commands about the health of GPUs.
 
     1. An agent reports a fault (`on_fault`). The policy decides whether the GPU goes out of service. The
        fault is recorded for the jobs on the GPU, as the reason if they fail.
-    2. The agent gets an order to check a GPU that is out of service after some seconds. After enough passed
+    2. Some seconds after a GPU went out of service, its agent is ordered to check it. After enough passed
        checks (`on_check`) the GPU is in service again; a failed check keeps it out of service.
     3. A GPU that needs a reset is reset (`on_reset`) when no job holds any part of it, because a reset would
        end all jobs on it.
-    4. Operators take GPUs out of service and bring them back (`cordon`, `resume`).
+    4. Operators can take GPUs out of service and bring them back (`cordon`, `resume`).
 
     Invariant: a GPU that is out of service and needs no reset, reboot or resume has one pending check order
     at its agent. The order is sent again when the agent connects, because the agent may have lost it. The
@@ -51,7 +51,9 @@ class GpuHealthHandler:
     # --- reports of agents ---
 
     def on_fault(self, given: inputs.GpuTroubled, now: float) -> Reply:
-        """Handle a fault of a GPU: take it out of service if the policy says so, and record it for jobs."""
+        """Handle a fault of a GPU that an agent reports. Take the GPU out of service if the policy says so,
+        and record the fault for the jobs on the GPU.
+        """
         node, gpu = self._find(given.node, given.uuid)
         if node is None or gpu is None:
             return DONE
@@ -88,7 +90,9 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """Order a check of a GPU now, because an off-queue process on it has ended."""
+        """Order a check of a GPU now, because the last off-queue process (one that no job started) on it has
+        ended.
+        """
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -108,14 +112,16 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """After a job has left these GPUs, order the resets that had to wait for its end."""
+        """Order the GPU resets that had to wait, because the job with this allocation has left the node."""
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
             if gpu.uuid in held:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Set the health that a replay reports; does nothing if the GPU already has it."""
+        """Set the health of a GPU to the health in a replayed journal. Does nothing if the GPU has this
+        health already.
+        """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)
@@ -125,7 +131,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_agent_hello(self, node: Node, before: dict[str, GpuFacts], rebooted: bool, now: float) -> None:
-        """Compare the GPUs that an agent reports with those before, and send check and reset orders again.
+        """Compare the GPUs that an agent reports when it connects with those recorded before, and send check
+        and reset orders again.
 
         A reboot of the host counts as the reset or reboot for which a GPU waits.
         """
@@ -157,7 +164,7 @@ class GpuHealthHandler:
         return DONE
 
     def resume(self, given: inputs.ResumeGpu, now: float) -> Reply:
-        """Bring a GPU back into service for an operator, after it has passed one more check."""
+        """Bring a GPU back into service for an operator, after one more passed check."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal
@@ -211,7 +218,9 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, CheckGpu(gpu.uuid, max(0.0, seen.due - now))))
 
     def _order_reset(self, node: Node, gpu: GpuFacts, seen: GpuCondition, now: float) -> None:
-        """Order a reset if the GPU needs one and no job holds a part of it: a reset would end the job."""
+        """Order a reset if the GPU needs one and no job holds a part of the GPU. A reset would end the jobs
+        on the GPU.
+        """
         if seen.needs != "reset" or not self._care.reset or gpu.mig:
             return
         there = any(each.uuid == gpu.uuid for each in node.facts.gpus)
@@ -221,7 +230,7 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
 
     def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
-        """Record the fault for each job on the GPU, as the reason if the job fails."""
+        """Record the fault for each job on the GPU. It becomes the reason if the job fails."""
         fault = f"GPU {gpu.number} of {node.name}: {why}"
         for job, allocation in node.held.items():
             if any(hold.uuid == gpu.uuid for hold in allocation.gpus):
@@ -230,7 +239,7 @@ class GpuHealthHandler:
 
 
 def out_of_service_text(condition: GpuCondition) -> str:
-    """A sentence with the reason why the GPU is out of service and the next necessary step."""
+    """Return a sentence with the reason why the GPU is out of service, and what has to happen next."""
     waits = {
         "reset": "needs a reset when no job is on it; if reset by hand, run 'corral nodes resume NODE:GPU'",
         "reboot": "needs a reboot",

@@ -1,4 +1,6 @@
-"""Flags jobs whose GPUs are idle, warns in their logs, and ends them if the configuration says so."""
+"""Flags jobs whose GPUs are idle, warns in the logs of these jobs, and ends the jobs if the configuration
+says so.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from wire.text import duration
 
 
 class IdleAction(enum.Enum):
-    """The action on a job whose GPUs are still idle after the grace time."""
+    """What happens to a job whose GPUs are still idle after the grace time."""
 
     FLAG = "flag"
     """The job is only flagged and goes on."""
@@ -30,7 +32,9 @@ class IdleAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """The settings in `[gpus]` about idle GPUs: after how many seconds they count, and the action then."""
+    """The settings in `[gpus]` about idle GPUs: after how many idle seconds a job is flagged, and what
+    happens then.
+    """
 
     after_s: float = 1_800.0
     reclaim: IdleAction = IdleAction.FLAG
@@ -42,7 +46,9 @@ DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
 
 
 class IdleGpuHandler:
-    """Flags and ends jobs with idle GPUs. The controller process measures the idle time (watchers/)."""
+    """Flags and ends jobs with idle GPUs. The idle time is measured by controller/watchers and arrives as
+    inputs.
+    """
 
     def __init__(
         self,
@@ -59,7 +65,9 @@ class IdleGpuHandler:
         self._stop = stop
 
     def on_idle(self, given: inputs.GpusIdle, now: float) -> None:
-        """Flag the job, or stop it if its grace time is over. The input repeats while the GPUs stay idle."""
+        """Flag the job as idle, or stop it if its grace time is over. The input is repeated as long as the
+        GPUs stay idle.
+        """
         job = self._running(given.job, given.attempt)
         if job is None:
             return
@@ -67,7 +75,8 @@ class IdleGpuHandler:
             ends = self._idling.reclaim is not IdleAction.FLAG
             until = now + self._idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
-            for member in job.running:  # The text goes to the job's log, because its owner reads that.
+            for member in job.running:
+                # The warning is written to the job's log, because the owner of the job reads the log.
                 self._order(
                     SendToNode(member.allocation.node, Note(job.id, job.attempt, idle_text(job, now)))
                 )
@@ -76,15 +85,16 @@ class IdleGpuHandler:
             self._stop(job, Reason.IDLE, why, now)
 
     def on_busy(self, given: inputs.GpusBusy, now: float) -> None:
-        """Remove the flag of the job, because one of its GPUs is busy again."""
+        """Remove the idle flag of the job, because one of its GPUs is busy again."""
         job = self._running(given.job, given.attempt)
         if job is not None and job.idle_since is not None:
             self._record(IdleEnded(job.id, now, job.attempt))
 
     def on_node_away(self, node: Node, now: float) -> None:
-        """Remove the flags of the jobs on a node that went away, because GPU readings are missing now.
+        """Remove the idle flags of the jobs on a node that has disconnected, because GPU readings of the node
+        are missing now.
 
-        When the node is back, the idle time of its jobs starts at 0.
+        When the node connects again, the idle time of its jobs starts at 0.
         """
         for number in sorted(node.held):
             job = self._state.jobs[number]
@@ -97,7 +107,9 @@ class IdleGpuHandler:
 
 
 def idle_text(job: Job, now: float) -> str:
-    """A sentence about the job's idle GPUs and the end of the job; empty if the GPUs are not idle."""
+    """Return a sentence about the job's idle GPUs and the planned end of the job; empty if the GPUs are not
+    idle.
+    """
     if job.idle_since is None:
         return ""
     sentence = f"its GPUs have been idle for {duration(now - job.idle_since)}"

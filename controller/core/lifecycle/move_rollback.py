@@ -1,4 +1,6 @@
-"""Undoes a move of a job: the job returns to its old nodes if they are free, otherwise to the queue."""
+"""Undoes a move of a running job to other nodes: the job returns to its old nodes if they are free, otherwise
+to the queue.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ from controller.core.state.state import State
 def undo_move(
     state: State, placer: Placer, job: Job, why: str, now: float, *, back: bool = True
 ) -> Iterator[PreemptionDropped | MoveUndone]:
-    """The events that undo the move of a job. The caller must apply each event before it takes the next.
+    """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
+    takes the next.
 
-    1. If `back` is True, the old nodes take jobs and the job's old allocations are still free, the job gets
-       its old nodes. If it was moved for another job that has not started, that job waits in the queue
-       again, because it was nominated for these nodes.
+    1. The job gets its old nodes again if `back` is True, the nodes take jobs and the job's old allocations
+       are still free. If the job was moved to make room for another job that has not started, the other job
+       loses its nomination to these nodes and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move
@@ -34,7 +37,7 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """The job for which this job was moved; None if there is none or it has started."""
+    """Return the job for which this job was moved away; None if there is none or it has started."""
     other = state.jobs.get(move.for_job or 0)
     if other is None or not other.claim:
         return None
@@ -43,7 +46,9 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """True if the old nodes take this job and still have its GPUs, whether or not other jobs hold these."""
+    """True if the old nodes of a moved job accept the job and still have its GPUs. Other jobs may hold these
+    GPUs.
+    """
     columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
     nodes = [state.nodes.get(each.node) for each in move.origin]
     rows = [node.row for node in nodes if node is not None]
@@ -58,7 +63,9 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """True if the allocations are free, or reserved only for the job for which this job was moved."""
+    """True if the allocations are free, or are only kept for `waiting`, the job for which the moved job had
+    to leave.
+    """
     nodes = state.nodes
     if waiting is not None:
         nodes = nodes.copy()

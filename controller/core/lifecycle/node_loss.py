@@ -1,9 +1,10 @@
-"""Decides when a job on a silent node counts as lost.
+"""Decides when a job on a silent node (one without messages to the controller) counts as lost.
 
-A job counts as lost when its supervisor has certainly ended it. Each message from the controller renews the
-lease of the job on its host. So the lease ends at most `lease_s` seconds after the last message that the
-controller received from the host. The supervisor then ends the job within its grace time. `margin_s` covers
-clocks that run at different speeds, and the time that the kernel needs to end a process.
+A job counts as lost when its supervisor (the process on the host that runs it) has certainly ended it. Each
+message from the controller renews the lease of the job on its host. So the lease ends at most `lease_s`
+seconds after the last message that the controller received from the host. The supervisor then ends the job
+within its grace time. After that the controller waits `margin_s` more seconds, because clocks run at
+different speeds and the kernel needs time to end a process.
 
 Example: lease 300 s, grace 30 s, margin 30 s: the job is lost after 360 s of silence.
 """
@@ -23,7 +24,7 @@ from wire.text import duration
 
 @dataclass(frozen=True, slots=True)
 class NodeLossPolicy:
-    """Defaults from scheduler.toml. A job's own settings override them."""
+    """The default settings in scheduler.toml for jobs on lost nodes. A job's own settings override them."""
 
     policy: OnNodeLost = OnNodeLost.WAIT
     lease_s: float = 300.0
@@ -35,7 +36,9 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """The spec with the present policy written into it, so that later configurations do not change it."""
+    """Return the spec with the present policy for lost nodes written into it, so that a later change of the
+    configuration does not change the policy of the job.
+    """
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None
     if policy is OnNodeLost.WAIT and spec.on_node_lost is None and spec.lease_s is None:
@@ -44,7 +47,7 @@ def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
 
 
 def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> Iterator[Job]:
-    """The jobs on a node that count as lost after `silent_s` seconds of silence."""
+    """Yield the jobs on a node that count as lost when the node has been silent for `silent_s` seconds."""
     for number in sorted(node.held):
         job = state.jobs[number]
         lost_after = lost_after_s(job, losses)
@@ -53,13 +56,17 @@ def lost_jobs(state: State, node: Node, losses: NodeLossPolicy, silent_s: float)
 
 
 def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
-    """Seconds of silence after which the job's supervisor has certainly ended it; None without a lease."""
+    """Return the seconds of silence after which the job's supervisor has certainly ended the job; None for a
+    job without a lease.
+    """
     lease_s = job.spec.lease_s
     return None if lease_s is None else lease_s + job.spec.grace_s + losses.margin_s
 
 
 def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
-    """True if after this silence the node counts as down, or a job on it counts as lost."""
+    """True if the node counts as DOWN, or a job on it counts as lost, when the node has been silent for
+    `silent_s` seconds.
+    """
     if node.up:
         return False
     if not node.down and silent_s >= losses.down_after_s:
@@ -68,7 +75,9 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
 
 
 def silent_node_text(job: Job, node: Node) -> str:
-    """A sentence about a job on a silent node: the job waits for the node, or is queued again later."""
+    """Return a part of a sentence about a job on a silent node: the job waits for the node, or is queued
+    again later.
+    """
     if job.spec.lease_s is not None:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"
     if job.spec.on_node_lost is OnNodeLost.MANUAL:

@@ -1,8 +1,8 @@
 """Priority inheritance: a job inherits the highest priority of the jobs that wait for it.
 
-A job lends the priority of its spec, or the one that it has inherited if that is higher. Points that waiting
-has added are not lent, because otherwise a job could raise other jobs above the ceiling of its user
-(quota/ceilings.py).
+A waiting job lends its priority to the jobs that it waits for. It lends the priority of its spec, or the
+inherited priority if that is higher. Points that waiting has added are not lent. Otherwise a job could raise
+other jobs above the highest priority that its user may ask for (quota/ceilings.py).
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from wire.names import JobState, Reason
 class PriorityInheritance:
     """Keeps the inherited priority of each job up to date.
 
-    1. Each job that waits for others lends its priority to its targets. A heap per target has the lent
-       priorities. An outdated entry is dropped when it is at the top.
+    1. Each job that waits for other jobs lends its priority to its targets (the jobs and arrays that it waits
+       for). A heap for each target has the lent priorities. An outdated entry is dropped when it reaches the
+       top.
     2. After an event about a job, `update` compares the priority that the job lends now with the one before.
        It adds each target whose highest lent priority has changed to `changed`.
-    3. `settle` returns an event for each job of these targets that inherits another priority now. That job
-       may now lend more, so the caller applies each event (and calls `update`) before it takes the next.
+    3. `settle` yields an event for each job in `changed` whose inherited priority is now another one. This
+       job may also lend another priority now, so the caller applies each event (and calls `update`) before it
+       takes the next.
 
-    Cost: O(targets of the job) for an event; O(elements) for an array target whose priority has changed.
+    Cost: O(targets of the job) for an event; O(elements) for a target that is an array, if its highest lent
+    priority has changed.
 
     Example: job 9 (priority 75) waits for job 8, which waits for job 7 (both priority 50). Job 8 inherits 75
-    and lends it on, so job 7 inherits 75 as well.
+    and lends it to job 7, so job 7 inherits 75 as well.
     """
 
     def __init__(self, state: State) -> None:
@@ -46,7 +49,7 @@ class PriorityInheritance:
         """Targets and single jobs whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """Update the priorities that a job lends and inherits, after an event about the job."""
+        """Update the priorities that the job lends and inherits, after an event about the job."""
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None
         known = self._lent.get(job.id)
@@ -70,7 +73,9 @@ class PriorityInheritance:
                 self._best[target] = best
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
-        """The events for jobs that inherit another priority now. Apply each event before taking the next."""
+        """Yield an event for each job that now inherits another priority. Apply each event before taking the
+        next.
+        """
         while self.changed:
             changed = next(iter(self.changed))
             del self.changed[changed]
@@ -83,10 +88,11 @@ class PriorityInheritance:
                     )
 
     def _inherited(self, job: Job) -> int:
-        """The highest priority lent to the job or its array; 0 if it is not above the job's own.
+        """Return the highest priority lent to the job or its array; 0 if it is not above the priority of the
+        job's spec.
 
-        The lent priority is compared with the priority of the spec, without the points that waiting has
-        added. Otherwise a job that has waited could inherit nothing, and would lend less to its targets.
+        Points that waiting has added do not count in this comparison. Otherwise a job that has waited long
+        would inherit nothing, and would lend less to the jobs that it waits for.
         """
         best = (
             max((self._best.get(target, 0) for target in targets_of_job(job)), default=0) if self._best else 0
@@ -116,12 +122,14 @@ class PriorityInheritance:
 
 
 def lent_priority(job: Job) -> int:
-    """The priority that a job lends to the jobs for which it waits."""
+    """Return the priority that a job lends to the jobs for which it waits."""
     return max(job.spec.priority, job.wait.inherited)
 
 
 def lend_targets(job: Job) -> Iterator[Target]:
-    """The undecided targets of a queued job, to which it lends its priority; none while it is held."""
+    """Yield the jobs and arrays to which a queued job lends its priority: those for which it still waits.
+    Yield nothing while the job is held.
+    """
     if job.state is not JobState.QUEUED or job.held or Reason.DEPENDENCY not in job.wait.gates:
         return
     decided = {*job.wait.met, *job.wait.lost}
@@ -131,7 +139,9 @@ def lend_targets(job: Job) -> Iterator[Target]:
 
 
 def inherited_from(state: State, job: Job, priority: int) -> Job | None:
-    """The job whose priority this job has inherited; the oldest one if there are several. Reads all jobs."""
+    """Return the job whose priority this job has inherited, and the oldest one if there are several. The
+    search reads all jobs.
+    """
     targets = {*targets_of_job(job)}
     for other in state.jobs.values():
         if (
@@ -144,6 +154,8 @@ def inherited_from(state: State, job: Job, priority: int) -> Job | None:
 
 
 def inherited_text(state: State, job: Job) -> str:
-    """A text such as `inherited 75 from job 9`; empty if the job's own priority is at least as high."""
+    """Return a text such as `inherited 75 from job 9`; empty if the job's own priority is at least as
+    high.
+    """
     lender = inherited_from(state, job, job.wait.inherited) if job.wait.inherited > job.own_priority else None
     return f"inherited {job.wait.inherited} from job {lender.label}" if lender is not None else ""

@@ -17,21 +17,23 @@ _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
 
 
 def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued:
-    """The event after the end of an attempt: a requeue, another end, or `ended` itself.
+    """Return the event that follows the end of an attempt: a requeue, an end with another reason, or the
+    event `ended` unchanged.
 
-    The first rule that applies decides.
+    The first of these rules that applies decides.
 
     1. The job was stopped because of a taint or a requeue command: it is queued again.
     2. Its GPU was in use by other processes, or its host could start no job: it is queued again, and that GPU
        or node takes no jobs for now.
-    3. It was being stopped in order to be queued again, but its hardware failed before: it is queued again.
+    3. It was being stopped in order to be queued again, but its hardware failed before it had ended: it is
+       queued again.
     4. Its node was lost, and its `on_node_lost` allows a requeue: it is queued again.
-    5. It was moved and could not start on the new nodes: it is queued again, and undo_move() may return it to
-       its old nodes.
+    5. The rebalancer moved it, and it could not start on the new nodes: it is queued again, and undo_move()
+       may return it to its old nodes.
     6. It was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
     7. Its restart policy allows another attempt: it is queued again.
 
-    Only 4 and 7 count as restarts.
+    Only a requeue by rule 4 or 7 counts against the job's limit of restarts.
     """
     return (
         _stopped_to_requeue(job, ended)
@@ -62,9 +64,10 @@ def _unfit_host(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 
 def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
-    """The requeue of a job whose hardware failed while it was being preempted, evicted or requeued.
+    """Return the requeue of a job whose hardware failed while it was being preempted, evicted or requeued;
+    otherwise None.
 
-    It needs no restart policy, because such a job is always queued again. One disadvantage: a job that
+    No restart policy is needed, because such a job is always queued again. One disadvantage: a job that
     completed just before its node was lost runs once more, because its agent could not report the end.
     """
     stopping = job.stopping
@@ -81,7 +84,7 @@ def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
     if job.stopping not in (None, Reason.MEMBER_FAILED):
-        return None  # A user or operator has cancelled the job.
+        return None  # A user or operator has cancelled the job, so it is not queued again.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
         return None
@@ -104,7 +107,9 @@ def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 
 def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
-    """The requeue or end of a job that was stopped for idle GPUs, even if its node was lost meanwhile."""
+    """Return the requeue or the end of a job that was stopped because its GPUs were idle; None for other
+    jobs. A loss of its node meanwhile changes nothing.
+    """
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
     why = job.stopped_by
@@ -114,10 +119,13 @@ def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobR
 
 
 def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
-    """The requeue by the job's restart policy; None if the policy does not apply or has no attempt left."""
+    """Return the requeue that the job's restart policy demands; None if the policy does not apply or its
+    restarts are used up.
+    """
     policy, before = job.spec.restart, job.wait.restarts
     if job.stopping not in (None, Reason.MEMBER_FAILED):
-        return None  # A user, an operator or the scheduler has stopped the job.
+        # A user, an operator or the scheduler has stopped the job, so the restart policy does not apply.
+        return None
     if policy.when is RestartWhen.NEVER and not _restarts_as_gang(job):
         return None
     if not _applies(job, ended) or (policy.limit is not None and before >= policy.limit):
@@ -137,7 +145,8 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
 def _applies(job: Job, ended: JobEnded) -> bool:
     policy, as_gang = job.spec.restart, _restarts_as_gang(job)
     if policy.when is RestartWhen.ON_HARDWARE and not (as_gang and ended.state is JobState.FAILED):
-        return ended.reason is Reason.GPU_FAILED  # The failed GPU takes no jobs now.
+        # The job can run elsewhere, because the failed GPU takes no jobs now.
+        return ended.reason is Reason.GPU_FAILED
     if ended.state is JobState.COMPLETED:
         return policy.when is RestartWhen.ALWAYS
     if not policy.codes or ended.reason in HARDWARE_ENDS:
@@ -147,5 +156,5 @@ def _applies(job: Job, ended: JobEnded) -> bool:
 
 
 def _restarts_as_gang(job: Job) -> bool:
-    """True if the failure of one member restarts the whole gang."""
+    """True if the failure of one member restarts all members of the gang."""
     return len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART

@@ -1,4 +1,6 @@
-"""Orders jobs to stop, withdraws their nominations, and finds the jobs that a taint evicts."""
+"""Orders jobs to stop, withdraws their nominations (nodes kept for waiting jobs), and finds the jobs that a
+taint evicts.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ from wire.names import Reason
 
 
 class ProfileLookup(Protocol):
-    """Returns the settings of a job's profile that are needed to stop jobs."""
+    """Returns the settings of a job's profile (its scheduling policy) that are needed to stop the job."""
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The preemption rules that protect the job."""
+        """Return the preemption settings that protect the job."""
         ...
 
     def placer_of(self, job: Job) -> Placer:
-        """The placer for the nodes of the job's profile."""
+        """Return the placer (it chooses nodes for jobs) of the job's profile."""
         ...
 
 
@@ -48,7 +50,9 @@ class Stopper:
         self._order = order
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
-        """Order all processes of a job to end."""
+        """Order all processes of a job to end. `by` names the user, job or cause. `until`, if given, is the
+        latest end.
+        """
         self._record(events.StopRequested(job.id, now, reason, by, until))
         for member in job.running:
             self.send_stop(job, member.allocation.node)
@@ -67,15 +71,18 @@ class Stopper:
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, why, saving)))
 
     def send_leave(self, job: Job, node: str) -> None:
-        """Order an elastic job's processes on one node to end; its processes on other nodes go on."""
+        """Order a job's processes on one node to end because the job shrinks; its processes on other nodes
+        continue.
+        """
         grace = max(job.spec.grace_s, self._schedulers.guards_of(job).grace_s)
         saving = job.spec.checkpoint_s if job.spec.saves else 0.0
         self._order(SendToNode(node, Stop(job.id, job.attempt, grace, SHRUNK, saving)))
 
     def unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
-        """Withdraw the nodes for which the job is nominated after a preemption or a move.
+        """Withdraw the nomination of a job: the nodes that a preemption or a move keeps for the job.
 
-        A moved job returns to its old nodes only if `lost`, the lost node, is given and is none of these.
+        A job that is being moved returns to its old nodes only if the cause is the loss of another node,
+        named in `lost`.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)
@@ -88,7 +95,9 @@ class Stopper:
 
 
 def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:
-    """(job, reason) for each job on a node that does not tolerate its NoExecute taints, by job id."""
+    """Yield (job, reason) for each job on a node that does not tolerate the node's NoExecute taints, ordered
+    by job id.
+    """
     for job in [state.jobs[job] for job in sorted(node.held)]:
         taint = affinity.untolerated_taint(node.taints, job.ask.part.tolerations, affinity.Effect.NO_EXECUTE)
         if taint is not None and job.stopping is None:

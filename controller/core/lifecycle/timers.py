@@ -1,4 +1,6 @@
-"""Acts on jobs when a time has come: opens gates, raises priorities, and ends jobs that are too late."""
+"""Acts on jobs at their due times: opens gates, raises priorities, and ends jobs that cannot meet a time
+limit for waiting.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +33,25 @@ _OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarte
 
 
 class Timers:
-    """Opens gates, raises priorities and ends jobs at their due times.
+    """Acts on jobs at their due times: opens gates (begin times, restart delays), raises priorities and ends
+    jobs.
 
     1. After each event about a job, `on_event` calculates the job's next due time and pushes it on a heap.
        Outdated entries of the heap are skipped when they are at the top.
-    2. `on_event` also updates the dependency index, the array throttles and the inherited priorities. Each of
-       them lists the decisions that have to be made.
-    3. `settle` makes these decisions until none is left, because the events of one decision can require
-       others.
-    4. Before a pass, `open_due` acts on the jobs that are due. Jobs that can start for the last time in this
-       pass stay on the heap, and `end_due` ends them after the pass.
+    2. `on_event` also updates the dependency index, the array limits and the inherited priorities. Each of
+       these lists the jobs or arrays for which something has to be decided.
+    3. `settle` makes these decisions until none is left, because the events of one decision can make other
+       decisions necessary.
+    4. Before a scheduling pass, `open_due` acts on the jobs that are due. A job for which this pass is the
+       last chance to start stays on the heap. If it has not started, `end_due` ends it after the pass.
 
-    Invariant: new Timers made from the state have the same due times, dependencies and slots
+    Invariant: Timers computed afresh from the state have the same due times, dependencies and array slots
     (tests/engine_harness.py compares them after each input).
     Cost: O(log jobs) for an event about a job; nothing while a job waits.
 
     Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
-    opens. Its next moment is 11:00, the latest start. If the pass at 11:00 does not start it, it ends:
-    DEADLINE.
+    opens. Its next due time is 11:00, the latest start that meets the deadline. If the pass at 11:00 does not
+    start the job, it ends with the reason DEADLINE.
     """
 
     def __init__(
@@ -82,7 +85,9 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Update the due time of the job and the jobs that wait for it, after the event was applied."""
+        """Update the due time of the event's job, and the jobs that wait for this job, after the event was
+        applied.
+        """
         if not isinstance(event, JobEvent):
             return
         job = self._state.jobs[event.job]
@@ -90,7 +95,7 @@ class Timers:
             self._schedule(job)
         if isinstance(event, events.DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # Skip the dependencies of a job that waits for no other job and for which no other job waits.
+        # Skip the dependencies if the job waits for no other job and no other job waits for it.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
@@ -100,9 +105,10 @@ class Timers:
             self.throttles.update(job)
 
     def settle(self, now: float) -> None:
-        """Decide dependencies, array slots and inherited priorities until none is left to decide."""
+        """Decide dependencies, array slots and inherited priorities until nothing is left to decide."""
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
-            for number in self.changed:  # The list grows in the loop: decisions cause events.
+            for number in self.changed:
+                # The list grows during the loop, because decisions cause events about further jobs.
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):
                     outcome = self.dependencies.outcome(target, job)
@@ -115,7 +121,7 @@ class Timers:
                 self._record(inherited)
 
     def on_data_found(self, given: DataFound, now: float) -> None:
-        """Mark the dependencies on a path as met, because the path exists now."""
+        """Mark the dependencies on a file path as met, because the path exists now."""
         self._decide((given.path, Until.DATA), True, now)
 
     def _decide(self, target: Target, met: bool, now: float) -> None:
@@ -133,7 +139,7 @@ class Timers:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
-        """Before a pass: act on all jobs that are due, except those that may still start in this pass."""
+        """Act on all jobs that are due before a pass, except those that may still start in the pass."""
         last_chances = []
         while self.next_at <= now:
             at, number = heapq.heappop(self._heap)
@@ -146,7 +152,9 @@ class Timers:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> bool:
-        """After a pass: end the jobs that could start for the last time in it. False if there were none."""
+        """End the jobs that did not start in the pass, although it was their last chance. Return False if
+        there were none.
+        """
         found = self.next_at <= now
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
@@ -169,13 +177,15 @@ class Timers:
             heapq.heappush(self._heap, (at, job.id))
 
     def _promotes_at(self, job: Job, after_s: float) -> float:
-        """The time at which waiting raises the job's priority next; NEVER if it will not be raised."""
+        """Return the time at which waiting raises the job's priority next; NEVER if it will not be raised."""
         if not job.ready or job.own_priority >= self._rules.promote_most:
             return NEVER
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
-        """Carry out the first action that is due for the job. Each branch records an event about the job."""
+        """Carry out the first due action for the job. Each branch records an event about the job, which sets
+        the next due time.
+        """
         del self.due_times[job.id]
         if job.state in PLACED_STATES:
             self._stop(job, Reason.DEADLINE, "its deadline", now)
@@ -207,7 +217,7 @@ class Timers:
 
 
 def _next_due(job: Job) -> float:
-    """The next time at which an action is due for the job; NEVER for most jobs."""
+    """Return the next time at which an action is due for the job; NEVER if none is planned."""
     if job.state in PLACED_STATES:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:
@@ -221,13 +231,17 @@ def _next_due(job: Job) -> float:
 
 
 def _gives_up_at(job: Job) -> float:
-    """The time at which a ready job has waited for `start_within_s`."""
+    """Return the time at which a job in the queue is ended, because it has waited for `start_within_s`
+    seconds; NEVER without that setting.
+    """
     within = job.spec.start_within_s
     return NEVER if within is None else job.ready_at + within
 
 
 def _relaxes_at(job: Job) -> float:
-    """The time at which a ready job drops the constraints that `--relax` names."""
+    """Return the time from which the constraints in `--relax` no longer apply to a job in the queue; NEVER if
+    it has none or they no longer apply.
+    """
     return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
 
 
