@@ -11,7 +11,9 @@ MAX_FAILED_CYCLES = 3
 
 @dataclass(frozen=True, slots=True)
 class PluginFault:
-    """One failure of a plugin; `times` is the number of cycles in which it has failed so far."""
+    """One failure of a plugin. `times` is the number of scheduling cycles in which the plugin has failed so
+    far.
+    """
 
     kind: str
     name: str
@@ -20,7 +22,9 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """True if the plugin is no longer called, until the controller restarts."""
+        """True if the plugin is no longer called until the controller restarts, because it has failed too
+        often.
+        """
         return self.times >= MAX_FAILED_CYCLES
 
 
@@ -28,10 +32,11 @@ class PluginFault:
 class CircuitBreaker:
     """Decides whether a plugin may be called.
 
-    1. A plugin that fails is not called again in the same cycle; a neutral result replaces its results.
-    2. It is called again in the next cycle.
-    3. After failures in MAX_FAILED_CYCLES cycles it is not called until the controller restarts or gets
-       another configuration.
+    1. A plugin that fails is not called again in the same scheduling cycle. A fixed neutral result is used
+       instead of its results.
+    2. The plugin is called again in the next cycle.
+    3. After failures in MAX_FAILED_CYCLES cycles the plugin is not called until the controller restarts or
+       gets another configuration.
     """
 
     cycle: int = 0
@@ -44,23 +49,23 @@ class CircuitBreaker:
     """The last error by (kind, name)."""
 
     def allows(self, kind: str, name: str) -> bool:
-        """May the plugin be called in this cycle?"""
+        """True if the plugin may be called in this scheduling cycle."""
         times, last = self._failed.get((kind, name), (0, -1))
         return times < MAX_FAILED_CYCLES and last != self.cycle
 
     def fail(self, kind: str, name: str, why: str) -> None:
-        """Record a failure in this cycle."""
+        """Record a failure of the plugin in this scheduling cycle."""
         times = self._failed.get((kind, name), (0, -1))[0] + 1
         self._failed[kind, name] = times, self.cycle
         self._why[kind, name] = why
         self.faults.append(PluginFault(kind, name, why, times))
 
     def times(self) -> dict[tuple[str, str], int]:
-        """The number of cycles with failures, by kind and name."""
+        """Return the number of scheduling cycles with failures, by (kind, name) of the plugin."""
         return {plugin: times for plugin, (times, _) in self._failed.items()}
 
     def why(self, kind: str, name: str) -> str:
-        """The last error of the plugin; empty if it never failed."""
+        """Return the last error of the plugin; empty if it never failed."""
         return self._why.get((kind, name), "")
 
     @property
@@ -73,13 +78,15 @@ class CircuitBreaker:
         )
 
     def begin_cycle(self) -> bool:
-        """Begin the next cycle. Returns whether a plugin that failed in the last one is called again."""
+        """Begin the next scheduling cycle. Return True if a plugin that failed in the last cycle may be
+        called again.
+        """
         self.cycle += 1
         return bool(self._failed) and any(
             times < MAX_FAILED_CYCLES and last == self.cycle - 1 for times, last in self._failed.values()
         )
 
     def take_faults(self) -> Sequence[PluginFault]:
-        """Return the new failures, and forget them."""
+        """Return the failures since the last call of this method."""
         found, self.faults = self.faults, []
         return found

@@ -18,33 +18,36 @@ if TYPE_CHECKING:
 
 
 class Filter(Protocol):
-    """Decides which nodes can hold a request. Must be deterministic and must not change anything.
+    """Decides which nodes can hold a request. A filter must be deterministic and must not change anything.
 
-    A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes. It
-    is called once per class of jobs until one of these changes, and not when jobs start and end.
+    A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes.
+    Its results are cached for all jobs with equal requests until labels, taints or hardware change. Starts
+    and ends of jobs do not call it again.
     """
 
     name: ClassVar[str]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for every row that can hold the request."""
+        """Return True for every row (node) that can hold the request."""
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """False if this filter has nothing to check for the request. `keep` is then not called."""
+        """Return False if this filter has nothing to check for the request. `keep` is then not called."""
         ...
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason why this filter rejects nodes, such as `fewer than 8 free GPUs`.
+        """Return the reason why this filter rejects nodes for the request, such as `fewer than 8 free GPUs`.
 
-        A filter may also have `shortage(part, nodes, rows, *, idle)`, which returns the exact reason for
-        these nodes. With `idle`, the filter would reject them even without running jobs.
+        A filter may also have a method `shortage(part, nodes, rows, *, idle)`, which returns the exact reason
+        for the nodes in `rows`. `idle` is True if the filter would reject these nodes even without running
+        jobs.
         """
         ...
 
 
 class Scorer(Protocol):
-    """Rates nodes for a request from 0 to 1; higher is better.
+    """Rates how well nodes suit a request, from 0 to 1. The node with the highest weighted sum of scores is
+    used.
 
     If a scorer has a method `concerns(part, nodes)` and it returns False, the scorer is not called, because
     it rates all nodes equally. The scores of a scorer with `wide: ClassVar[bool] = True` also depend on other
@@ -54,7 +57,7 @@ class Scorer(Protocol):
     name: ClassVar[str]
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """One number per row. Called only for rows that every filter kept."""
+        """Return one score per row (node). The method is called only for rows that every filter kept."""
         ...
 
 
@@ -64,27 +67,37 @@ class Picker(Protocol):
     name: ClassVar[str]
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """One of `slots`: the GPUs of the node with enough free for the request, in ascending order."""
+        """Return one of `slots`, the GPUs of the node that have enough free for the request, in ascending
+        order.
+        """
         ...
 
 
 class Strategy(Protocol):
-    """Decides which running jobs a waiting job may preempt: those whose standing is not above its reach."""
+    """Decides which running jobs a waiting job may preempt: those whose `standing` is at most the `reach` of
+    the waiting job.
+    """
 
     name: ClassVar[str]
 
     def standing(self, job: Job) -> float:
-        """The rank of a running job against preemption; must not change while it runs."""
+        """Return the rank of a running job: the higher the rank, the better it is protected from preemption.
+        The rank must not change while the job runs.
+        """
         ...
 
     def reach(self, job: Job) -> float | None:
-        """The highest standing that the waiting job may preempt; None if it may preempt no job."""
+        """Return the highest `standing` of running jobs that the waiting job may preempt; None if it may
+        preempt no job.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
-    """Limits of `[preemption]` that protect running jobs, whatever the strategies allow."""
+    """Limits in `[preemption]` that protect running jobs from preemption, in addition to the preemption
+    strategies.
+    """
 
     grace_s: float = 60.0
     min_runtime_s: float = 300.0
@@ -96,7 +109,7 @@ class PreemptionGuards:
 
 
 class Reserves(enum.Enum):
-    """Which waiting jobs get a backfill reservation: a start that other jobs must not delay."""
+    """Which waiting jobs get a backfill reservation (a planned start that other jobs must not delay)."""
 
     NO_JOB = "none"
     FIRST_JOB = "first"
@@ -117,16 +130,22 @@ class Backfill(Protocol):
 
     @property
     def max_delay_s(self) -> float | None:
-        """The most seconds by which backfill may delay the first waiting job in total; None for no delay."""
+        """The most seconds by which backfilled jobs may delay the first waiting job in total; None if no
+        delay is allowed.
+        """
         ...
 
     @property
     def depth(self) -> int | None:
-        """The most waiting jobs that get a reservation with `Reserves.ALL_JOBS`; None for no limit."""
+        """The greatest number of waiting jobs that get a reservation with `Reserves.ALL_JOBS`; None for no
+        limit.
+        """
         ...
 
     def candidate_key(self, runtime_s: float) -> float:
-        """The sort key of a backfill candidate, lowest first; queue order breaks ties."""
+        """Return the sort key of a backfill candidate with this expected run time. The candidate with the
+        lowest key is tried first; on a tie, the first in queue order.
+        """
         ...
 
 
@@ -143,7 +162,7 @@ class DeadlinePolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WeightedScorer:
-    """A scorer and its weight."""
+    """A scorer plugin and the weight of its scores."""
 
     scorer: Scorer
     weight: float
@@ -151,7 +170,7 @@ class WeightedScorer:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPolicy:
-    """The scheduling policy of one profile: its plugins in the order of use, and its backfill."""
+    """The scheduling policy of one profile: its plugins in the order of use, and its kind of backfill."""
 
     order: Order
     filters: tuple[Filter, ...]

@@ -1,4 +1,4 @@
-"""Chains of two orders: the second order ranks the jobs that are equal under the first."""
+"""Chains of two queue orders: the second order decides between jobs that are equal under the first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wire.api.reasons import Points
 
 @dataclass(frozen=True, slots=True)
 class StaticOrderChain:
-    """A chain of two orders in which the positions of jobs never change."""
+    """A chain of two orders under which the queue position of a job does not change while it waits."""
 
     name: ClassVar[str] = "ranked"
 
@@ -22,15 +22,16 @@ class StaticOrderChain:
     second: Order
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Sort key; lower is first."""
+        """Return the sort key of a waiting job in the queue; the job with the lowest key is first."""
         return *self.first.rank(job), *self.second.rank(job)
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicOrderChain:
-    """A chain with at least one order in which positions change with time or usage.
+    """A chain of two orders, of which at least one changes queue positions with time or usage.
 
-    If the other order is static, all jobs of a lane are equal under it.
+    The queue keeps jobs with equal requests and an equal `group` in one lane. If one of the orders is static,
+    all jobs of a lane are equal under it.
     """
 
     name: ClassVar[str] = "ranked"
@@ -40,24 +41,30 @@ class DynamicOrderChain:
 
     @property
     def weighs_queues(self) -> bool:
-        """Does either order use the priority of queues?"""
+        """True if one of the two orders uses the priority of queues as a factor."""
         return weighs_queues(self.first) or weighs_queues(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The rank within a lane, from the dynamic orders only. A static order's rank is part of `group`."""
+        """Return the sort key of a job among jobs with an equal `group`, from the dynamic orders only. The
+        rank under a static order is part of `group`.
+        """
         moving = [order for order in (self.first, self.second) if isinstance(order, DynamicOrder)]
         return tuple(each for order in moving for each in order.rank(job))
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The groups of both orders."""
+        """Return the group of the job under both orders. Jobs with an equal group never overtake each other
+        as time passes.
+        """
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Sort key; lower is first."""
+        """Return the present sort key of a waiting job in the queue; the job with the lowest key is first."""
         return *_place(self.first, job, view), *_place(self.second, job, view)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points of the first order that reports points; empty if none does."""
+        """Return the priority points of the job under the first of the two orders that uses points; empty if
+        neither does.
+        """
         for order in (self.first, self.second):
             receipt = getattr(order, "receipt", None)
             if receipt is not None:
@@ -67,7 +74,7 @@ class DynamicOrderChain:
 
 
 def chain_orders(first: Order, second: Order | None) -> Order:
-    """The first order alone, or the chain of both."""
+    """Return the first order alone if there is no second one, otherwise the chain of both."""
     if second is None:
         return first
     moves = isinstance(first, DynamicOrder) or isinstance(second, DynamicOrder)

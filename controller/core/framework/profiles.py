@@ -1,4 +1,6 @@
-"""Profiles: scheduling policies that each apply to some jobs on some nodes."""
+"""Profiles: scheduling policies that each apply to some jobs and some nodes, like partitions with their own
+settings.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ DEFAULT_PROFILE = "default"
 
 @dataclass(frozen=True, slots=True)
 class ProfileNodesFilter:
-    """The filter that keeps the jobs of a profile on the nodes of the profile."""
+    """The filter that allows the jobs of a profile only on the nodes of the profile."""
 
     name: ClassVar[str] = "profile"
     static: ClassVar[bool] = True
@@ -34,25 +36,26 @@ class ProfileNodesFilter:
     terms: tuple[Term, ...]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:  # noqa: ARG002 - the same for all requests
-        """True where every term matches."""
+        """Return True for each node whose labels match all terms of the profile."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = self.terms, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
 
     def concerns(self, part: PerNodeRequest) -> bool:  # noqa: ARG002 - the same for all requests
-        """True, because the filter applies to every job of the profile."""
+        """Return True, because the filter applies to every job of the profile."""
         return True
 
     def explain(self, part: PerNodeRequest) -> str:  # noqa: ARG002 - the same for all requests
-        """The reason why nodes are rejected."""
+        """Return the reason why this filter rejects nodes, for users."""
         return f"outside profile {printable(self.profile)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named policy for jobs of these queues, projects and users, on nodes that match these terms.
+    """A named scheduling policy for the jobs of some queues, projects and users, on nodes whose labels match
+    `nodes`.
 
-    An empty tuple means no restriction.
+    An empty tuple in a field means that the field restricts nothing.
     """
 
     name: str
@@ -64,13 +67,17 @@ class Profile:
 
     @property
     def pipeline(self) -> SchedulingPolicy:
-        """The policy, restricted to the nodes of the profile."""
+        """The scheduling policy of the profile, with a filter that restricts jobs to the nodes of the
+        profile.
+        """
         if not self.nodes:
             return self.policy
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """(kind, name) of the queue, project or user that the profile excludes; None if it takes the job."""
+        """Return (kind, name) of the job's queue, project or user if the profile does not accept it; None if
+        the profile accepts the job.
+        """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),
             ("project", spec.project, self.projects),
@@ -81,15 +88,16 @@ class Profile:
         return None
 
     def rows(self, columns: NodeTable) -> Bools:
-        """A mask of the nodes of the profile."""
+        """Return the mask of the nodes that belong to the profile."""
         return np.array([all(term.matches(each) for term in self.nodes) for each in columns.labels], np.bool_)
 
 
 def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
-    """The profile of a job: the requested one if it takes the job, else the first profile that does.
+    """Return the name of a job's profile: the requested profile if it accepts the job, otherwise the first
+    profile that accepts the job.
 
-    It depends only on the job and the configuration. So after a change of the configuration, waiting jobs
-    get the profiles of the new configuration.
+    The profile depends only on the job and the configuration. So after a change of the configuration, waiting
+    jobs get profiles of the new configuration.
     """
     fitting = [each.name for each in profiles if each.refused(spec, user) is None]
     if not fitting:
@@ -98,12 +106,12 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
 
 
 def may_change_profile(was: JobSpec, spec: JobSpec) -> bool:
-    """Can this change of the spec change the profile of the job?"""
+    """True if an edit of the spec may change the profile of the job."""
     return (was.profile, was.queue, was.project) != (spec.profile, spec.queue, spec.project)
 
 
 def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Refusal | None:
-    """A refusal if the requested profile does not exist or does not take the job; or None."""
+    """Return a refusal if the requested profile does not exist or does not accept the job; otherwise None."""
     if spec.profile is None or (not profiles and spec.profile == DEFAULT_PROFILE):
         return None
     found = next((each for each in profiles if each.name == spec.profile), None)

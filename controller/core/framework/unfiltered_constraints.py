@@ -1,4 +1,6 @@
-"""Finds constraints of a job that no configured filter checks. A job with such a constraint is refused."""
+"""Finds constraints of a job that no filter in the configuration checks. A job with such a constraint is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ UNFILTERED_HINT = "Leave it out, or have an operator put the filter into 'filter
 
 
 def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | None:
-    """The first constraint of the request that no filter checks, as a field name; None if all are checked."""
+    """Return the field name of the first constraint of the request that no filter checks; None if all
+    constraints are checked.
+    """
     for field, value in _constraints(part):
         constraint: dict[str, Any] = {field: value}
         asked = replace(NO_CONSTRAINTS, **constraint)
@@ -25,7 +29,9 @@ def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | N
 
 
 def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The constraints of the request by field. Amounts such as CPUs are not constraints."""
+    """Yield the constraints of the request, each with its field name. Amounts such as CPUs are not
+    constraints.
+    """
     if part.selector:
         yield "selector", part.selector
     if part.affinity:
@@ -36,12 +42,12 @@ def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def unfiltered_message(field: str) -> str:
-    """The message for an unchecked constraint."""
+    """Return the error message for a constraint that no filter checks."""
     return f"{field} cannot be checked, because the filter {field!r} is not configured"
 
 
 def unfiltered_taint(filters: Sequence[Filter], taints: Mapping[str, str | None]) -> str | None:
-    """The first taint, as `key:effect`, that no filter would enforce; None if all are enforced."""
+    """Return the first taint, as `key:effect`, that no filter enforces; None if all are enforced."""
     if any(each.name == "taints" for each in filters):
         return None
     soft = f":{Effect.PREFER_NO_SCHEDULE.value}"

@@ -17,7 +17,7 @@ class SendToNode:
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
     def orders(self) -> Iterator[SendToNode]:
-        """The effect itself, as the only order."""
+        """Return this effect as its only order."""
         yield self
 
 
@@ -29,18 +29,20 @@ class SendToNodes:
     frame: Go | Stop | Settle
 
     def orders(self) -> Iterator[SendToNode]:
-        """One order for each node."""
+        """Return one order for each node."""
         return (SendToNode(node, self.frame) for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Send start orders to the agents of an attempt. The frames are made only when they are sent."""
+    """Send the start orders of an attempt to the agents of its nodes. The frames (messages) are made only
+    when they are sent.
+    """
 
     launch: AttemptStart
 
     def orders(self) -> Iterator[SendToNode]:
-        """One order for each node."""
+        """Return one order for each node."""
         return (SendToNode(node, start) for node, start in self.launch.starts.items())
 
 

@@ -86,7 +86,9 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec and the gates that are closed now."""
+    """The spec of the job was changed. The event has the whole new spec, and the gates that now keep the job
+    out of the queue.
+    """
 
     spec: JobSpec
     by: str
@@ -99,7 +101,7 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that these constraints of its spec (`relax`) do not apply any more."""
+    """The job has waited so long that the constraints named in `relax` of its spec do not apply any more."""
 
     dropped: tuple[str, ...]
 
@@ -113,7 +115,9 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of the jobs that wait for it; 0 if none is above its own."""
+    """The job inherits the highest priority of the jobs that wait for it; `priority` is 0 if none is above
+    its own.
+    """
 
     priority: int
     heir: str
@@ -122,7 +126,9 @@ class PriorityInherited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
-    """An estimate of the start of a waiting job was shown to a user; it is scored when the job starts."""
+    """An estimate of the start of a waiting job was shown to a user. When the job starts, the error of the
+    estimate is computed.
+    """
 
     kind: str
     start: float
@@ -130,14 +136,16 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """With present plans the job starts too late for its deadline; doubted=False: not any more."""
+    """By present plans the job starts too late to meet its deadline. With doubted=False it can meet the
+    deadline again.
+    """
 
     doubted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
-    """The dependency with this index in the job's spec is met, or (met=False) can never be met."""
+    """The dependency number `index` in the job's spec is met, or with met=False can never be met."""
 
     index: int
     met: bool
@@ -148,21 +156,21 @@ class DependencyDecided(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GateClosed(JobEvent):
-    """A gate was closed: it keeps the job out of the queue."""
+    """A gate of the job was closed: the reason `gate` now keeps the job out of the queue."""
 
     gate: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class GateOpened(JobEvent):
-    """A gate was opened. The job enters the queue when all of its gates are open."""
+    """A gate of the job was opened. The job enters the queue when all of its gates are open."""
 
     gate: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlaced(JobEvent):
-    """A new attempt got its allocations; its processes have not started yet."""
+    """A new attempt of the job got its allocations. Its processes have not started yet."""
 
     attempt: int
     allocations: tuple[Allocation, ...]
@@ -177,14 +185,16 @@ class JobPlaced(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
-    """The job runs longer than predicted. Plans now use this run time in seconds; None: the time limit."""
+    """The job has run longer than predicted. Plans now use the run time `planned_s` in seconds, or with None
+    the time limit.
+    """
 
     planned_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReady(JobEvent):
-    """One member of a gang is ready and waits at the barrier for the other members."""
+    """One member of a gang is ready and waits at the start barrier for the other members."""
 
     attempt: int
     node: str
@@ -200,7 +210,7 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The process id by node, in the form of MembersStarted.pids."""
+        """The process id by node name, in the same form as MembersStarted.pids."""
         return {self.node: self.pid}
 
 
@@ -217,7 +227,8 @@ class CheckpointSaved(JobEvent):
 class AttemptExited(JobEvent):
     """The attempt's processes on one node have ended, and the allocation there is free.
 
-    `why` names the cause of the end, for example `time_limit`; it is empty if the program simply exited.
+    `why` names the cause of the end, for example `time_limit`; it is empty if the program exited without
+    outside cause.
     """
 
     attempt: int
@@ -232,13 +243,13 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """The exit by node, in the form of MembersExited.exits."""
+        """The exit by node name, in the same form as MembersExited.exits."""
         return {self.node: self}
 
 
 @dataclass(frozen=True, slots=True)
 class MembersStarted(JobEvent):
-    """Several members of a gang have started. `pids` has the process id on each node."""
+    """Several members of a gang have started. `pids` has the process id of each, by node name."""
 
     attempt: int
     pids: Mapping[str, int | None]
@@ -246,7 +257,7 @@ class MembersStarted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a gang member ended. The fields have the same meaning as in AttemptExited."""
+    """The end of one gang member. The fields have the same meaning as in AttemptExited."""
 
     code: int | None = None
     signal: int | None = None
@@ -259,7 +270,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class MembersExited(JobEvent):
-    """Several members of a gang have ended. `exits` has the exit on each node."""
+    """Several members of a gang have ended. `exits` has the exit of each, by node name."""
 
     attempt: int
     exits: Mapping[str, Exit]
@@ -267,7 +278,7 @@ class MembersExited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GpuFaultNoted(JobEvent):
-    """A GPU that an attempt holds had a fault; `own` is True if the attempt caused the fault."""
+    """A GPU that an attempt holds had a fault. `own` is True if the attempt itself caused the fault."""
 
     attempt: int
     node: str
@@ -277,7 +288,9 @@ class GpuFaultNoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class IdleNoted(JobEvent):
-    """All GPUs of the job have been idle since `since`. The job is ended at `until` if they stay idle."""
+    """All GPUs of the job have been idle since the time `since`. The job is ended at the time `until` if they
+    stay idle.
+    """
 
     attempt: int
     since: float
@@ -293,7 +306,7 @@ class IdleEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(JobEvent):
-    """The attempt was ordered to stop. The job ends when its processes have ended.
+    """The attempt was ordered to stop. It ends when its processes have ended.
 
     `until` is the latest end of the attempt. Plans give its resources to other jobs from that time on.
     """
@@ -305,7 +318,9 @@ class StopRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that is stopped for another job. It loses `gpu_hours` of work, done since its last checkpoint."""
+    """A job that is preempted for another job. It loses `gpu_hours` of work, done since its last
+    checkpoint.
+    """
 
     job: int
     gpu_hours: float
@@ -316,7 +331,8 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlanned(JobEvent):
-    """The job is nominated for these allocations and starts there when the victims have ended.
+    """The job is nominated for `allocations`: they are kept for it, and it starts there when the victims (the
+    jobs preempted for it) have ended.
 
     `by` is the time by which all victims have ended.
     """
@@ -328,20 +344,23 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """The ids of the victims that leave this node."""
+        """Return the ids of the victims that leave this node."""
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionDropped(JobEvent):
-    """The nomination of the job was dropped: the job cannot or must not start on these nodes any more."""
+    """The nomination of the job was withdrawn: the allocations are no longer kept for the job, because it
+    cannot or must not start there any more.
+    """
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
-    """A running job is moved: it was ordered to save a checkpoint and end, and gets `allocations` after that.
+    """A running job is moved to other nodes: it was ordered to save a checkpoint and end, and starts again in
+    `allocations` after that.
 
     `until` is the latest end of the present attempt. The move frees resources for the job `for_job`, or
     empties the node `node`.
@@ -360,7 +379,9 @@ class MovePlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The job was not moved. It is nominated for its former `allocations`; without any, it only waits."""
+    """The move of the job has failed or was cancelled. The job is nominated for its former `allocations`; if
+    these are empty, it waits in the queue.
+    """
 
     attempt: int
     why: str
@@ -396,7 +417,9 @@ class JobPreempted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
-    """The attempt has ended but the job has not: it is queued again at its former position."""
+    """The attempt has ended, but the job has not: it is queued again and keeps its age, so that it does not
+    go to the end of the queue.
+    """
 
     attempt: int
     reason: Reason
@@ -446,13 +469,15 @@ class NodeMarked(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """Factors by which the CPU and memory of a node may be given out more than once."""
+    """Factors by which jobs may get more CPU and memory of a node than it has."""
 
     cpu: float = 1.0
     memory: float = 1.0
 
     def of(self, facts: NodeFacts) -> tuple[int, int]:
-        """The CPU (in 1/1000 CPU) and memory (in MiB) that jobs may hold on a node with this hardware."""
+        """Return the CPU (in 1/1000 CPU) and memory (in MiB) that jobs may hold on a node with this
+        hardware.
+        """
         return round(facts.cpu_milli * self.cpu), round(facts.memory_mib * self.memory)
 
 
@@ -461,7 +486,9 @@ AS_IT_IS = Overcommit()
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined(NodeEvent):
-    """An agent connected. The event has the hardware of its node and the overcommit factors."""
+    """An agent connected and sent its hello. The event has the hardware of the node and the overcommit
+    factors.
+    """
 
     facts: NodeFacts
     boot_id: str
@@ -471,14 +498,18 @@ class NodeJoined(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeWentAway(NodeEvent):
-    """The link to the agent of the node is gone. Running jobs go on; no job is placed on the node."""
+    """The connection to the agent of the node is lost. Running jobs continue; no job is placed on the
+    node.
+    """
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWentDown(NodeEvent):
-    """The node has been away longer than `down_after_s` seconds. Plans do not use it any more."""
+    """The node has been disconnected for longer than `down_after_s` seconds. Plans do not use the node any
+    more.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +521,7 @@ class NodeDeclaredLost(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained(NodeEvent):
-    """No job is placed on the node any more. Running jobs go on."""
+    """The node was drained: no job is placed on it any more. Running jobs continue."""
 
     why: str
     by: str
@@ -498,7 +529,7 @@ class NodeDrained(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeResumed(NodeEvent):
-    """Jobs are placed on the node again."""
+    """The drain of the node was ended: jobs are placed on it again."""
 
     by: str
 
@@ -519,7 +550,7 @@ class GpuHealthRecorded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
-    """A user has a process on a GPU that no job started, and is charged `rate` billing units per hour."""
+    """A user has started a process on a GPU without a job, and is charged `rate` billing units per hour."""
 
     node: str
     uuid: str
@@ -531,7 +562,7 @@ class OffQueueProcessStarted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessEnded(ClusterEvent):
-    """The last off-queue process of the user on this GPU has ended."""
+    """The last process of the user on this GPU that no job started has ended."""
 
     node: str
     uuid: str
@@ -569,7 +600,9 @@ class QuotaUnset(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """An organisation, project or user (`project/user`) got another weight or limits; None: unchanged."""
+    """An organisation, project or user (`project/user`) got another weight or other limits; None means
+    unchanged.
+    """
 
     share: str
     weight: float | None
@@ -580,7 +613,7 @@ class ShareSet(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationMade(ClusterEvent):
-    """Nodes were reserved for a time."""
+    """An operator reserved nodes for a time."""
 
     asked: ReservationSpec
     nodes: tuple[str, ...]
@@ -589,14 +622,16 @@ class ReservationMade(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationBegan(ClusterEvent):
-    """The reservation has begun."""
+    """The reserved time of a reservation has begun."""
 
     reservation: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationEnded(ClusterEvent):
-    """The reservation has ended. `again_at` is the start of its next occurrence; None: there is none."""
+    """The reserved time of a reservation has ended. `again_at` is the start of its next occurrence; None if
+    there is none.
+    """
 
     reservation: str
     again_at: float | None = None
@@ -604,7 +639,7 @@ class ReservationEnded(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationCancelled(ClusterEvent):
-    """The reservation was cancelled."""
+    """An operator cancelled the reservation."""
 
     reservation: str
     by: str
@@ -681,16 +716,20 @@ KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
 
 
 def kind_of(event: Event) -> str:
-    """The kind of the event in the journal: the name of its class, or the old name if that was renamed."""
+    """Return the kind of the event in the journal: the name of its class, or the former name if the class was
+    renamed.
+    """
     return _KIND_OF[type(event)]
 
 
 def body_of(event: Event) -> str:
-    """The event as JSON, for the body of its journal entry."""
+    """Return the event as JSON, for the body of its journal entry."""
     return dumps(encode(event))
 
 
 def event_of(kind: str, body: str) -> Event:
-    """The event of a journal entry. Raises KeyError for an unknown kind and Malformed for an invalid body."""
+    """Return the event of a journal entry. Raises KeyError for an unknown kind, and Malformed for an invalid
+    body.
+    """
     event: Event = decode(KINDS[kind], json.loads(body))
     return event

@@ -1,4 +1,6 @@
-"""Derives the outcome of a job from the exit codes and signals of its members."""
+"""Derives the outcome of a job from the exit codes and signals of its processes on each node (the members of
+the gang).
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,18 @@ SHRUNK = "shrunk"
 
 
 def was_preempted(job: Job) -> bool:
-    """Did the job end because of a preemption? False if its program exited before the stop order arrived."""
+    """True if the attempt ended because of a preemption; False if the program exited before the stop order
+    arrived.
+    """
     return job.stopping is Reason.PREEMPTED and any(
         member.why == PREEMPTED for member in job.members.values()
     )
 
 
 def continues_without_failed(job: Job) -> bool:
-    """Do the other gang members go on after one has failed? Only while enough of them can still succeed."""
+    """True if the other gang members continue after one has failed, because enough of them can still
+    succeed.
+    """
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:
         return False
@@ -43,16 +49,17 @@ def continues_without_failed(job: Job) -> bool:
 
 
 def required_members(job: Job) -> int:
-    """The number of gang members that have to succeed."""
+    """Return the number of gang members that have to succeed."""
     return job.spec.gang.min_nodes or len(job.members)
 
 
 def outcome_of(job: Job, now: float) -> JobEnded:
-    """The outcome of a job whose members have all ended.
+    """Return the outcome of a job whose members have all ended.
 
-    1. All succeeded, or enough of them under on_failure = "continue": COMPLETED, even if a stop was ordered.
-    2. Otherwise the job has the code, signal and reason of the first member that failed. Members that were
-       stopped because another member had failed come last.
+    1. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
+       ordered.
+    2. Otherwise the job has the code, signal and reason of the first member that failed. A member that was
+       stopped only because another one had failed is not chosen while there is another failed member.
     """
     failed = [member for member in job.members.values() if member.failed]
     if not failed:
@@ -82,7 +89,9 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Sort key for failed members: by time of the end, those stopped because another failed come last."""
+    """Return the sort key of a failed member: by the time of its end. Members that were stopped because
+    another one failed come last.
+    """
     return member.why == "member_failed", member.ended_at or 0.0
 
 

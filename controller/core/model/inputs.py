@@ -48,7 +48,9 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user or operator who submits or edits a job. Ceilings depend on it (`core/quota/ceilings.py`)."""
+    """The user or operator that submits or edits a job. It decides which ceilings apply (the most that a job
+    may ask for: `core/quota/ceilings.py`).
+    """
 
     user: str
     operator: bool = False
@@ -56,7 +58,9 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Submit(Input):
-    """Queue a job or an array. A second submit with the same `key` returns the first jobs and queues none."""
+    """Queue a job or an array. A second submit with the same idempotency key (`key`) queues nothing and
+    returns the jobs of the first.
+    """
 
     spec: JobSpec
     user: str
@@ -69,12 +73,12 @@ class Submit(Input):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(JobCommand):
-    """End a job in any state."""
+    """Cancel a job that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit(JobCommand):
-    """Change fields of a job's spec to these JSON values; None sets a field to its default."""
+    """Change fields of a job's spec to these JSON values. The value None resets a field to its default."""
 
     changes: Mapping[str, Any]
     known: Mapping[str, JobState] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Edit(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Hold(JobCommand):
-    """Keep a queued job from starting."""
+    """Hold a queued job: it does not start until it is released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,14 @@ class Requeue(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Preempt(JobCommand):
-    """Preempt a running job and queue it again at its former position; with `hold` it is also held."""
+    """Preempt a running job and queue it again at its former position. With `hold`, the job is also held."""
 
     hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node of the configuration, or a node that an operator names together with its host."""
+    """Add a node of the configuration, or a node that an operator adds with the address of its host."""
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +130,9 @@ class PinKey(Input):
 
 @dataclass(frozen=True, slots=True)
 class SealJournal(Input):
-    """Record that the journal is deleted up to entry number `through`, whose hash is `digest`."""
+    """Record that the journal entries up to number `through` are deleted. `digest` is the hash of entry
+    `through`.
+    """
 
     through: int
     digest: str
@@ -139,7 +145,9 @@ class RemoveNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class MarkNode(NodeCommand):
-    """Set labels and taints of a node, or remove them (None). A taint is named `key:Effect`."""
+    """Set labels and taints of a node, or remove them (None). A taint is named `key:Effect`, for example
+    `gpu:NoSchedule`.
+    """
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     taints: Mapping[str, str | None] = field(default_factory=dict)
@@ -147,7 +155,7 @@ class MarkNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class Drain(NodeCommand):
-    """Place no more jobs on a node."""
+    """Drain a node: place no more jobs on it."""
 
     why: str = ""
 
@@ -169,7 +177,7 @@ class SetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class UnsetQuota(Input):
-    """Remove the limits that an operator set; the configuration applies again."""
+    """Remove the limits of a tenant that an operator set; those of the configuration apply again."""
 
     scope: str
     name: str
@@ -178,7 +186,9 @@ class UnsetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(Input):
-    """Reserve nodes for a time; with `anyway` even if running jobs may still be on them at its start."""
+    """Reserve nodes for a time. With `anyway`, the reservation is made even if running jobs may still be on
+    the nodes at its start.
+    """
 
     spec: ReservationSpec
     by: str
@@ -187,7 +197,9 @@ class Reserve(Input):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Input):
-    """Carry out this proposal if it is still valid; without a name carry out all present proposals."""
+    """Carry out the rebalancing proposal with this name if it is still valid; without a name, carry out all
+    present proposals.
+    """
 
     by: str
     proposal: str = ""
@@ -195,7 +207,7 @@ class Rebalance(Input):
 
 @dataclass(frozen=True, slots=True)
 class CancelReservation(Input):
-    """Cancel a reservation."""
+    """Cancel an advance reservation."""
 
     reservation: str
     by: str
@@ -203,7 +215,7 @@ class CancelReservation(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaidHello(Input):
-    """A link to an agent came up. The agent reported its host and all attempts that it knows."""
+    """An agent has connected. It reported its host and all attempts that it knows."""
 
     node: str
     hello: Hello
@@ -211,7 +223,7 @@ class AgentSaidHello(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentReported(Input):
-    """An agent reported one attempt."""
+    """An agent has reported the state of one attempt."""
 
     node: str
     status: AttemptStatus
@@ -219,7 +231,9 @@ class AgentReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class MembersReported(Input):
-    """Several members of one attempt were reported. Has the same effect as one AgentReported per member."""
+    """Agents have reported several members of one gang. The effect is that of one AgentReported for each
+    member.
+    """
 
     job: int
     attempt: int
@@ -228,7 +242,7 @@ class MembersReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuReported(GpuInput):
-    """The health of a GPU as a controller judged it before; used when a journal is replayed."""
+    """The health of a GPU as the controller recorded it in a journal that is now replayed."""
 
     health: GpuHealth
     why: str = ""
@@ -250,7 +264,7 @@ class GpuTroubled(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class GpuChecked(GpuInput):
-    """An agent has checked an unhealthy GPU."""
+    """An agent has checked a GPU that is out of service."""
 
     ok: bool
     why: str = ""
@@ -260,7 +274,7 @@ class GpuChecked(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class GpuWasReset(GpuInput):
-    """An agent has reset a GPU, or failed to."""
+    """An agent has reset a GPU, or the reset has failed."""
 
     ok: bool
     why: str = ""
@@ -268,7 +282,9 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent found the first process of this user on a GPU that no job started."""
+    """An agent has found a process of a user on a GPU that no job started. It is the first one of this user
+    on the GPU.
+    """
 
     user: str
     pid: int
@@ -277,14 +293,14 @@ class OffQueueProcessSeen(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessGone(GpuInput):
-    """The user has no off-queue process on this GPU any more."""
+    """The user has no more processes on this GPU that no job started."""
 
     user: str
 
 
 @dataclass(frozen=True, slots=True)
 class CordonGpu(Input):
-    """Place no more jobs on the GPU with this index on the node."""
+    """Cordon the GPU with this index on the node: place no more jobs on it."""
 
     node: str
     gpu: int
@@ -294,7 +310,7 @@ class CordonGpu(Input):
 
 @dataclass(frozen=True, slots=True)
 class ResumeGpu(Input):
-    """Place jobs on a GPU again after it has passed a check."""
+    """Place jobs on a cordoned GPU again after it has passed a check."""
 
     node: str
     gpu: int
@@ -303,7 +319,9 @@ class ResumeGpu(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpusIdle(Input):
-    """All GPUs of a job have been idle since `since`, which is longer than `[gpus] idle_after_s` seconds."""
+    """All GPUs of a job have been idle since the time `since`, which is more than `[gpus] idle_after_s`
+    seconds ago.
+    """
 
     job: int
     attempt: int
@@ -320,14 +338,14 @@ class GpusBusy(Input):
 
 @dataclass(frozen=True, slots=True)
 class DataFound(Input):
-    """A path that jobs wait for exists now."""
+    """A file path for which jobs wait now exists."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinkWentDown(Input):
-    """The link to an agent is gone."""
+    """The connection to an agent is lost."""
 
     node: str
     why: str
@@ -335,7 +353,9 @@ class LinkWentDown(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteStart(Input):
-    """Record an estimated start that was shown to a user, unless a similar estimate is recorded already."""
+    """Record an estimated start that was shown to a user, unless a similar estimate of the job is recorded
+    already.
+    """
 
     job: int
     kind: str
@@ -344,7 +364,7 @@ class NoteStart(Input):
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
-    """A node has been silent for `for_s` seconds by the monotonic clock."""
+    """The controller has received nothing from a node for `for_s` seconds of the monotonic clock."""
 
     node: str
     for_s: float
@@ -357,14 +377,18 @@ class DeclareLost(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ControllerStarted(Input):
-    """The state was loaded from rows. These nodes were up before, and their agents are not connected yet."""
+    """The controller has started and loaded its state from the store. `nodes` were connected before, and
+    their agents are not connected yet.
+    """
 
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetShare(Input):
-    """Give an organisation, project or user (`project/user`) a weight or limits; None: unchanged."""
+    """Set the weight or limits of the share of an organisation, project or user (`project/user`); None leaves
+    a value unchanged.
+    """
 
     share: str
     weight: float | None
@@ -375,7 +399,9 @@ class SetShare(Input):
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfig(Input):
-    """Use another configuration. Without a pipeline the scheduling policy stays unchanged."""
+    """Use another configuration. Without a pipeline (scheduling settings) the scheduling policy stays
+    unchanged.
+    """
 
     digest: str
     by: str
@@ -388,12 +414,12 @@ class ApplyConfig(Input):
 
 @dataclass(frozen=True, slots=True)
 class Tick(Input):
-    """Act on everything that is due by now, and run a scheduling pass."""
+    """The clock: act on everything that is due by now, and run a scheduling pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was carried out. `jobs` are the ids of the jobs that it concerns."""
+    """The input was accepted and carried out. `jobs` are the ids of the jobs that it concerns."""
 
     jobs: tuple[int, ...] = ()
 
@@ -404,7 +430,7 @@ DONE = Accepted()
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The input was refused and nothing has changed. The codes are those of wire.api.problem."""
+    """The input was refused, and nothing has changed. `code` is one of the codes in wire.api.problem."""
 
     code: str
     message: str
@@ -425,15 +451,15 @@ class Decision:
 
     @property
     def orders(self) -> list[SendToNode]:
-        """The orders to agents in the effects, one for each node of an effect."""
+        """Return the orders to agents that the effects contain, one for each node."""
         return [order for effect in self.effects for order in effect.orders()]
 
 
 def no_such_job(job: int | str) -> Refusal:
-    """The refusal for an unknown job."""
+    """Return the refusal of a command on an unknown job."""
     return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' lists all jobs.")
 
 
 def no_such_node(node: str) -> Refusal:
-    """The refusal for an unknown node."""
+    """Return the refusal of a command on an unknown node."""
     return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' lists all nodes.")

@@ -17,7 +17,9 @@ NEVER = float("inf")
 
 @dataclass(slots=True)
 class Member:
-    """One member of an attempt: its processes on one node."""
+    """The part of an attempt on one node: its allocation and its processes. A job on one node has one
+    member.
+    """
 
     allocation: Allocation
     started_at: float | None = None
@@ -38,14 +40,16 @@ class Member:
     """The member was ordered to stop while the others go on. With any exit code its end is no failure."""
 
     def gpu_s(self, since: float, until: float) -> float:
-        """The GPU-seconds that the member held between two times. Half a GPU for one second is 0.5."""
+        """Return the GPU-seconds that the member held between two times. Half a GPU for one second is 0.5."""
         begin = max(since, self.started_at if self.started_at is not None else until)
         end = min(until, until if self.ended_at is None else self.ended_at)
         return max(0.0, end - begin) * sum(hold.milli for hold in self.allocation.gpus) / WHOLE_GPU
 
     @property
     def failed(self) -> bool:
-        """Has the member ended with a failure? False after exit code 0, or after an order to leave."""
+        """True if the member has ended with a failure. A member that was ordered to leave an elastic job does
+        not count as failed.
+        """
         return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
 
@@ -70,13 +74,13 @@ class Move:
 
     @property
     def under_way(self) -> bool:
-        """Has the move neither succeeded nor failed yet?"""
+        """True while the move has neither succeeded nor failed."""
         return self.done_at is None and not self.undone
 
 
 @dataclass(slots=True)
 class Job:
-    """A job as the engine sees it; only apply() changes it.
+    """A job in the state of the engine; only apply() changes it.
 
     `attempt` never decreases, because agents refuse orders of older attempts.
     """
@@ -145,17 +149,19 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The name of the job in commands and output: 17, or 12_3 for element 3 of array 12."""
+        """The name of the job for users: its id, such as 17, or 12_3 for element 3 of array 12."""
         return str(self.id) if self.array is None else f"{self.array}_{self.index}"
 
     @property
     def name(self) -> str:
-        """The name that the spec gives the job; without one the file name of its program."""
+        """The job's name from its spec, or the file name of its program if the spec has none."""
         return self.spec.name or self.spec.command[0].rsplit("/", 1)[-1]
 
     @property
     def ready(self) -> bool:
-        """Is the job in the queue? It is if it is queued without a hold, a closed gate or a nomination."""
+        """True if the job is in the queue: its state is QUEUED, it is not held, no gate is closed and it is
+        not nominated.
+        """
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 
     @property
@@ -165,33 +171,39 @@ class Job:
 
     @property
     def ready_at(self) -> float:
-        """The time since which no gate keeps the job out of the queue."""
+        """The time since which no closed gate (such as a dependency) keeps the job out of the queue."""
         return self.submitted_at if self.wait.ready_at is None else self.wait.ready_at
 
     @property
     def ages_from(self) -> float:
-        """The time from which orders count the job's age: its submit, or its begin time if that is later."""
+        """The time from which the job's age counts for its queue position: its submit, or its begin time if
+        that is later.
+        """
         return max(self.submitted_at, self.spec.begin_at or 0.0)
 
     @property
     def priority(self) -> int:
-        """The higher of the job's own and its inherited priority, 0 to 100. High priorities start first."""
+        """The priority, 0 to 100: the higher one of the job's own and its inherited priority. Jobs with a
+        high priority start first.
+        """
         return max(self.own_priority, self.wait.inherited)
 
     @property
     def own_priority(self) -> int:
-        """The priority in the spec, plus the points that waiting has added."""
+        """The priority in the spec plus the points that the job has gained by waiting."""
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
     def latest_start(self) -> float:
-        """The latest start at which the job keeps its deadline even if it runs for its whole time limit."""
+        """The latest start with which the job still meets its deadline if it runs for its whole time limit;
+        NEVER without a deadline.
+        """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
 
     @property
     def limit(self) -> float:
-        """The time limit in seconds; NEVER (infinite) without one."""
+        """The time limit in seconds; NEVER (infinite) if the job has none."""
         return NEVER if self.spec.time_limit_s is None else self.spec.time_limit_s
 
     @property
@@ -201,15 +213,17 @@ class Job:
 
     @property
     def expected_end(self) -> float:
-        """The latest end of a job that is placed or nominated. Every plan uses this value.
+        """The latest end of a job that is placed or nominated. Backfill and all other plans use this time.
 
-        1. The time limit runs from the start of the processes, so a slow prolog or image pull counts.
-           Until all members have started, it runs from the placement.
+        1. The time limit counts from the start of the processes, which a slow prolog or image pull delays.
+           Until all members have started, it counts from the placement.
         2. After the limit the job may use its whole grace. No checkpoint is taken at a time limit.
-        3. A preempted job has ended by `stop_by`, which includes its checkpoint time and its grace.
+        3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
+           checkpoint and its grace.
         4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace.
 
-        Example: placed at 10:00, started at 10:02, limit 1h, grace 30s: 11:02:30.
+        Example: a job is placed at 10:00 and starts at 10:02, with a time limit of 1h and a grace of 30s. Its
+        expected end is 11:02:30.
         """
         if self.placed_at is None:
             return NEVER if self.stop_by is None else self.stop_by + self.span
@@ -219,7 +233,9 @@ class Job:
 
     @property
     def unsaved_since(self) -> float:
-        """The time of the last checkpoint or of the start. Work after it is lost if the attempt ends now."""
+        """The time of the attempt's last checkpoint, or of its start. The work since this time is lost if the
+        attempt ends now.
+        """
         since = self.started_at if self.started_at is not None else self.placed_at
         if since is None:
             return NEVER
@@ -227,17 +243,19 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """The members that have not ended and were not ordered to leave."""
+        """The members of the job that have not ended and were not ordered to leave."""
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
     @property
     def finishing(self) -> bool:
-        """Has a member ended with success? Then the other members are likely to end soon."""
+        """True if a member of the job has ended with success. The other members are then likely to end
+        soon.
+        """
         ended = [member for member in self.members.values() if member.ended_at is not None]
         return any(not member.failed and not member.leaving for member in ended)
 
     def spare(self, node: str) -> bool:
-        """Can this elastic job give up its member on the node and go on with its other members?"""
+        """True if this elastic job can give up its member on the node and continue with its other members."""
         gang = self.spec.gang
         return (
             gang.elastic
@@ -248,7 +266,7 @@ class Job:
 
     @property
     def gpu_milli(self) -> int:
-        """The GPUs, in thousandths, that the members hold which are not leaving."""
+        """The thousandths of GPUs that the members hold, without members that were ordered to leave."""
         return sum(self._milli(member) for member in self.members.values() if not member.leaving)
 
     @staticmethod
@@ -256,17 +274,21 @@ class Job:
         return sum(gpu.milli for gpu in member.allocation.gpus)
 
     def unsaved(self, now: float, nodes: tuple[str, ...] = ()) -> float:
-        """The GPU-hours of work that are lost if the attempt, or its members on these nodes, ended now."""
+        """Return the GPU-hours of work that are lost if the attempt ends now, or only its members on
+        `nodes`.
+        """
         milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
     def start_members(self, allocations: tuple[Allocation, ...]) -> None:
-        """Give the job the members of a new attempt; none of them has started."""
+        """Give the job the members of a new attempt, which have not started yet."""
         self.members = {allocation.node: Member(allocation) for allocation in allocations}
         self.unstarted = self.unended = len(self.members)
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """Replace the members, and count those that have not started and those that have not ended."""
+        """Replace the members of the job, and count those that have not started and those that have not
+        ended.
+        """
         self.members = members
         self.unstarted = sum(
             member.started_at is None and member.ended_at is None for member in members.values()
@@ -275,12 +297,12 @@ class Job:
 
     @property
     def running(self) -> list[Member]:
-        """The members that have not ended, and therefore still hold their allocation."""
+        """The members that have not ended and therefore still hold their allocations."""
         return [member for member in self.members.values() if member.ended_at is None]
 
 
 def newest_checkpoint(one: Checkpoint | None, other: Checkpoint | None) -> Checkpoint | None:
-    """The later of two checkpoints; the first one if both were saved at the same time."""
+    """Return the later of two checkpoints; the first argument if both were saved at the same time."""
     if one is None or other is None:
         return one or other
     return other if other.at > one.at else one

@@ -1,6 +1,6 @@
 """Resource requests: the part of a job's spec that decides on which nodes it can run.
 
-Jobs with equal requests form one class: what is calculated for one of them holds for all.
+Jobs with equal requests form one class: placement results for one of them are valid for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ LicenceCounts = tuple[tuple[str, int], ...]
 
 
 class _Hashed:
-    """A frozen dataclass that calculates its hash once, because requests are dictionary keys on hot paths."""
+    """Base of frozen dataclasses that compute their hash only once, because requests are often used as
+    dictionary keys.
+    """
 
     __slots__ = ("_hash",)
     _hash: int
@@ -46,7 +48,9 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class PerNodeRequest(_Hashed):
-    """A job's request on one node, with constraints: `gpus` whole GPUs, or `share` thousandths of one GPU."""
+    """The request of a job for one node, with its constraints: `gpus` whole GPUs, or `share` thousandths of
+    one GPU.
+    """
 
     __hash__ = _Hashed.__hash__
 
@@ -69,12 +73,14 @@ class PerNodeRequest(_Hashed):
 
     @property
     def social(self) -> bool:
-        """Does the request have labels or job affinity? Then other jobs can forbid or require nodes."""
+        """True if the request has labels or job affinity. Then other jobs can affect which nodes the job may
+        use.
+        """
         return bool(self.labels or self.company)
 
     @property
     def wants_gpus(self) -> bool:
-        """Does the request ask for whole GPUs, a part of a GPU, or GPU memory?"""
+        """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
         return bool(self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib))
 
     def __str__(self) -> str:
@@ -89,9 +95,10 @@ class PerNodeRequest(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest(_Hashed):
-    """The request of a job: `part` on each of `nodes` nodes; nodes=None: on as few as its GPUs need.
+    """The request of a whole job: `part` on each of `nodes` nodes. With nodes=None the job gets as few nodes
+    as its GPUs need.
 
-    `topology` names the domains, such as racks, in which the nodes have to be together.
+    `topology` names a node label, such as the rack, and how the nodes must be divided among its values.
     """
 
     __hash__ = _Hashed.__hash__
@@ -110,7 +117,9 @@ class ResourceRequest(_Hashed):
     """True: all GPUs of the job must be of one model."""
 
     def split(self, nodes: int) -> PerNodeRequest | None:
-        """The request per node on this many nodes; None if the GPUs cannot be divided evenly among them."""
+        """Return the request for each node if the job runs on this many nodes; None if its GPUs cannot be
+        divided evenly among them.
+        """
         if nodes == 1 or self.nodes is not None:
             return self.part
         if self.part.gpus % nodes:
@@ -119,7 +128,9 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """The spec without the constraints that its `relax` names. Labels added by the queue are kept."""
+    """Return the spec without the constraints that its `relax` names. Node labels that the queue added still
+    apply.
+    """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
         plain["selector"] = {key: value for key, value in spec.selector.items() if key in from_queue}
@@ -127,8 +138,12 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
 
 
 def request_of(spec: JobSpec) -> ResourceRequest:
-    """The resource request of a spec. Equal requests are the same object, so comparing them is fast."""
-    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:  # Most jobs have no constraints and equal amounts.
+    """Return the resource request of a spec. Equal requests are one object, so that they are compared
+    quickly.
+    """
+    if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
+        # Most jobs have no constraints. Their request depends on the amounts alone, so a smaller cache key is
+        # enough.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec)
 
@@ -180,7 +195,7 @@ def _excess(limit: int | None, request: int) -> int:
 
 @lru_cache(maxsize=65_536)
 def _one(part: PerNodeRequest) -> PerNodeRequest:
-    """One object for all equal requests, because dictionary lookups of identical objects are fast."""
+    """Return one object for all equal requests, so that dictionary lookups are fast."""
     return part
 
 
@@ -199,7 +214,9 @@ def _interned(
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """CPU and memory for jobs that ask for none: `[jobs]` or a queue of scheduler.toml. None: not set."""
+    """The default CPU and memory for jobs that request none, from `[jobs]` or a queue of scheduler.toml. None
+    means no default.
+    """
 
     cpu_milli: int | None = None
     memory_mib: int | None = None

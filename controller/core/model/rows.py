@@ -1,4 +1,6 @@
-"""The rows that one commit writes: journal entries, and the jobs, nodes and notes that the events changed."""
+"""The database rows that one commit writes: journal entries, and the jobs, nodes and notes that the events
+changed. A note is a row for any other stored state.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job after the events of the batch. `spec` is None if the stored spec has not changed."""
+    """The row of a job, written after the events of a commit. `spec` is None if the stored spec has not
+    changed.
+    """
 
     id: int
     user: str
@@ -37,7 +41,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node after the events of the batch."""
+    """The row of a node, written after the events of a commit."""
 
     name: str
     state: str
@@ -46,7 +50,9 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NoteRow:
-    """Stored state that is no job and no node, by kind and name. `body` is JSON; None deletes the row."""
+    """A row for stored state that is neither a job nor a node, such as a quota, by kind and name. `body` is
+    JSON; None deletes the row.
+    """
 
     kind: str
     name: str
@@ -57,7 +63,8 @@ class NoteRow:
 class UsageRow:
     """The resources that one attempt used on one node, written once when the attempt has ended.
 
-    `measured_s` counts the GPU-seconds with a known utilisation, `busy_s` the part of these that was busy.
+    `measured_s` is the number of GPU-seconds with a known utilisation; `busy_s` is the part of them in which
+    the GPU was busy.
     """
 
     job: int

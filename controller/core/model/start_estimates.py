@@ -1,4 +1,6 @@
-"""Estimated starts: recorded with the job, and compared with its start to give ranges for later estimates."""
+"""Estimated starts of jobs. Each is stored with its job and compared with the real start, to give ranges for
+later estimates.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class StartEstimate:
 
 @dataclass(slots=True)
 class StartScore:
-    """The errors of the estimates of one kind. Fields that end in `_s` are sums of seconds."""
+    """The errors of all estimates of one kind. Fields that end in `_s` are sums of seconds."""
 
     count: int = 0
     ahead_s: float = 0.0
@@ -44,7 +46,7 @@ class StartScore:
     """The latest errors, each divided by the time between the estimate and the estimated start."""
 
     def add(self, each: StartEstimate, started_at: float) -> None:
-        """Add the error of one estimate of a job that has started."""
+        """Add the error of one estimate, now that the job has started."""
         ahead, error = max(1.0, each.start - each.made_at), started_at - each.start
         self.count += 1
         self.ahead_s += each.start - each.made_at
@@ -54,9 +56,10 @@ class StartScore:
         self.errors.append(round(error / ahead, 4))
 
     def span(self, start: float, now: float) -> tuple[float, float] | None:
-        """The range in which 8 of 10 starts with such an estimate lie;
+        """Return the time range in which 8 of 10 jobs with such an estimate have started, for an estimated
+        start `start`.
 
-        None with fewer than MIN_ERRORS errors.
+        Return None with fewer than MIN_ERRORS known errors.
         """
         if len(self.errors) < MIN_ERRORS:
             return None
@@ -66,18 +69,20 @@ class StartScore:
         return max(now, start + low * ahead), max(now, start + high * ahead)
 
     def dump(self) -> list[object]:
-        """The body of the note with this score."""
+        """Return the values that are stored in the database for this object."""
         return [self.count, self.ahead_s, self.bias_s, self.error_s, self.late, *self.errors]
 
 
 def load_score(kept: Sequence[float]) -> StartScore:
-    """The score that the body of a note has."""
+    """Return the StartScore with the values that were stored in the database."""
     count, ahead, bias, error, late, *errors = kept
     return StartScore(int(count), ahead, bias, error, int(late), deque(errors, MAX_ERRORS))
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """Should one more estimate of this kind be recorded, given those of the job that are recorded already?"""
+    """True if a further estimate of this kind should be recorded, given the estimates already recorded for
+    the job.
+    """
     known = list(known)
     again = (each for each in known if each.kind == kind)
     return len(known) < MAX_ESTIMATES and all(now - each.made_at >= MIN_GAP_S for each in again)

@@ -1,4 +1,6 @@
-"""Makes the start orders of an attempt: one frame for each node, with the environment of the processes."""
+"""Makes the start orders of an attempt: one frame (message to an agent) for each node, with the environment
+of the processes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 
 
 class AttemptStart:
-    """The start orders of an attempt, made when first needed from the job as it was when it was placed."""
+    """The start orders of an attempt. They are made when first needed, from the job as it was when it was
+    placed.
+    """
 
     __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
 
@@ -35,21 +39,24 @@ class AttemptStart:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of the attempt."""
+        """The names of the attempt's nodes."""
         return tuple(self._members)
 
     @property
     def starts(self) -> dict[str, Start]:
-        """The start frames by node."""
+        """The start order for each node, by node name."""
         if self._starts is None:
-            job = copy(self._job)  # Use a copy, because the job may have changed since then.
+            # Change only a copy, because the job may have been edited or placed again since the placement.
+            job = copy(self._job)
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = start_frames(job, self._addresses(job))
         return self._starts
 
 
 def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
-    """The start frames of an attempt by node; `addresses` are the network addresses by node."""
+    """Return the start order for each node of an attempt, by node name. `addresses` has the network address
+    of each node.
+    """
     spec, name = job.spec, job.name
     shared = environment(job, addresses)
     paths = {node: _path_values(job, node, rank) for rank, node in enumerate(job.members)}
@@ -97,7 +104,7 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
 
 
 def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
-    """The values of the patterns such as %j in --output and --error."""
+    """Return the values of the patterns such as %j (the job id) in --output and --error."""
     array, index = job.array if job.array is not None else job.id, job.index or 0
     return {
         "j": str(job.id),
@@ -111,15 +118,20 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """Does the attempt append to its output files? Attempts after the first do, so that no output is lost."""
+    """True if the attempt appends to its output files. Later attempts append, so that the output of earlier
+    ones is not lost.
+    """
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
-        return True  # All members may share one file, which the first member truncates.
+        # All members may write to one file. The first member truncates it, so the others must append.
+        return True
     return spec.open_mode == "append" or (not spec.open_mode and job.attempt > 1)
 
 
 def rank_environment(node: str, rank: int) -> dict[str, str]:
-    """The environment variables that differ between the members of a gang."""
+    """Return the environment variables that differ between the members of a gang. `rank` is the number of the
+    node in the gang.
+    """
     return {
         "CORRAL_NODE": node,
         "CORRAL_NODE_RANK": str(rank),
@@ -130,7 +142,9 @@ def rank_environment(node: str, rank: int) -> dict[str, str]:
 
 
 def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
-    """Environment variables for all members: CORRAL_*, SLURM_*, and those that torchrun and others read."""
+    """Return the environment variables for all members of a gang: CORRAL_*, SLURM_*, and those that torchrun
+    and other launchers read.
+    """
     nodes = [node for node, member in job.members.items() if member.ended_at is None and not member.leaving]
     first = next(iter(job.members))
     listed, count = ",".join(nodes), str(len(nodes))
@@ -156,7 +170,8 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_batch_variables(job, len(nodes)))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
-        # Each attempt uses another port, because the previous one may have been in use on the first node.
+        # Use another port for each attempt, because the cause of the failure may be that the previous port
+        # was in use.
         made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
     return made
 
@@ -174,7 +189,7 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
 
 
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
-    """The variables from which a batch script reads how many tasks it should start."""
+    """Return the variables that tell a batch script how many tasks to start."""
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     cpus = max(1, job.spec.cpu_milli // 1_000)
     times = f"(x{nodes})" if nodes > 1 else ""
@@ -191,7 +206,7 @@ def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
 
 
 def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
-    """The SLURM_* variables from which training frameworks read their job, nodes and rank."""
+    """Return the SLURM_* variables from which training frameworks read the job, its nodes and their rank."""
     made = {
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),

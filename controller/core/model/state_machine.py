@@ -23,11 +23,11 @@ LEGAL: Final[dict[JobState, frozenset[JobState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """Raised for an event that the job's state does not allow; always a bug."""
+    """Raised for an event that the job's state does not allow. Such an event is always a bug."""
 
 
 def change_state(job: Job, new: JobState, reason: Reason, detail: str = "") -> None:
-    """Change the state of a job. Raises IllegalTransition if LEGAL does not allow the change."""
+    """Change the state of a job. Raises IllegalTransition if the table LEGAL does not allow the change."""
     if new not in LEGAL[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state.value} -> {new.value}")
     job.state, job.reason, job.detail = new, reason, detail

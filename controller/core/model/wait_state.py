@@ -1,4 +1,6 @@
-"""The gates that keep a job out of the queue, and the changes to a job while it waits."""
+"""The gates of a job (the reasons that keep it out of the queue), and what changes in a job while it
+waits.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The gates of a job and the effects of its waiting. Immutable, because most jobs share one object.
+    """The gates of a job (the reasons that keep it out of the queue), and what waiting has changed.
+    Immutable, because most jobs share one object.
 
-    A Wait is part of the job's row.
+    A Wait is stored in the job's database row.
     """
 
     gates: tuple[Reason, ...] = ()
@@ -44,7 +47,7 @@ NEVER_WAITED = Wait()
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """The rules of scheduler.toml for waiting jobs."""
+    """The settings of scheduler.toml for waiting jobs."""
 
     cancel_hopeless: bool = True
     """True: cancel a job whose dependencies can never be met. False: such a job waits."""
@@ -60,10 +63,10 @@ WAIT_RULES = WaitRules()
 
 
 def with_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """The gates with this one added, in the order of GATES."""
+    """Return the closed gates plus `gate`, in the order of GATES."""
     return tuple(each for each in GATES if each in gates or each is gate)
 
 
 def without_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """The gates without this one."""
+    """Return the closed gates without `gate`."""
     return tuple(each for each in gates if each is not gate)
