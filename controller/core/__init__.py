@@ -1,1 +1,3 @@
-"""Decisions: synchronous, pure, deterministic."""
+"""The scheduling decisions. The code here is synchronous and deterministic, and has no side effects outside
+the state.
+"""

@@ -54,19 +54,20 @@ class Engine:
     1. Refuse a command on a job or node that does not exist.
     2. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
        event and `_effects.append` for each effect.
-    3. `_record` applies an event to the state at once, so the next line of a handler sees the new state.
-    4. After the handler, record the plugins that failed, and open or end jobs whose dependencies have ended.
+    3. `_record` applies an event to the state at once, so that the handler continues with the new state.
+    4. After the handler, record the plugins that failed. Let jobs enter the queue, or end them, if the events
+       have decided their dependencies.
     5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
        out effects and sends the reply.
 
-    Invariant: every decision depends only on the state, the configuration, the input and the time. So the
-    engine can be rebuilt from state and configuration, which happens after a restart or a change of the
-    configuration.
+    Invariant: every decision depends only on the state, the configuration, the input and the time. So a new
+    engine with the same state and configuration decides alike. This is used after a restart and after a
+    change of the configuration.
 
-    Cost: that of the handler. A Tick runs a scheduling pass (backfill/profile_cycles.py).
+    Cost: the cost of the handler. The handler of `Tick` runs a scheduling pass (backfill/profile_cycles.py).
 
-    Example: `Submit` gives JobQueued(7) and the reply Accepted((7,)). The next `Tick` gives JobPlaced(7) and
-    the effect StartAttempt for gpu01.
+    Example: the input `Submit` gives the event JobQueued(7) and the reply Accepted((7,)). The next `Tick`
+    gives the event JobPlaced(7) and the effect StartAttempt for node gpu01.
     """
 
     stopper_type: type[Stopper] = Stopper
@@ -79,7 +80,7 @@ class Engine:
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
-        """Build all handlers from the pipeline and the state alone."""
+        """Build all handlers from the pipeline (configuration) and the state alone."""
         self.pipeline = pipeline
         self.state = state
         state.set_profiles(pipeline.profiles)
@@ -100,7 +101,7 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
-        # If a handler returns None, the input was accepted, and the reply is DONE.
+        # A handler that returns None has accepted the input, and the reply is then DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -179,7 +180,7 @@ class Engine:
         """Change the configuration, with the same effect as a restart. Running jobs continue.
 
         1. Record the change.
-        2. Copy the state under the new pipeline, and build all handlers again.
+        2. Copy the state for the new pipeline (configuration), and build all handlers again.
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
@@ -195,23 +196,25 @@ class Engine:
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
         2. Begin and end reservations.
         3. Open the gates that are due: begin times, backoff, dependencies.
-        4. Run a pass of each profile. Each event of a pass is applied before the pass continues.
-        5. End waiting jobs whose deadline or longest wait is over. If one ended, run another pass, because
-           jobs that depend on it may start.
+        4. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
+        5. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
+           because jobs that depend on it may start.
         """
         if self.pipeline.breaker.begin_cycle():
-            self.profile_cycles.ask_again()  # 1
+            self.profile_cycles.ask_again()  # Step 1 of the docstring.
         if self.state.reservations.by_name:
-            self._reservations.begin_and_end_due(now)  # 2
-        self.timers.open_due(now)  # 3
+            self._reservations.begin_and_end_due(now)  # Step 2 of the docstring.
+        self.timers.open_due(now)  # Step 3 of the docstring.
         self.timers.settle(now)
-        self.profile_cycles.run(now, self._carry_out)  # 4
-        if self.timers.end_due(now):  # 5
+        self.profile_cycles.run(now, self._carry_out)  # Step 4 of the docstring.
+        if self.timers.end_due(now):  # Step 5 of the docstring.
             self.timers.settle(now)
             self.profile_cycles.run(now, self._carry_out)
 
     def _carry_out(self, event: CycleEvent) -> None:
-        """Record an event of a scheduling pass, and add the effects that follow from it."""
+        """Record an event of a scheduling pass, and add the effects (orders to agents) that follow from the
+        event.
+        """
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, events.JobPlaced):
@@ -224,7 +227,7 @@ class Engine:
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
-        """Stop the victims of a preemption. An elastic victim may lose only its members on some nodes."""
+        """Stop the victims of a preemption. An elastic victim may lose only its processes on some nodes."""
         by, now = f"job {job.label}", plan.at
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
@@ -239,35 +242,37 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The time of the next Tick if no other input arrives before."""
+        """The time at which the next Tick is needed if no other input arrives before."""
         return min(self.timers.next_at, self.state.reservations.next_at, self.profile_cycles.again_at)
 
     # --- queries, which do not change the state ---
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | inputs.Refusal:
-        """The spec that a submit would queue, with its defaults filled in."""
+        """Return the spec that a submit would queue, with its defaults filled in, or a refusal."""
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:
-        """The spec of a waiting job after an edit to this spec, with its default sizes calculated again."""
+        """Return the spec of a waiting job after an edit to `spec`, with its default sizes computed again."""
         return self._user_commands.with_defaults(job, spec, frozenset(changed_fields(job.spec, spec)))
 
     def explain(self, job: Job, now: float) -> Why:
-        """Why the job is in its state."""
+        """Explain why the job is in its present state."""
         cycle = self.profile_cycles.of(job)
         return explain(self.state, cycle.placer, cycle, job, now)
 
     def predicted(self, job: Job) -> float | None:
-        """The predicted run time in seconds, computed at the placement, or now for a queued job; or None."""
+        """Return the predicted run time in seconds: for a placed job the one used at its placement, for a
+        queued job a new one; None without prediction.
+        """
         if job.state is JobState.QUEUED:
             return self.state.estimates.predict(job, self.pipeline.estimating)
         return job.predicted_s
 
     def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
-        """The preemption that would let a waiting job start now, and whether the policy allows it.
+        """Return the preemption that would let a waiting job start now, and True if the policy allows it.
 
-        If the policy allows none, a plan without its strategies and guards, to show which jobs of no higher
-        priority would have to be preempted; None if even that plan does not exist.
+        If the policy allows none, return a preemption that ignores strategies and protection and stops only
+        jobs of no higher priority, and False. Return None if even that is not possible.
         """
         if self.state.licences.insufficient(job.ask.licences):
             return None, False

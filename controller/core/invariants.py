@@ -20,7 +20,7 @@ HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def find_violations(state: State) -> list[str]:
-    """One sentence for each violation; empty if the state is consistent."""
+    """Return one sentence for each violated invariant; empty if the state is consistent."""
     return [
         *_check_queue(state),
         *_check_holders(state),
@@ -127,7 +127,9 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    gpu_free = np.full_like(kept[3], ABSENT)  # padded, because the table never loses columns
+    # Pad the rebuilt columns to the width of the kept ones, because the table keeps its number of GPU slots
+    # when nodes leave.
+    gpu_free = np.full_like(kept[3], ABSENT)
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):
         wrong.append("column scratch_free differs from the sum of the allocations")
@@ -143,7 +145,7 @@ def _check_columns(state: State) -> list[str]:
 
 
 def _check_inherited(state: State) -> list[str]:
-    """Compares inherited priorities with those calculated from all dependencies."""
+    """Compare the inherited priorities with priorities computed again from all dependencies."""
     lent: dict[Target, list[int]] = {}
     for job in state.live():
         for goal in lend_targets(job):
@@ -159,7 +161,7 @@ def _check_inherited(state: State) -> list[str]:
 
 
 def _check_accounts(state: State) -> list[str]:
-    """Compares the usage of users, projects and queues with a new count."""
+    """Compare the usage counters of users, projects and queues with a new count."""
     fresh = UsageCounters(state.accounts.window_s)
     for job in state.jobs.values():
         fresh.load_job(job)
@@ -172,13 +174,13 @@ def _check_accounts(state: State) -> list[str]:
 
 
 def _check_licences(state: State) -> list[str]:
-    """Compares the licences in use with a new count."""
+    """Compare the licences in use with a new count."""
     held, used = licences_in_use(state.jobs.values()), state.licences.used
     return [] if held == used else [f"the counted licences in use are {used}, but jobs hold {held}"]
 
 
 def _check_shares(state: State) -> list[str]:
-    """Compares the stored number of live jobs of each share with a new count."""
+    """Compare the number of jobs that have not ended in each share with a new count."""
     there: Counter[SharePath] = Counter()
     for job in state.live():
         path = state.tenant(job)

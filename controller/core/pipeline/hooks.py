@@ -21,7 +21,7 @@ OURS = "corral_"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample of a Prometheus metric; `labels` distinguish samples of the same name."""
+    """One sample of a Prometheus metric. `labels` distinguish samples with the same name."""
 
     name: str
     value: float
@@ -32,18 +32,18 @@ class Sample:
 
 
 class MetricsSource(Protocol):
-    """A metrics plugin. It must not change the state, and must be quick because the engine waits for it."""
+    """A metrics plugin. It must not change the state, and must be fast, because the engine waits for it."""
 
     name: ClassVar[str]
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """The samples at the time `now`."""
+        """Return the samples for the state at the time `now`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placement of a job, in the form that hooks get."""
+    """The placement of a job, in the form that hook plugins receive."""
 
     job: int
     label: str
@@ -58,17 +58,19 @@ class Placed:
 
 
 class Hook(Protocol):
-    """A plugin that is called for each placement. Plugins of other kinds may have this method too."""
+    """A plugin that is called for each placement of a job. Plugins of other kinds may have this method
+    too.
+    """
 
     name: ClassVar[str]
 
     def on_placed(self, placed: Placed) -> None:
-        """Called in a separate thread, one call at a time, after the placement is on disk."""
+        """Called after the placement is on disk, in a separate thread, for one placement at a time."""
         ...
 
 
 def sample_problem(sample: Any) -> str:
-    """The reason why a sample of a plugin is invalid; empty if it is valid."""
+    """Return the reason why a sample of a plugin is invalid; empty if it is valid."""
     if not isinstance(sample, Sample):
         return f"gave a {type(sample).__name__}, not a Sample"
     if not _NAME.fullmatch(sample.name) or sample.name.startswith(OURS):

@@ -1,4 +1,6 @@
-"""The scheduling settings of scheduler.toml: the policy, and the settings of each subsystem."""
+"""The Pipeline: the scheduling policy of scheduler.toml, and the settings that each part of the engine
+needs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(SchedulingPolicy):
-    """The policy of the default profile, and the settings that the engine passes to each subsystem."""
+    """The scheduling policy of the default profile, and the settings that the engine passes to its parts."""
 
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)

@@ -1,4 +1,4 @@
-"""Copies the state of a running controller for another pipeline."""
+"""Copies the state of a running controller, so that it can continue with another configuration (pipeline)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from controller.core.state.state import State
 
 
 def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimates: RuntimePredictor) -> State:
-    """A copy of the state with these jobs, equal to the state after a restart with this pipeline.
+    """Return a copy of the state with these jobs. It equals the state that a restart with this pipeline
+    (configuration) would load.
 
-    1. Load all notes into a new state, so that a changed half-life or window has the same effect as after a
-       restart.
+    1. Load all notes (the rows of shares, quotas and the like) into a new state, so that a changed half-life
+       or window has the same effect as after a restart.
     2. Copy the nodes without jobs. Each job then takes its allocations, enters its queue by the new order,
        and gets its nomination again.
-    3. Copy the values that are in no row: the demand so far, the next job id and the times of preemptions.
+    3. Copy the values that are in no row: the counts of submitted requests, the next job id and the times of
+       preemptions.
 
     The source does not change. Cost: O(jobs + nodes + notes).
     """
@@ -36,5 +38,5 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
 
 
 def _copy_job(job: Job) -> Job:
-    """A copy of the job and its members, so that the original and the copy change independently."""
+    """Return a copy of the job and its members that changes independently of the original."""
     return replace(job, members={node: replace(member) for node, member in job.members.items()})

@@ -1,17 +1,19 @@
-"""Ceilings: the highest priority and protection that a user may ask for, and the members of projects.
+"""Ceilings: the highest priority and the best protection from preemption that a user may ask for. Also checks
+that a user is a member of the project.
 
-1. A submit or an edit names the user (`Requester`). Admins, the simulator and replays name none: then no
-   ceiling applies.
-2. For an operator the ceiling of operators decides. For a user the first table with the key decides: the
-   table of the queue, of the user, of the project, of all users.
-3. In a submit all keys are checked. In an edit the keys are checked for which it asks for more than before,
-   and all keys if it moves the job to another queue or project. So a user's edit of one field keeps higher
-   values that an operator has given to other fields.
+1. A submit or an edit names the user in a `Requester`. For admins, the simulator and replays there is no
+   Requester, and no ceiling applies.
+2. For an operator the table of operators decides. For a user the first table that has the key decides, in
+   this order: the table of the queue, of the user, of the project, of all users.
+3. In a submit all keys are checked. In an edit only the keys are checked for which it asks for more than
+   before. If it moves the job to another queue or project, all keys are checked. So an operator can raise a
+   value of a job above the ceiling, and the user can still edit other fields.
 
-Inherited priorities need no check, because the job that lends its priority has been checked.
+Priorities inherited from a dependent job need no check, because the priority of the dependent job has been
+checked.
 
-Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member
-of prod with HIGH is accepted in the default queue. In queue "scavenge" it is refused: at most LOW.
+Example: users may ask for NORMAL, project "prod" for HIGH, queue "scavenge" for LOW. A job of a member of
+prod with HIGH is accepted in the default queue. In queue "scavenge" it is refused: at most LOW.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of limits. None: the table does not have the key."""
+    """One table of ceilings in scheduler.toml. None means that the table does not have the key."""
 
     priority: int | None = None
     not_preemptible: bool | None = None
@@ -46,7 +48,7 @@ NO_CEILING = Ceiling()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The tables of [access.limits], and the members of [projects]. By default there are no limits."""
+    """All tables of [access.limits], and the members of [projects]. By default nothing is limited."""
 
     everyone: Ceiling = NO_CEILING
     operators: Ceiling = NO_CEILING
@@ -57,7 +59,9 @@ class Ceilings:
     """The members by project. A project that is not here, or without members, is open to all users."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
-        """The refusal if the user may not have this spec, or None. `was` is the spec before an edit."""
+        """Return a refusal if the user may not submit this spec, otherwise None. For an edit, `was` is the
+        spec before the edit.
+        """
         if asker is None:
             return None
         moved = was is None or (was.queue, was.project) != (spec.queue, spec.project)
@@ -94,7 +98,9 @@ class Ceilings:
         )
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
-        """(path in scheduler.toml, table) of each table for the job; the first table with a key decides."""
+        """Yield (path in scheduler.toml, table) of each table that applies to the job. The first table that
+        has a key decides about it.
+        """
         if asker.operator:
             yield "access.limits.operators", self.operators
             return
@@ -109,7 +115,9 @@ class Ceilings:
 
 
 def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] | None:
-    """(field of the spec, key of the table, requested value, allowed value); None if the spec is allowed."""
+    """Compare one key with its ceiling. Return (field of the spec, key of the table, requested value, allowed
+    value) if the spec exceeds it, otherwise None.
+    """
     if name == "priority":
         within, where, asked = spec.priority <= most, "priority", f"priority {priority_name(spec.priority)}"
         allowed = f"at most {priority_name(int(most))}"
@@ -129,7 +137,7 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _stop_s(spec: JobSpec) -> float:
-    """The most seconds between the preemption of the job and its end."""
+    """Return the most seconds between the preemption of a job with this spec and its end."""
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 
 

@@ -1,6 +1,7 @@
 """Quotas: the limits of users, projects and queues, compared with the usage counters.
 
-`Quotas.version` increases with every change of a limit. Backfill then checks the limits of jobs again.
+`Quotas.version` increases with every change of a limit, so that backfill checks jobs again that were over a
+limit before.
 """
 
 from __future__ import annotations
@@ -37,22 +38,26 @@ AmountLimit = tuple[int, int]
 
 
 class QuotaProvider(Protocol):
-    """A plugin that provides quotas. It must be deterministic: quotas are cached until the next edit."""
+    """A plugin that provides quotas. It must be deterministic, because quotas are cached until an operator
+    changes one.
+    """
 
     name: ClassVar[str]
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """The quota of a user, project or queue; None if it has none. The name "*" is the scope's default."""
+        """Return the quota of a user, project or queue; None if it has none. The name "*" stands for all
+        tenants without their own quota.
+        """
         ...
 
     def names(self, scope: str) -> Iterator[str]:
-        """The names of the tenants with their own quota in this scope, without "*"."""
+        """Return the names of the users, projects or queues (the scope) with their own quota, without "*"."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """The limits and defaults of a queue."""
+    """The limits of one queue, and the default values of its jobs."""
 
     priority: int = 0
     max_running: int | None = None
@@ -71,17 +76,19 @@ class Unlimited:
     name: ClassVar[str] = "unlimited"
 
     def quota(self, _scope: str, _name: str) -> Quota | None:
-        """No quota: None."""
+        """Return None: no tenant has a quota."""
         return None
 
     def names(self, _scope: str) -> Iterator[str]:
-        """No tenant."""
+        """Return no names: no tenant has its own quota."""
         return iter(())
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """The queues, quotas, licences and ceilings of the configuration."""
+    """The queues, quotas, licences and ceilings (highest values that users may ask for) of the
+    configuration.
+    """
 
     queues: Mapping[str, QueueRule] = field(default_factory=dict)
     provider: QuotaProvider = field(default_factory=Unlimited)
@@ -95,7 +102,7 @@ class QuotaConfig:
 
     @property
     def unlimited(self) -> bool:
-        """True if the configuration has no limit."""
+        """True if the configuration limits nothing."""
         return isinstance(self.provider, Unlimited) and not any(
             rule.max_running is not None for rule in self.queues.values()
         )
@@ -106,7 +113,9 @@ NO_QUOTAS = QuotaConfig()
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A tenant's limit that a job would exceed, with the amounts used, requested and allowed."""
+    """A limit of a tenant (user, project or queue) that a job would exceed, with the amounts used, requested
+    and allowed.
+    """
 
     key: TenantKey
     kind: int
@@ -118,7 +127,9 @@ class LimitExceeded:
 
     @property
     def only_this_job(self) -> bool:
-        """True for GPU time: jobs behind this one in its lane may need less, so they may still start."""
+        """True for limits on GPU time: jobs with an equal request but a shorter time limit may still start.
+        Other limits stop all jobs with an equal request.
+        """
         return self.kind == GPU_TIME
 
     def __str__(self) -> str:
@@ -128,7 +139,7 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """A sentence for a job that would exceed the limit even if the tenant used nothing."""
+        """A sentence for a job that would exceed the limit even if its tenant used nothing."""
         return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
 
     @property
@@ -164,7 +175,7 @@ def _amount_text(kind: int, amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of one tenant, by resource (index in an Amount)."""
+    """The limits of one tenant, by resource (the index of the resource in an Amount)."""
 
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
@@ -176,18 +187,21 @@ NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
 
 
 class Quotas:
-    """The limits in effect: those of the configuration, overridden by edits of operators.
+    """The quotas in effect: those of the configuration, overridden by changes of operators (edits).
 
-    1. Each limit of a tenant comes from the first of these that has it: the edit of the tenant, its entry in
-       the configuration, the edit of "*", the entry of "*".
-    2. A job exceeds a hard limit if use + need is above the limit. A project may borrow up to `borrow` above
-       its limit, as long as all projects with their own limit together do not exceed the sum of these limits.
-    3. A job that exceeds a soft limit, or that borrows, is ordered behind all other jobs but not refused.
+    1. Each limit of a tenant comes from the first of these sources that sets it: the operator's edit for the
+       tenant, the tenant's entry in the configuration, the edit for "*" (all tenants), the entry for "*".
+    2. A job exceeds a hard limit if the use plus the job's need is above the limit. A project may borrow up
+       to `borrow` above its limit. But all projects with their own limit together may not use more than the
+       sum of their limits.
+    3. A job that exceeds a soft limit, or that borrows, may start, but comes after all other jobs in the
+       queue.
 
-    Cost: one comparison for each limit of the job's three tenants; one attribute if there is no limit at all.
+    Cost: one comparison for each limit of the job's user, project and queue; nothing if there is no limit at
+    all.
 
-    Example: projects a and b have 8 GPUs each, and a may borrow 4. a uses 8, b uses 3: a may start a 4-GPU
-    job (12 <= 8 + 4, and 15 <= 16). With b at 5 it may not.
+    Example: projects a and b have a limit of 8 GPUs each, and a may borrow 4. If a uses 8 and b uses 3, a may
+    start a 4-GPU job (12 <= 8 + 4, and 15 <= 16). If b uses 5, a may not (17 > 16).
     """
 
     def __init__(self, accounts: UsageCounters) -> None:
@@ -207,12 +221,12 @@ class Quotas:
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
 
     def adopt(self, rules: QuotaConfig) -> None:
-        """Use another configuration from now on."""
+        """Use the limits of another configuration from now on."""
         self.rules = rules
         self._forget()
 
     def edit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set the quota of a tenant, which overrides the configuration; None removes it."""
+        """Set the quota of a tenant, which overrides the configuration. None removes an earlier setting."""
         if quota is None:
             self.edits.pop(key, None)
         else:
@@ -229,7 +243,7 @@ class Quotas:
         self.version += 1
 
     def _stated(self) -> Iterator[Quota]:
-        """All quotas of the configuration."""
+        """Yield all quotas of the configuration."""
         provider = self.rules.provider
         for scope in SCOPES:
             for name in (ANY_NAME, *provider.names(scope)):
@@ -238,7 +252,7 @@ class Quotas:
                     yield found
 
     def quota(self, key: TenantKey) -> Quota:
-        """The quota in effect for a tenant."""
+        """Return the quota in effect for a tenant."""
         scope, name = key
         default = scope, ANY_NAME
         stated = self.rules.provider.quota
@@ -254,7 +268,9 @@ class Quotas:
         return found
 
     def names(self) -> list[TenantKey]:
-        """Every tenant with its own quota, including "*"."""
+        """Return (scope, name) of every tenant with its own quota, and of "*" in each scope with a default
+        quota.
+        """
         keys = {*self.edits}
         for scope in SCOPES:
             keys |= {(scope, name) for name in self.rules.provider.names(scope)}
@@ -264,7 +280,7 @@ class Quotas:
         return sorted(keys, key=lambda key: (SCOPES.index(key[0]), key[1] != ANY_NAME, key[1]))
 
     def limits_of(self, key: TenantKey) -> TenantLimits:
-        """The limits in effect for a tenant; cached until the next edit."""
+        """Return the limits in effect for a tenant. They are cached until a quota changes."""
         found = self._bounds.get(key)
         if found is None:
             quota = self.quota(key)
@@ -280,7 +296,9 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """The first hard limit that use, `reserved` and this need together exceed; None if there is none."""
+        """Return the first hard limit that the present use, `reserved` and the job's need together exceed;
+        None if there is none.
+        """
         if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
@@ -296,7 +314,9 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """A hard limit that this need would exceed even if the tenant used nothing; None if there is none."""
+        """Return a hard limit that the job's need would exceed even if its tenant used nothing; None if there
+        is none.
+        """
         if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
@@ -307,13 +327,16 @@ class Quotas:
         return None
 
     def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> LimitExceeded | None:
-        """The first soft limit that this need exceeds, or hard limit that it exceeds by borrowing."""
+        """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
+        by borrowing; None if there is none.
+        """
         if not self.has_soft_limits:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
-                # GPU time counts as 1, so that the time limit makes no difference between jobs of a class.
+                # Use 1 as the job's need of GPU time, so that the result is the same for all jobs with an
+                # equal request, whatever their time limits are.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more and used + more > limit:
@@ -321,7 +344,7 @@ class Quotas:
         return None
 
     def borrows(self, user: str, spec: JobSpec, need: Amount, now: float) -> bool:
-        """True if this need exceeds a hard limit by borrowing."""
+        """True if the job's project would exceed a hard limit by borrowing."""
         if not self.has_soft_limits:
             return False
         account = self.accounts.tenants_of(user, spec)[1]
@@ -336,7 +359,9 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """The limit that forbids the project to borrow the amount above its hard limit; None if it may."""
+        """Return the limit that forbids the project to borrow the amount above its hard limit; None if it may
+        borrow.
+        """
         lent = bounds.lent.get(kind, 0)
         if not lent:
             return LimitExceeded(account.key, kind, used, need, limit)
@@ -349,7 +374,9 @@ class Quotas:
         )
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
-        """The projects with their own limit, which lend quota to each other: (usage, limit) of each."""
+        """Return the projects with their own limit, which lend quota to each other, as (usage counters,
+        limit) of each.
+        """
         found = self._lender_limits.get(kind)
         if found is None:
             own = {name for scope, name in self.edits if scope == "project"}
@@ -379,5 +406,7 @@ def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
 
 
 def amount_of(cpu_milli: int, memory_mib: int, gpu_milli: int, limit_s: float, window_s: float) -> Amount:
-    """The amounts by which a running job with these resources increases the usage counters."""
+    """Return the amounts by which a running job with these resources increases the usage counters of its
+    tenants.
+    """
     return cpu_milli, memory_mib, gpu_milli, 1, 0, round(gpu_milli * min(limit_s, window_s))

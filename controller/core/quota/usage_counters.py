@@ -1,4 +1,6 @@
-"""Usage counters: the resources that the jobs of each user, project and queue hold. apply() updates them."""
+"""Usage counters: the resources that the jobs of each user, project and queue hold now. Only apply() updates
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ TenantKey = tuple[str, str]
 
 
 class TenantUsage:
-    """The counters of one tenant.
+    """The usage counters of one user, project or queue.
 
-    GPU time has two parts: `used[GPU_TIME]` is the time that running attempts use if they reach their time
+    GPU time has two parts: `used[GPU_TIME]` is the time that running attempts will have used at their time
     limits, and `spent` is the time that ended attempts have used, by hour.
     """
 
@@ -37,18 +39,24 @@ class TenantUsage:
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
-        """The amount of one resource in use; for GPU time plus the time spent within the window."""
+        """Return the used amount of one resource. For GPU time this includes the time of ended attempts
+        within the quota's time window.
+        """
         if kind != GPU_TIME or not self._spent:
             return self.used[kind]
         return self.used[kind] + self._spent - sum(self._over(now, window_s))
 
     def falls_at(self, now: float, window_s: float) -> float:
-        """The time at which the oldest hour of spent GPU time leaves the window; NEVER if none was spent."""
+        """Return the time at which the oldest hour with used GPU time leaves the quota's time window; NEVER
+        if none was used.
+        """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
 
     def spend(self, milli_s: int, at: float, window_s: float) -> None:
-        """Add the GPU time of an ended attempt, and drop the hours before the window."""
+        """Add the GPU time of an ended attempt, and drop the hours that are older than the quota's time
+        window.
+        """
         for _ in [*self._over(at, window_s)]:
             self._spent -= self.spent.pop(next(iter(self.spent)))
         hour = int(at // HOUR_S)
@@ -56,12 +64,12 @@ class TenantUsage:
         self._spent += milli_s
 
     def load_spent(self, spent: Mapping[int, int]) -> None:
-        """Set the spent GPU time to that of a stored note."""
+        """Set the GPU time of ended attempts to the values stored in the database."""
         self.spent = dict(sorted(spent.items()))
         self._spent = sum(spent.values())
 
     def _over(self, now: float, window_s: float) -> Iterator[int]:
-        """The GPU time spent in each hour before the window."""
+        """Yield the GPU time used in each hour that is older than the quota's time window."""
         first = int((now - window_s) // HOUR_S)
         for hour, milli_s in self.spent.items():
             if hour >= first:
@@ -70,14 +78,16 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """The counters of all tenants. A job counts for three tenants: its user, its project and its queue.
+    """The counters of all tenants. Each job counts for three tenants: its user, its project and its queue.
 
-    1. `add_queued` at submit, `start` when it is placed, `grow` when an elastic job gets nodes.
-    2. `release` for each member that ends, `finish` when the attempt is over, `remove_queued` if it is
-       cancelled.
+    1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
+       gets more nodes.
+    2. `release` is called for each part of a gang that ends, `finish` at the end of the attempt,
+       `remove_queued` if a queued job is cancelled.
 
-    Invariant: `used` is the sum over all live jobs (invariants.py counts them again and compares).
-    Cost: O(allocations) for an event, independent of the number of jobs.
+    Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
+    compares).
+    Cost: O(allocations of the job) for an event, independent of the number of jobs.
     """
 
     def __init__(self, window_s: float = WEEK_S) -> None:
@@ -88,7 +98,7 @@ class UsageCounters:
         """By running job the GPU time in `used` that it will have used at its time limit."""
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
-        """The counters of a job's user, project and queue."""
+        """Return the counters of a job's user, project and queue."""
         key = user, spec.project, spec.queue
         found = self._of.get(key)
         if found is None:
@@ -100,7 +110,7 @@ class UsageCounters:
         return found
 
     def tenant(self, key: TenantKey) -> TenantUsage:
-        """The counters of a tenant, created on first use."""
+        """Return the counters of a tenant. They are created on first use."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = TenantUsage(key)
@@ -112,12 +122,12 @@ class UsageCounters:
             tenant.used[QUEUED] += 1
 
     def remove_queued(self, job: Job) -> None:
-        """Subtract a queued job that leaves the queue without a start."""
+        """Stop counting a queued job that leaves the queue without having started."""
         for tenant in self.tenants_of(job.user, job.spec):
             tenant.used[QUEUED] -= 1
 
     def start(self, job: Job, allocations: Iterable[Allocation]) -> None:
-        """Count a queued job as running on these allocations."""
+        """Count a job as running on these allocations, and no longer as queued."""
         need = amount_held(job, allocations, self.window_s)
         self._gpu_time_held[job.id] = need[GPU_TIME]
         for tenant in self.tenants_of(job.user, job.spec):
@@ -130,7 +140,7 @@ class UsageCounters:
             used[GPU_TIME] += need[GPU_TIME]
 
     def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
-        """Count additional allocations of a running job, which are already in `job.members`."""
+        """Count additional allocations of a running job. They must already be in `job.members`."""
         every = [member.allocation for member in job.members.values()]
         gpu_time = amount_held(job, every, self.window_s)[GPU_TIME]
         more = amount_held(job, allocations, self.window_s)
@@ -143,7 +153,7 @@ class UsageCounters:
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
-        """Subtract the allocations of ended members, and add their GPU time to `spent`."""
+        """Subtract the allocations of ended members, and add their GPU time to that of ended attempts."""
         cpu_milli = memory_mib = gpu_milli = spent = 0
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
         for allocation in allocations:
@@ -162,7 +172,7 @@ class UsageCounters:
                 tenant.spend(spent, at, self.window_s)
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Subtract a running job whose members have all ended; with `again` count it as queued."""
+        """Stop counting a running job whose members have all ended. With `again`, count it as queued."""
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
@@ -174,7 +184,9 @@ class UsageCounters:
                 used[GPU_TIME] -= gpu_time
 
     def recount(self, jobs: Iterable[Job], window_s: float) -> None:
-        """Count all jobs again if the window has changed, because their GPU time depends on it."""
+        """Count all jobs again if the quota's time window has changed, because the GPU time that a job counts
+        depends on the window.
+        """
         if window_s != self.window_s:
             self.window_s = window_s
             self._gpu_time_held.clear()
@@ -184,14 +196,16 @@ class UsageCounters:
                 self.load_job(job)
 
     def load_job(self, job: Job) -> None:
-        """Count a job that was loaded from its row."""
+        """Count a job that was loaded from its database row."""
         if job.state is JobState.QUEUED:
             self.add_queued(job)
         elif not job.state.terminal:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
             for member in job.members.values():
-                if member.ended_at is not None:  # Its GPU time is already in the notes of its tenants.
+                if member.ended_at is not None:
+                    # The GPU time of an ended member is not added to `spent` here, because `spent` was loaded
+                    # from the notes of its tenants.
                     allocation = member.allocation
                     for tenant in self.tenants_of(job.user, job.spec):
                         tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]
@@ -200,7 +214,9 @@ class UsageCounters:
 
 
 def amount_held(job: Job, allocations: Iterable[Allocation], window_s: float) -> Amount:
-    """The amounts for which these allocations count. CPU and memory limits above the requests count too."""
+    """Return the amounts for which these allocations count. If a limit for CPU or memory is above the
+    request, the limit counts.
+    """
     cpu = memory = gpu = 0
     more_cpu, more_memory = job.ask.beyond
     for allocation in allocations:

@@ -12,12 +12,14 @@ from controller.core.state.state import State
 
 
 def apply(state: State, event: Event) -> None:
-    """Make the changes of the event to the state."""
+    """Change the state as the event demands."""
     _APPLY[type(event)](state, event)
 
 
 def _nothing(_state: State, _event: Event) -> None:
-    """No change, for events that only inform users: other events record the consequences."""
+    """Change nothing. Events that only inform users need no change, because other events record the
+    consequences.
+    """
 
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {

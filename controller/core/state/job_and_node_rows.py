@@ -1,8 +1,10 @@
-"""Rows of jobs and nodes, from which a restart loads the state instead of reading the whole journal.
+"""The database rows of jobs and nodes. A restart loads the state from them and does not read the whole
+journal.
 
 A row has columns for the fields by which the store searches, and a JSON body for all others. `JobFields` and
-`NodeFields` list the fields that have the same name in the body and in Job or Node. They are copied by name,
-so a new field is one line in these classes. It needs a default, because older rows do not have it.
+`NodeFields` list the fields that have the same name in the JSON body and in Job or Node. These fields are
+copied by name, so a new field needs only one line there. It also needs a default, because older rows do not
+have the field.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ REMOVED = "removed"
 
 @dataclass(frozen=True, slots=True)
 class JobFields:
-    """The fields of a Job that have the same name in the body of its row."""
+    """The fields of a Job that have the same name in the JSON body of its row."""
 
     index: int | None = None
     reason: Reason = Reason.NEW
@@ -78,7 +80,7 @@ class JobFields:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """The nomination, the preemptions and the moves of a job."""
+    """The part of a job's row about its nomination, preemptions and moves."""
 
     claim: tuple[Allocation, ...] = ()
     claim_quality: int = 0
@@ -91,7 +93,7 @@ class PreemptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord(JobFields):
-    """The body of the row of a job."""
+    """The JSON body of the row of a job."""
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
@@ -104,14 +106,14 @@ class JobRecord(JobFields):
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord(GpuCondition):
-    """The health of one GPU of a node, with its UUID."""
+    """The health of one GPU of a node, with the UUID of the GPU."""
 
     uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFields:
-    """The fields of a Node that have the same name in the body of its row."""
+    """The fields of a Node that have the same name in the JSON body of its row."""
 
     labels: Mapping[str, str]
     facts: NodeFacts
@@ -128,7 +130,9 @@ class NodeFields:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(NodeFields):
-    """The body of the row of a node. The allocations on the node are in the rows of the jobs."""
+    """The JSON body of the row of a node. The allocations on the node are in the rows of the jobs that hold
+    them.
+    """
 
     health: tuple[GpuRecord, ...] = ()
 
@@ -145,7 +149,9 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
-    """The row of a job. Without the spec, the stored spec stays, because only edits change a spec."""
+    """Return the row of a job. With with_spec=False the row has no spec, and the stored spec stays, because
+    only edits change a spec.
+    """
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
 
@@ -188,10 +194,11 @@ def _encoded_preemption(job: Job) -> Any:
 
 
 class RowDecoder:
-    """Decodes the specs and bodies of job rows. Equal texts are decoded once, because many jobs are alike.
+    """Decodes the specs and JSON bodies of job rows. Equal texts are decoded only once, because many jobs
+    have equal ones.
 
-    Specs and records are frozen, so jobs can share them. A record with members is not shared, because members
-    change and no two jobs have the same members.
+    Decoded specs and records cannot change, so jobs can share them. Only a record of a job with allocations
+    (members) is not shared, because members change.
     """
 
     def __init__(self) -> None:
@@ -199,7 +206,7 @@ class RowDecoder:
         self._records: dict[str, JobRecord] = {}
 
     def spec(self, row: JobRow) -> JobSpec:
-        """The spec of the job in this row."""
+        """Return the spec of the job in this row."""
         text = row.spec or "null"
         found = self._specs.get(text)
         if found is None:
@@ -207,7 +214,7 @@ class RowDecoder:
         return found
 
     def record(self, row: JobRow) -> JobRecord:
-        """The decoded body of this row."""
+        """Return the decoded JSON body of this row."""
         found = self._records.get(row.body)
         if found is None:
             found = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
@@ -217,7 +224,7 @@ class RowDecoder:
 
 
 def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
-    """The job of a row. The row must have a spec."""
+    """Return the job of a row. The row must have a spec."""
     decoder = decoder or RowDecoder()
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
@@ -249,14 +256,14 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
 
 
 def node_row(node: Node) -> NodeRow:
-    """The row of a node."""
+    """Return the row of a node."""
     body = _encode_node_fields(node)
     body["health"] = [{"uuid": uuid, **_encode_condition(each)} for uuid, each in sorted(node.health.items())]
     return NodeRow(node.name, node.state.value, dumps(body))
 
 
 def load_node(row: NodeRow) -> Node:
-    """The node of a row. Its state is that of the row, but the node is away until its agent connects."""
+    """Return the node of a row. The node counts as disconnected until its agent connects."""
     record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
     copied: dict[str, Any] = {name: getattr(record, name) for name in _NODE_FIELDS}
     health = {
@@ -268,10 +275,10 @@ def load_node(row: NodeRow) -> Node:
 def restore_state(
     state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow], notes: Iterable[NoteRow] = ()
 ) -> tuple[str, ...]:
-    """Load rows into an empty state. Every node is away until its agent connects.
+    """Load rows into an empty state. Every node counts as disconnected until its agent connects.
 
-    Returns the nodes that were up when the rows were written, so that the input ControllerStarted can record
-    in the journal that they are away now.
+    Return the nodes that were connected when the rows were written. With them, the input ControllerStarted
+    records in the journal that these nodes are now disconnected.
     """
     load_notes(state, notes)
     were_up = []
@@ -290,7 +297,7 @@ def restore_state(
 
 
 def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
-    """Add jobs to a state that already has its nodes, and update all counters and indexes."""
+    """Add jobs to a state that already has its nodes, and update all counters and indexes for them."""
     ended = []
     for job in jobs:
         state.index(job)
@@ -327,18 +334,19 @@ def _restore_claims(state: State) -> None:
             state.nodes.claims_to_check.add(job.id)
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
-    for node in state.nodes.by_name.values():  # The rows of nodes.rows are not laid out yet.
+    for node in state.nodes.by_name.values():
+        # Use `by_name`, because `nodes.rows` would build the node table, and the jobs are not complete yet.
         node.leaving.update(departing_jobs(state, node))
 
 
 def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
-    """The present rows of the jobs and nodes that a batch of events changed."""
+    """Return the rows, as they are now, of the jobs and nodes that a batch of events changed."""
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # A spec that the elements of an array share is encoded once.
+    specs: dict[int, str] = {}  # Encode a spec that all elements of an array share only once.
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

@@ -1,4 +1,4 @@
-"""Calculates present queue positions, for orders in which positions change with time and usage."""
+"""Computes the present queue positions, for orders in which positions change with time and usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def _order_view(state: State, now: float) -> OrderView:
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """The points that each factor gives the job; empty if the job's order does not use points."""
+    """Return the points that each priority factor gives the job; empty if the order of the job's profile does
+    not use points.
+    """
     receipt = getattr(state.queue_of(job).order, "receipt", None)
     if receipt is None:
         return ()
@@ -28,7 +30,9 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 
 def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
-    """The present sort key of queue entries; None if the entries themselves sort in queue order."""
+    """Return a function that computes the present sort key of a queue entry; None if the stored entries are
+    already in the right order.
+    """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     if moving is None and not quotas.has_soft_limits:
         return None

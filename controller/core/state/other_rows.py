@@ -1,14 +1,15 @@
-"""Notes: the rows for stored state that is no job and no node, such as quotas, shares and reservations.
+"""Notes: the database rows for stored state that is neither a job nor a node, such as quotas, shares and
+reservations.
 
-A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`: the events that change its
-notes, a function that makes a note, and a function that loads the notes of the kind.
+A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`. The entry has the events
+that change notes of the kind, a function that makes such a note, and a function that loads all of them.
 
-How changes are found
-1. `changed_notes` finds the notes that each event of a batch changes (`of_event`).
-2. Some notes change as a side effect of other events. For example, the end of a job changes the known run
-   times. Shares, estimates and off-queue usage list such notes in change sets, which `changed_notes` also
-   reads (`listed`).
-3. `clear_note_changes` empties the change sets. Call it after the notes were put into a batch.
+How the notes that changed are found
+1. For each event of a batch, `changed_notes` finds the notes that the event changes (`of_event`).
+2. Some notes change as a side effect of events. For example, the end of a job changes the known run times.
+   Shares, estimates and off-queue usage record such notes in sets of changed notes, which `changed_notes`
+   also reads (`listed`).
+3. `clear_note_changes` empties these sets. Call it after the notes were put into the batch that is committed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note. A key identifies a note within its kind; `note` makes its name and body."""
+    """One kind of note. A key identifies a note within its kind; `note` makes the name and the body of the
+    note with a key.
+    """
 
     kind: str
     keys: Callable[[State], Iterable[Any]]
@@ -58,7 +61,8 @@ class NoteKind:
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """The present rows of the notes that a batch of events changed. The change sets stay as they are.
+    """Return the rows, as they are now, of the notes that a batch of events changed. The sets of changed
+    notes are not emptied.
 
     Cost: one dictionary lookup per event, plus one row for each note that changed.
     """
@@ -73,7 +77,7 @@ def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
 
 
 def clear_note_changes(state: State) -> None:
-    """Empty the change sets. Call it when the notes that they list are in a batch."""
+    """Empty the sets of changed notes. Call it when these notes are in the batch that is committed."""
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
@@ -83,7 +87,9 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """The rows of all notes; with learned=False without the kinds in LEARNED."""
+    """Return the rows of all notes. With learned=False, the kinds in LEARNED (statistics of ended jobs) are
+    left out.
+    """
     return [
         _row(kind, kind.note(state, key))
         for kind in NOTE_KINDS
@@ -93,7 +99,7 @@ def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
 
 
 def load_notes(state: State, rows: Iterable[NoteRow]) -> None:
-    """Load notes into an empty state. Kinds that this version does not know are skipped."""
+    """Load notes into an empty state. Notes of kinds that this version does not know are skipped."""
     found: dict[str, list[Note]] = {}
     for row in rows:
         if row.body is not None:
@@ -128,7 +134,8 @@ def _spent(state: State, key: TenantKey) -> Note:
 
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
-    if job.spec.gpus or job.spec.gpu is not None:  # Only GPU time is counted over a window.
+    if job.spec.gpus or job.spec.gpu is not None:
+        # Only jobs with GPUs change these notes, because only GPU time is counted over a window.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -156,12 +163,16 @@ def _usage(state: State, path: SharePath) -> Note:
 
 
 def _has_usage(state: State, path: SharePath) -> bool:
-    """Does the share have a usage note? A tenant has one, the whole cluster (empty path) only after use."""
+    """True if the share has a usage note. Every share of a tenant has one; the root (empty path) has one only
+    after the first use.
+    """
     return bool(path or state.shares.accounts[path].usage.at)
 
 
 def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
-    """The paths of the job's tenant with a usage note, from the whole cluster down to the user."""
+    """Yield the path of each share that is charged for the event's job and has a usage note, from the root
+    down to the user.
+    """
     tenant = state.tenant(state.jobs[event.job])
     return (path for depth in range(len(tenant) + 1) if _has_usage(state, path := tenant[:depth]))
 
@@ -185,7 +196,7 @@ def _load_usage(state: State, notes: list[Note]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRecord:
-    """The body of a reservation's note."""
+    """The JSON body of the note of a reservation."""
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -252,13 +263,16 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """The note with the end time of the last of these jobs, and their run times in order of their ends."""
+    """Return the note with the run times of the last jobs of this kind (`key`), in the order of their ends,
+    after the time of the last end.
+    """
     found = state.estimates.runs.get(key)
     return dumps(list(key)), None if found is None else [found.at, *found.recent]
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the most recent jobs last, because the estimates drop the jobs that were loaded first.
+    # Load the kinds with the most recent jobs last, because the estimates keep only those that were loaded
+    # last.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 
@@ -280,7 +294,9 @@ NOTE_KINDS = (
         "share",
         keys=lambda state: state.shares.set_weights,
         note=lambda state, name: (name, state.shares.set_weights[name]),
-        load=_load_weights,  # This is before "usage", because an account takes its weight when it is created.
+        # This kind comes before "usage", because loading usage creates the shares, which take their weights
+        # then.
+        load=_load_weights,
         events=(events.ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),
     ),
@@ -360,7 +376,8 @@ NOTE_KINDS = (
         of_event=lambda _state, event: (event.node,),
     ),
     NoteKind(
-        "strangers",  # This old name means off-queue processes. It stays, because stores contain it.
+        # This old name of the note for off-queue processes stays, because existing stores contain it.
+        "strangers",
         keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
         note=_open_stints,
         load=_load_open_stints,

@@ -39,7 +39,9 @@ def _queue_of(order: Order) -> Queue:
 
 @dataclass(frozen=True, slots=True)
 class AppliedConfig:
-    """The configuration in use: its hash, when it was applied (`at`), and by whom (`by`)."""
+    """The configuration in use: its hash, the time at which it was applied (`at`), and the user or operator
+    that applied it (`by`).
+    """
 
     digest: str
     at: float
@@ -49,7 +51,7 @@ class AppliedConfig:
 class State:
     """The state of the cluster. Only apply() changes it, except for caches.
 
-    An ended job stays in memory until `keep_ended` other jobs have ended after it.
+    An ended job stays in memory until `keep_ended` further jobs have ended after it.
     """
 
     def __init__(
@@ -97,41 +99,49 @@ class State:
         self._asked = (NO_SPEC, request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec) -> ResourceRequest:
-        """The resource request of a spec. The last one is cached, because each submit needs it twice."""
+        """Return the resource request of a spec. The last result is cached, because each submit needs it
+        twice.
+        """
         if spec is not self._asked[0]:
             self._asked = spec, request_of(spec)
         return self._asked[1]
 
     def enqueue(self, job: Job) -> None:
-        """Put the job into its queue; does nothing while a hold, a gate or a nomination keeps it out."""
+        """Put the job into its queue. Do nothing while a hold, a closed gate or a nomination keeps it out."""
         if not job.ready:
             return
         queue = self.queue_of(job)
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
-        if self.limited:  # Each lane then has one tenant, so that lanes of a tenant at its limit are skipped.
+        if self.limited:
+            # Each lane (a part of the queue with equal requests) then has jobs of one tenant. So a lane can
+            # be skipped as a whole when its tenant is at a limit.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
     def queue_of(self, job: Job) -> Queue:
-        """The queue of the job's profile."""
+        """Return the queue of the job's profile."""
         queue = self.queues.get(job.profile)
         return next(reversed(self.queues.values())) if queue is None else queue
 
     def assign_profile(self, job: Job) -> None:
-        """Set the profile of a job that is not placed, by the configuration."""
+        """Set the profile of a job from the configuration, unless the job is already placed."""
         if job.placed_at is None:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """The sort key of the job's queue, which goes before the rank; empty if queues have no priorities."""
+        """Return the part of the job's sort key that comes from the priority of its queue; empty if queues
+        have no priorities.
+        """
         if not self.quotas.has_queue_priorities or weighs_queues(self.queue_of(job).order):
             return ()
         rule = self.quotas.rules.queues.get(job.spec.queue)
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """The soft limit that the job would exceed, or the hard limit that it would exceed by borrowing."""
+        """Return the soft limit that the job would exceed, or the hard limit that it would exceed by
+        borrowing; None if there is none.
+        """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
         need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
@@ -139,43 +149,45 @@ class State:
 
     @property
     def limited(self) -> bool:
-        """True if there is any quota, or any hard limit of a share."""
+        """True if any quota exists, or any share has a hard limit."""
         return not self.quotas.unlimited or bool(self.shares.hard)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set or remove (None) a quota that overrides the configuration."""
+        """Set a quota of a tenant, which overrides the configuration; None removes an earlier setting."""
         was = self.limited
         self.quotas.edit(key, quota)
         if self.limited != was:
             self._regroup()
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set limits of a share that override the configuration."""
+        """Set the limits of a share, which override the configuration."""
         was = self.limited
         self.shares.set_limits(name, soft, hard)
         if self.limited != was:
             self._regroup()
 
     def _regroup(self) -> None:
-        """Put all waiting jobs into lanes again, because only with limits lanes are divided by tenant."""
+        """Put all waiting jobs into the queue again. Its lanes (jobs with equal requests) are divided by
+        tenant only while limits exist, and the first limit was just added or the last one removed.
+        """
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)
             self.enqueue(self.jobs[job])
 
     def tenant(self, job: Job) -> SharePath:
-        """The path of the job's tenant in the share tree."""
+        """Return the path of the job's user in the share tree."""
         return self.shares.path(job.spec.project, job.user)
 
     @property
     def capacity(self) -> float:
-        """The capacity of all nodes in billing units per hour."""
+        """The charge for the hardware of all nodes, in billing units per hour."""
         if self._capacity[0] != self.nodes.layout_version:
             charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
             self._capacity = self.nodes.layout_version, math.fsum(charges)
         return self._capacity[1]
 
     def set_profiles(self, profiles: tuple[Profile, ...]) -> None:
-        """Set the profiles. Called before the first decision."""
+        """Set the profiles of the configuration. Must be called before the first decision."""
         if profiles == self.profiles:
             return
         waiting = [job for lane in self.queue for _, job in lane]
@@ -188,7 +200,9 @@ class State:
             self.enqueue(self.jobs[number])
 
     def set_quota_config(self, rules: QuotaConfig) -> None:
-        """Set queues, quotas and licences of the configuration. Called before the first decision."""
+        """Set the queues, quotas and licences of the configuration. Must be called before the first
+        decision.
+        """
         if rules != self.quotas.rules:
             self.licences.total = rules.licences
             self.accounts.recount(self.jobs.values(), rules.window_s)
@@ -196,27 +210,32 @@ class State:
             self._regroup()
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """True for each node where the job may run into other users' reservations; None if there is none.
+        """Return True for each node on which the job could still run when a reservation begins that does not
+        admit it. Return None if there are no reservations.
 
-        The job starts at `now`, or up to `later_s` seconds later.
+        The job is assumed to start at `now`, or up to `later_s` seconds later.
         """
         if not self.reservations.by_name:
             return None
         return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, job.span + later_s)
 
     def add_release(self, job: Job) -> None:
-        """Add the expected end of a placed or nominated job to `releases`."""
+        """Add the expected end of a placed or nominated job to the sorted list `releases`."""
         insort(self.releases, (job.expected_end, job.id))
 
     def remove_release(self, job: Job) -> None:
-        """Remove the job from `releases`. Must be called before the job's expected end changes."""
+        """Remove the job from the sorted list `releases`. Call it before the job's expected end changes,
+        because the end is the sort key.
+        """
         release = (job.expected_end, job.id)
         at = bisect_left(self.releases, release)
         if at < len(self.releases) and self.releases[at] == release:
             del self.releases[at]
 
     def released_by(self, job: Job) -> list[Allocation]:
-        """The job's allocations without those that nominated jobs get. Plans may use them after its end."""
+        """Return the allocations that are free for other jobs after the end of this job: all, except those
+        that are kept for nominated jobs.
+        """
         if job.claim and not job.unended:
             return list(job.claim)
         held = [member.allocation for member in job.members.values() if member.ended_at is None]
@@ -225,35 +244,37 @@ class State:
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
     def note_elastic(self, job: Job) -> None:
-        """Update `elastic` after a change of the job's state."""
+        """Add the job to `elastic` or remove it, after a change of the job's state."""
         if job.spec.gang.elastic and job.state is JobState.RUNNING:
             self.elastic[job.id] = None
         else:
             self.elastic.pop(job.id, None)
 
     def index(self, job: Job) -> None:
-        """Add a job to the indexes by id, key and array."""
+        """Add a job to the indexes by id, by idempotency key and by array."""
         self.assign_profile(job)
         self.jobs[job.id] = job
         self.next_job = max(self.next_job, job.id + 1)
         if job.key:
             insort(
                 self.keys.setdefault((job.user, job.key), []), job.id
-            )  # The list must be sorted here, because rows of ended jobs are loaded last.
+            )  # Sort the ids on insertion, because rows of ended jobs are loaded after those of other jobs.
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 
     def account(self, job: Job, now: float) -> None:
-        """Add the usage records of an ended attempt to `used`, for the next commit."""
+        """Add the usage records of an ended attempt to `used`, which the next commit writes."""
         if self.used is not None:
             self.used += usage_rows(job, now)
 
     def note_ended(self, job: Job) -> None:
-        """Record that the job has ended. It stays in memory until forget_old() drops it."""
+        """Record that the job has ended. The job stays in memory until forget_old() drops it."""
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the jobs that ended first until `keep_ended` are left. Call it after their rows are made."""
+        """Drop the oldest ended jobs from memory until `keep_ended` are left. Call it after the rows of these
+        jobs were made.
+        """
         while len(self.ended) > self.keep_ended:
             oldest, _ = self.ended.popitem(last=False)
             self._forget(self.jobs.pop(oldest))
@@ -269,7 +290,7 @@ class State:
                 self.arrays.pop(job.array, None)
 
     def find(self, label: str) -> Job | None:
-        """The job with the label `17` or `12_3`; None if it is not in memory."""
+        """Return the job with the label `17` or `12_3`; None if the job is not in memory."""
         head, bar, tail = label.partition("_")
         if not (head.isascii() and head.isdigit() and len(head) < 19):
             return None
@@ -281,5 +302,5 @@ class State:
         return None if found is None else self.jobs.get(found)
 
     def live(self) -> Iterable[Job]:
-        """Jobs that have not ended."""
+        """Yield the jobs that have not ended."""
         return (job for job in self.jobs.values() if not job.state.terminal)

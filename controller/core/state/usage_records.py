@@ -1,4 +1,4 @@
-"""Usage records: the resources that each attempt used on each of its nodes, for usage reports."""
+"""Makes usage records: the resources that each attempt used on each of its nodes, for usage reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _NOT_MEASURED: Mapping[str, GpuUse] = {}
 
 
 def usage_rows(job: Job, now: float, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> Iterator[UsageRow]:
-    """The records of the job's present attempt, up to `now` for members that still run.
+    """Yield a usage record for each member (node) of the job's present attempt. For members that still run,
+    the record ends at `now`.
 
-    `so_far` is the GPU use of running members by node. The use of an ended member is in its exit.
-    A member that never started has no record.
+    `so_far` has the GPU use of running members, by node name. The GPU use of an ended member was reported
+    with its end. A member that never started has no record.
     """
     for node, member in job.members.items():
         if member.started_at is None:

@@ -1,4 +1,4 @@
-"""Applies events about attempts, from the placement to the end."""
+"""Applies events about attempts, from the placement to the end of the attempt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
-    """Stop charging the tenant, because the whole attempt has ended."""
+    """Stop charging the job's share, because the whole attempt has ended."""
     if job.placed_at is not None:
         state.shares.change_rate(state.tenant(job), -job.charge, at)
         job.charge = 0.0
@@ -56,13 +56,14 @@ def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None
 
 
 def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
-    """Give the allocations to the job, and charge its tenant."""
+    """Give the allocations to the job, and charge its share for them from now on."""
     before = job.charge
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        state.nodes.room_version += 1  # A job with affinity to this job may fit now.
+        # A job with affinity to this job may fit now, so requests that did not fit have to be tried again.
+        state.nodes.room_version += 1
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
     state.shares.change_rate(state.tenant(job), job.charge - before, at)
@@ -71,9 +72,9 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
 def _job_grew(state: State, event: events.JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
-    job.set_members(
-        {**job.members, **more}
-    )  # Make a new dict, because start orders that are not sent yet use the old one.
+    # Replace the dictionary instead of changing it, because start orders that are not sent yet still use the
+    # old one.
+    job.set_members({**job.members, **more})
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
 
@@ -100,7 +101,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Mark the job as running, because all members that can start have started."""
+    """Set the job to RUNNING. All of its members have started, except those that ended before."""
     change_state(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at
@@ -131,7 +132,8 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
         job.unstarted -= never_started
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            _run(state, job, max(begun))  # Members that ended before they started do not delay the others.
+            # A member that ended before it started does not delay the start of the job.
+            _run(state, job, max(begun))
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
         for node in exits:

@@ -1,4 +1,6 @@
-"""Applies events about nominations: a waiting job is promised resources that other jobs still hold."""
+"""Applies events about nominations. A nominated job waits for resources that are kept for it while other jobs
+still hold them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
             state.jobs[victim.job].yields_to += (job.id,)
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
-        if job.ask.part.social:  # Count it as running there: no job may start that its affinity forbids.
+        if job.ask.part.social:
+            # Count the job as running on the node already, so that no job starts there that its anti-affinity
+            # forbids.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -32,8 +36,10 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 
 
 def unclaim(state: State, job: Job) -> None:
-    """Drop the nomination of the job."""
-    if not job.unended:  # Otherwise the job is being moved and still holds its former allocations.
+    """Withdraw the nomination of the job: the resources are no longer kept for it."""
+    if not job.unended:
+        # A job that has processes is being moved and still holds its former allocations. Its expected end and
+        # licences stay.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -47,13 +53,15 @@ def unclaim(state: State, job: Job) -> None:
 
 
 def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]:
-    """The victims on this node, each with the nominated job that gets its allocation.
+    """Return the victims on this node (jobs that must leave), each with the id of the nominated job that gets
+    its allocation.
 
     The nomination of the job `without` is ignored. If several nominations have the same victim, the first in
     this order gets the allocation:
-    1. Nominations for which the victim leaves only some of its nodes, because they were made first.
-    2. Nominations for which the whole victim is stopped, by the id of the nominated job.
-    3. Jobs that are being moved, because they leave for any job that gets their allocation.
+    1. Nominations for which the victim gives up only some of its nodes, because these are always the earlier
+       ones.
+    2. Nominations for which the victim is stopped on all nodes, ordered by the id of the nominated job.
+    3. Jobs that are being moved to other nodes, because they leave whichever job gets their allocation.
     """
     named = [
         (bool(claimant.running), not victim.nodes, claimant.id, victim.job)
@@ -100,7 +108,9 @@ def _move_planned(state: State, event: events.MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
-    """Nominate a job for the allocations to which it is moved. Resources that it already holds count once."""
+    """Nominate a job for the allocations to which it is moved. Resources that the job already holds there
+    count only once.
+    """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
     for allocation in allocations:
@@ -127,7 +137,9 @@ def _move_undone(state: State, event: events.MoveUndone) -> None:
 
 
 def wait_for_place(state: State, job: Job, at: float) -> None:
-    """If the moved job has left its former nodes, let it start on the new ones in the next pass."""
+    """If the moved job has left its former nodes, let it start on the new nodes in the next scheduling
+    pass.
+    """
     if job.state is JobState.QUEUED:
         job.reason, job.stop_by = Reason.MOVING, at
         state.add_release(job)

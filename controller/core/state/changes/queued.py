@@ -42,9 +42,9 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
 def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
-    state.queue.remove(
-        job.id
-    )  # A job that is being preempted is not in the queue. It is held when it is queued again.
+    # A job that is being preempted is not in the queue, so this removes nothing. The job is held when it is
+    # queued again.
+    state.queue.remove(job.id)
 
 
 def _job_released(state: State, event: events.JobReleased) -> None:
@@ -131,7 +131,9 @@ def _gate_opened(state: State, event: events.GateOpened) -> None:
 
 
 def admit(state: State, job: Job, now: float) -> None:
-    """Put the job into the queue and record the time, unless a hold, a gate or a nomination keeps it out."""
+    """Put the job into the queue and record the time. Do nothing while a hold, a closed gate or a nomination
+    keeps it out.
+    """
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
         state.enqueue(job)
