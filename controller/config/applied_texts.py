@@ -1,5 +1,4 @@
-"""Stores the text of the configuration in effect and of the one before it, so that an operator can undo a
-change."""
+"""Stores the texts of the present and the previous configuration, so that an operator can undo a change."""
 
 from __future__ import annotations
 
@@ -10,16 +9,18 @@ from pathlib import Path
 
 
 class AppliedTexts:
-    """Two files in a directory of mode 0700. They are private, because they may contain a database
-    password."""
+    """The two files with the present and the previous configuration, in a directory of mode 0700. They are
+    private, because they may contain a database password.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._current, self._previous = directory / "current.toml", directory / "previous.toml"
 
     def keep(self, text: str) -> None:
-        """Store the text of the configuration in effect. The text that was in effect becomes the previous
-        one."""
+        """Store the text of the configuration that was just applied. The text that was applied before becomes
+        the previous one.
+        """
         if _read(self._current) == text:
             return
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -28,13 +29,13 @@ class AppliedTexts:
         replace_text(self._current, text)
 
     def previous(self) -> str | None:
-        """The text of the configuration before the one in effect; None if there was none."""
+        """Return the text of the previous configuration; None if there was none."""
         return _read(self._previous)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the file atomically. It keeps its owner and mode; a new file gets 0600."""
-    path = path.resolve()  # if the path is a symbolic link, replace the file that it points to
+    """Replace a file atomically. The file keeps its owner and mode; a new file gets mode 0600."""
+    path = path.resolve()  # If the path is a symbolic link, replace the file that the link points to.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:

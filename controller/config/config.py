@@ -40,8 +40,9 @@ from wire.http import addresses
 
 
 class _Environment(EnvSettingsSource):
-    """Reads lists and tables in environment variables as JSON. Text that is not JSON stays text and is
-    refused later with the name of the variable."""
+    """Reads lists and tables in environment variables as JSON. Text that is not JSON is kept as it is; the
+    later check of types refuses it with the name of the variable.
+    """
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
         try:
@@ -51,7 +52,9 @@ class _Environment(EnvSettingsSource):
 
 
 class Config(BaseSettings):
-    """All tables of scheduler.toml. Environment variables `CORRAL_<TABLE>__<KEY>` override the file."""
+    """All tables of scheduler.toml. Environment variables `CORRAL_<TABLE>__<KEY>` override values of the
+    file.
+    """
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -89,17 +92,19 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """The line of each key in the file, for messages about mistakes that are found later."""
+        """The line of each key in the file. Messages about mistakes that are found later name the line."""
         return self._source
 
     @property
     def state_dir(self) -> Path:
-        """The directory with the journal, the token and the local spools. Its mode is 0700."""
+        """The directory with the database, the access token and the spools of local agents. Its mode is
+        0700.
+        """
         return _path(self.controller.state_dir) or addresses.state_dir()
 
     @property
     def socket(self) -> Path:
-        """The path of the unix socket."""
+        """The path of the unix socket on which the controller serves its API."""
         return _path(self.controller.socket) or addresses.socket_path()
 
     @property
@@ -109,13 +114,17 @@ class Config(BaseSettings):
 
     @property
     def plugin_files(self) -> tuple[Path, ...]:
-        """The plugin files. Relative paths start at the directory of the configuration file."""
+        """The paths of the plugin files. Relative paths in the configuration start at the directory of the
+        configuration file.
+        """
         beside = Path(self._source.name).parent if self._source.name else Path()
         return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
 
     @property
     def named_projects(self) -> set[str]:
-        """The projects that the tables name, not counting the weights and limits of shares."""
+        """The names of all projects in the configuration, except those that occur only in the weights and
+        limits of shares.
+        """
         return {
             *self.projects,
             *self.access.limits.projects,
@@ -126,16 +135,18 @@ class Config(BaseSettings):
         }
 
     def of_profile(self, name: str) -> Config:
-        """This configuration, with the policy of one profile applied to all jobs."""
+        """Return this configuration with the policy of one profile applied to all jobs, and without
+        profiles.
+        """
         if name not in self.profiles:
             return self.model_copy(update={"profiles": {}})
-        said = self.profiles[name]
-        scheduler = self.scheduler.model_copy(update=said.policy)
-        preemption = self.preemption.model_copy(update=said.preemption.said)
+        section = self.profiles[name]
+        scheduler = self.scheduler.model_copy(update=section.policy)
+        preemption = self.preemption.model_copy(update=section.preemption.keys_set)
         return self.model_copy(update={"scheduler": scheduler, "preemption": preemption, "profiles": {}})
 
     def spool(self, node: str) -> Path:
-        """The directory in which the agent of a local node keeps attempts and logs."""
+        """Return the directory in which the agent of a local node keeps its attempts and logs."""
         return _path(self.nodes[node].spool) or self.state_dir / "nodes" / node
 
     @classmethod
@@ -147,7 +158,9 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment overrides the values that load() has read from the file."""
+        """Return the sources of values in the order of precedence: the environment variables, and then the
+        values that load() has read from the file.
+        """
         return _Environment(settings_cls), init_settings
 
 

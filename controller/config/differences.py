@@ -1,4 +1,6 @@
-"""Compares two configurations key by key, and finds the changes that need a restart."""
+"""Compares two configurations key by key, and finds the changed keys that only a restart of the controller
+can apply.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ _LONGEST = 500
 
 
 def differences(old: Config, new: Config) -> tuple[ConfigChange, ...]:
-    """All keys whose values differ, in the order of the tables."""
+    """Return all keys whose values differ, in the order of the tables."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     return tuple(_change(*each) for each in _differing(before, after))
 
@@ -83,7 +85,9 @@ def _shown(value: Any) -> str:
 
 
 def in_effect(running: Config, new: Config) -> Config:
-    """The new configuration, but with the running values of keys that only a restart can change."""
+    """Return the new configuration, but with the running values of the keys that only a restart can
+    change.
+    """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:
         name = str(table)
@@ -100,12 +104,12 @@ def in_effect(running: Config, new: Config) -> Config:
 
 
 def digest(config: Config) -> str:
-    """A digest of all values."""
+    """Return a short hash of all values of the configuration."""
     return hashlib.sha256(render(config).encode()).hexdigest()[:12]
 
 
 def policy_text(config: Config) -> str:
-    """The tables that affect scheduling decisions, as TOML for the journal."""
+    """Return the tables that affect scheduling decisions, as JSON for the journal."""
     tables = config.model_dump(mode="json", include=set(DECIDING), exclude_none=True)
     for name in ("hooks", "metrics"):
         tables["plugins"].pop(name, None)
@@ -113,5 +117,7 @@ def policy_text(config: Config) -> str:
 
 
 def policy_config(text: str) -> Config:
-    """The configuration from such a TOML text, with defaults for all other tables."""
+    """Return the configuration with the tables in a text of policy_text(), and defaults for all other
+    tables.
+    """
     return Config(**json.loads(text))

@@ -1,4 +1,4 @@
-"""The mistakes in a configuration. Each has a position and a hint."""
+"""The mistakes that can be found in a configuration. Each has a position and a hint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake. `origin` is the position: `file:line`, the file, or an environment variable."""
+    """One mistake in a configuration. `origin` is its position: `file:line`, the file, or an environment
+    variable.
+    """
 
     message: str
     key: str = ""
@@ -31,7 +33,7 @@ class ConfigProblem:
 
 
 class ConfigRefused(Exception):
-    """The configuration has mistakes. Nothing was started or changed."""
+    """Raised when the configuration has mistakes. Nothing was started or changed."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda each: each.line or 0))
@@ -39,7 +41,9 @@ class ConfigRefused(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint with the most similar valid name, such as `Did you mean 'fit'?`, or with all valid names."""
+    """Return a hint with the most similar valid name, such as `Did you mean 'fit'?`, or with all valid
+    names.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     if close:
@@ -48,8 +52,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """The valid names for the last part of a path into an object of this class. Empty if any name is
-    valid."""
+    """Return the names that are valid in place of the last part of `path`, which leads into an object of the
+    class `kind`. Empty if any name is valid.
+    """
     for part in path[:-1]:
         types = _field_types(kind)
         kind = types[str(part)] if str(part) in types else next(iter(get_args(kind)[-1:]), None)
@@ -57,7 +62,7 @@ def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
 
 
 def _field_types(kind: Any) -> Mapping[str, Any]:
-    """The names and types of the fields of a dataclass or pydantic model. Empty for any other type."""
+    """Return the names and types of the fields of a dataclass or pydantic model; empty for any other type."""
     if is_dataclass(kind):
         types = get_type_hints(kind)
         return {each.name: types[each.name] for each in fields(kind)}

@@ -25,22 +25,25 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The name and text of a configuration file, and the line of each key."""
+    """The name and text of a configuration file, and the line of each of its keys."""
 
     name: str = field(default="", compare=False)
     lines: dict[Key, int] = field(default_factory=dict, compare=False)
     text: str = field(default="", compare=False)
 
     def line(self, key: Key) -> int | None:
-        """The line of the key. If the key is not in the file, the line of its nearest parent that is."""
+        """Return the line of the key. If the file does not have the key, return the line of its nearest
+        parent in the file, or None.
+        """
         for length in range(len(key), 0, -1):
             if key[:length] in self.lines:
                 return self.lines[key[:length]]
         return None
 
     def origin(self, key: Key) -> str:
-        """The position where the key was set: `file:line`, or an environment variable, which overrides the
-        file."""
+        """Return the position at which the key was set: an environment variable if one sets the key,
+        otherwise `file:line`.
+        """
         variable = variable_of(key)
         if variable:
             return variable
@@ -49,7 +52,9 @@ class Source:
 
 
 def variable_of(key: Key) -> str:
-    """The environment variable that sets this key or a parent of it. Empty if no variable does."""
+    """Return the name of the environment variable that sets this key or a parent of it; empty if there is
+    none.
+    """
     present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
     for length in range(len(key), 0, -1):
         name = PREFIX + DELIMITER.join(map(str, key[:length])).upper()
@@ -59,7 +64,7 @@ def variable_of(key: Key) -> str:
 
 
 def locate(text: str) -> dict[Key, int]:
-    """The line of every key and array element. The text must be TOML that tomllib has accepted."""
+    """Return the line of every key and array element. tomllib must have accepted the text before."""
     lines: dict[Key, int] = {}
     for key, offset in _Scanner(text).walk():
         for length in range(1, len(key) + 1):
@@ -69,7 +74,9 @@ def locate(text: str) -> dict[Key, int]:
 
 
 class _Scanner:
-    """Scans the text once. It checks nothing, because tomllib has accepted the text."""
+    """Goes through a TOML text once and finds its keys. It checks nothing, because tomllib has accepted the
+    text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -97,7 +104,9 @@ class _Scanner:
                 yield from self._pair(table)
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
-        """The full key of a table: `[a.b]` after `[[a]]` belongs to the last element of the array a."""
+        """Return the full key of a table: `[a.b]` after `[[a]]` belongs to the last element of the array
+        a.
+        """
         full: Key = ()
         for part in key:
             full = (*full, part)
@@ -132,7 +141,7 @@ class _Scanner:
         start = self.at
         key = (*table, *self._key())
         yield key, start
-        self.at += 1  # the equals sign
+        self.at += 1  # Skip the equals sign.
         yield from self._value(key)
 
     def _value(self, key: Key) -> Iterator[tuple[Key, int]]:

@@ -1,4 +1,4 @@
-"""Reads the file and the environment variables. The result is a Config, or a list of all mistakes."""
+"""Reads scheduler.toml and the environment variables. The result is a Config, or a list of all mistakes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _TYPES = {
 def load_with_problems(
     path: Path | None, text: str | None = None
 ) -> tuple[Config, tuple[ConfigProblem, ...]]:
-    """The configuration and its mistakes. Wrong values are replaced by their defaults.
+    """Return the configuration and its mistakes. Values with a mistake are replaced by their defaults.
 
-    If `text` is given, it is read instead of the file. Raises ConfigRefused if the file cannot be read at
-    all.
+    If `text` is given, it is read instead of the file. Raises ConfigRefused if the file cannot be read or is
+    not TOML.
     """
     if text is not None:
         name = "scheduler.toml" if path is None else str(path)
@@ -63,8 +63,9 @@ def load_with_problems(
 
 
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
-    """The valid part of the file. Wrong keys are left out, then tables with wrong keys, until the rest is
-    valid."""
+    """Return the configuration from the valid part of the file. First the wrong keys are left out, then the
+    tables that contain them, until the remaining part is valid.
+    """
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):
         for key in wrong:
@@ -89,13 +90,14 @@ def _leave_out(data: Any, key: Key) -> None:
 
 
 def load(path: Path | None) -> Config:
-    """Read the file, if one is given, and the environment variables. Raises ConfigRefused with all
-    mistakes."""
+    """Read the file, if a path is given, and the environment variables. Raises ConfigRefused with all
+    mistakes.
+    """
     return _understood(*((Source(), {}) if path is None else _read(path)))
 
 
 def load_text(text: str, name: str) -> Config:
-    """Read a text as `load` reads a file. `name` is the name of the file in messages."""
+    """Read a text in the same way as `load` reads a file. `name` is the name of the file in messages."""
     return _understood(*_parsed(text.encode("utf-8", "surrogatepass"), name))
 
 
@@ -116,7 +118,9 @@ def _understood(source: Source, data: dict[str, Any]) -> Config:
 
 
 def render(config: Config) -> str:
-    """The configuration in effect as TOML, with defaults. Loading this text gives the same configuration."""
+    """Return the present configuration as TOML, with defaults. Loading this text gives the same
+    configuration.
+    """
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
@@ -127,7 +131,9 @@ def _read(path: Path) -> tuple[Source, dict[str, Any]]:
         return ConfigRefused([ConfigProblem(message, origin=name, hint=hint)])
 
     try:
-        if os.geteuid() == 0:  # check this, because the file names programs and plugins that root will run
+        if os.geteuid() == 0:
+            # Check owner and mode of the file and its directories, because the file names programs and
+            # plugins that root will run.
             trusted_paths.check_file(str(path))
         with path.open("rb") as file:
             raw = file.read(MAX_SIZE + 1)
@@ -180,7 +186,9 @@ def _parsed(raw: bytes, name: str) -> tuple[Source, dict[str, Any]]:
 
 
 def _line_in(message: str, text: str) -> int | None:
-    """The line number in a message of tomllib, such as `(at line 3, column 9)` or `(at end of document)`."""
+    """Return the line number in an error message of tomllib, such as `(at line 3, column 9)` or `(at end of
+    document)`; None without one.
+    """
     _, _, place = message.rpartition("(at line ")
     digits = place.partition(",")[0]
     if digits.isdigit():
@@ -209,7 +217,9 @@ def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]
 
 
 def _strange_variables() -> list[ConfigProblem]:
-    """Mistakes for the CORRAL_ variables that do not name a table. pydantic would ignore these variables."""
+    """Return a mistake for each CORRAL_ variable that does not name a table. pydantic would ignore these
+    variables.
+    """
     found = []
     for variable in os.environ:
         prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :].lower()
@@ -221,7 +231,7 @@ def _strange_variables() -> list[ConfigProblem]:
 
 
 def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
-    """Mistakes for all values that are NaN or infinite, also in options of plugins."""
+    """Return a mistake for each value that is NaN or infinite, also in options of plugins."""
     found = []
     waiting: list[tuple[Key, Any]] = [((), data)]
     while waiting:
@@ -236,12 +246,12 @@ def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem
 
 
 def problem_at(source: Source, key: Key, message: str, hint: str = "") -> ConfigProblem:
-    """A mistake in the value of a key, with the position where the value was set."""
+    """Return a mistake in the value of a key, with the position at which the value was set."""
     return ConfigProblem(message, dotted(key), source.origin(key), hint, source.line(key), key)
 
 
 def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
-    """Convert an error of pydantic. `known` are the names that are valid at this position."""
+    """Convert an error of pydantic to a mistake. `known` are the names that are valid at its position."""
     key = (*above, *(part for part in error["loc"] if part != "[key]"))
     kind = error["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -1,1 +1,3 @@
-"""The built-in plugins. They are loaded through entry points, like the plugins of a site."""
+"""The built-in plugins. They are loaded through Python entry points, like the plugins that a site
+installs.
+"""

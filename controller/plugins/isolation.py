@@ -1,6 +1,7 @@
-"""Isolates the plugins of a site: a plugin that raises or returns an invalid value cannot stop the scheduler.
+"""Isolates the plugins of a site: a plugin that raises an exception or returns an invalid value cannot stop
+the scheduler.
 
-1. A failure is recorded with its reason, and the plugin is not called again in that cycle.
+1. A failure is recorded with its reason, and the plugin is not called again in the same scheduling cycle.
 2. After three cycles with a failure the plugin is not called until the controller restarts (CircuitBreaker).
 3. While the plugin is not called, its wrapper returns a fixed value: a filter rejects all nodes (unless
    `on_error = "pass"`), a scorer gives all nodes the same score, an order ranks the job last, and a
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 class IsolatedPlugin:
-    """Calls a plugin, and returns a fixed value while the plugin fails."""
+    """Calls a plugin, and returns a fixed value instead of the plugin's result while the plugin fails."""
 
     kind = ""
 
@@ -44,13 +45,15 @@ class IsolatedPlugin:
         self._breaker = breaker
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
-        """The value that the plugin returns; `instead` if it raises, or if `wrong` returns an error text."""
+        """Return the result of `question`, which calls the plugin. Return `instead` if it raises an exception
+        or if `wrong` returns an error text for the result.
+        """
         if not self._breaker.allows(self.kind, self.name):
             return instead
         try:
             answer = question()
             why = wrong(answer)
-        except Exception as error:  # A site's code may raise any exception.
+        except Exception as error:  # The plugin is code of a site and may raise any exception.
             why = f"{type(error).__name__}: {error}"
         if why:
             self._breaker.fail(self.kind, self.name, why[:500])
@@ -59,10 +62,11 @@ class IsolatedPlugin:
 
 
 class IsolatedFilter(IsolatedPlugin):
-    """Isolates a filter: while it fails, it rejects all nodes, and the jobs that it concerns wait.
+    """Isolates a filter: while the filter fails, it rejects all nodes for the requests that it checks, so
+    these jobs wait.
 
-    With `on_error = "pass"` in the filter's table it keeps all nodes instead. A failing filter never makes a
-    job impossible: the check for idle nodes (`could_keep`) keeps all nodes.
+    With `on_error = "pass"` in the filter's table, a failing filter keeps all nodes instead. A job is never
+    refused as impossible because of a failing filter, because `could_keep` then keeps all nodes.
     """
 
     kind = "filter"
@@ -73,15 +77,21 @@ class IsolatedFilter(IsolatedPlugin):
 
     @property
     def static(self) -> bool:
-        """Does the filter read only labels, taints and hardware?"""
+        """True if the filter reads only labels, taints and hardware of nodes, so that its results can be
+        cached.
+        """
         return bool(getattr(self.plugin, "static", False))
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node that may hold the request."""
+        """Return True for each node that may hold the request. While the filter fails, the value is the same
+        for all nodes.
+        """
         return self._keep(part, nodes, rows, passes=self._passes)
 
     def could_keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node that could hold the request when idle; True for all while the filter fails."""
+        """Return True for each node that could hold the request if no job ran there; True for all nodes while
+        the filter fails.
+        """
         return self._keep(part, nodes, rows, passes=True)
 
     def _keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, passes: bool) -> Bools:
@@ -89,11 +99,13 @@ class IsolatedFilter(IsolatedPlugin):
         return self.call(lambda: self.plugin.keep(part, nodes, rows), instead, _wrong_array(instead))
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the filter check this request? While it fails: yes, unless `on_error = "pass"`."""
+        """True if the filter checks this request. While the filter fails: True, unless `on_error =
+        "pass"`.
+        """
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason that users see for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         why = self._breaker.why(self.kind, self.name)
         failing = f"the filter {self.name} fails ({why})" if why else f"refused by the filter {self.name}"
         return str(self.call(lambda: self.plugin.explain(part), failing))
@@ -105,23 +117,23 @@ class IsolatedScorer(IsolatedPlugin):
     kind = "scorer"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         asked = getattr(self.plugin, "concerns", None)
         return asked is None or bool(self.call(lambda: asked(part, nodes), instead=False))
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """One score per row; 0 for all while the scorer fails."""
+        """Return one score per row (node); 0 for all while the scorer fails."""
         alike = np.zeros(len(nodes.open[rows]))
         return self.call(lambda: self.plugin.score(part, nodes, rows), alike, _wrong_array(alike))
 
 
 class IsolatedPicker(IsolatedPlugin):
-    """Isolates a picker: while it fails, the first GPU that fits is chosen."""
+    """Isolates a picker: while it fails, the first GPU with enough free is chosen."""
 
     kind = "picker"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """One of these GPU slots of the node."""
+        """Return one of `slots`, the GPUs of the node with enough free."""
 
         def wrong(picked: int) -> str:
             return "" if picked in slots else f"returned slot {picked!r}, which is not one of {list(slots)}"
@@ -130,28 +142,28 @@ class IsolatedPicker(IsolatedPlugin):
 
 
 class IsolatedOrder(IsolatedPlugin):
-    """Isolates an order: while it fails, jobs are ranked last."""
+    """Isolates a queue order: while it fails, jobs are ranked last."""
 
     kind = "order"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The rank of the job; the lowest rank is first."""
+        """Return the sort key of the job; the job with the lowest key is first."""
         return self.call(lambda: self.plugin.rank(job), (NEVER,), _not_numbers)
 
 
 class IsolatedDynamicOrder(IsolatedOrder):
-    """Isolates an order in which positions change while jobs wait."""
+    """Isolates a queue order in which positions change while jobs wait."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The group of the job. Jobs of one group never overtake each other."""
+        """Return the group of the job. Jobs of one group never overtake each other in the queue."""
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The sort key of the job at this moment."""
+        """Return the present sort key of the job; the job with the lowest key is first."""
         return self.call(lambda: self.plugin.place(job, view), (NEVER,), _not_numbers)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points whose sum is the job's priority; empty if the plugin has no method `receipt`."""
+        """Return the priority points of the job by factor; empty if the plugin has no method `receipt`."""
         asked = getattr(self.plugin, "receipt", None)
         return () if asked is None else self.call(lambda: asked(job, view), ())
 
@@ -162,26 +174,36 @@ class IsolatedStrategy(IsolatedPlugin):
     kind = "preemption"
 
     def standing(self, job: Job) -> float:
-        """The standing of a running job; NEVER while the plugin fails, so that no strategy stops the job."""
+        """Return the rank of a running job against preemption; NEVER (infinite) while the plugin fails, so
+        that the job is not stopped.
+        """
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
     def reach(self, job: Job) -> float | None:
-        """The highest standing of jobs that may be stopped for this one; None: no job."""
+        """Return the highest rank of running jobs that may be stopped for this waiting job; None if no job
+        may be stopped.
+        """
         none: float | None = None
         found: float | None = self.call(lambda: self.plugin.reach(job), none, _no_reach)
         return found
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """Isolates a reclaim strategy, but not the policy objects that it returns."""
+    """Isolates a reclaim strategy (it stops jobs of tenants that use too much). The policy objects that it
+    returns are not isolated.
+    """
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The group of the job. Either a whole group must give resources back, or no job of it."""
+        """Return the group of a running job, such as its tenant. Either the jobs of a group have to give
+        resources back, or none of them.
+        """
         found: Hashable = self.call(lambda: self.plugin.group(job, state), job.id)
         return found
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
-        """The policy for this waiting job; None if no tenant has to give anything back."""
+        """Return the reclaim policy for this waiting job; None if no tenant has to give resources back for
+        it.
+        """
         none: ReclaimPolicy | None = None
         found: ReclaimPolicy | None = self.call(lambda: self.plugin.reclaim_policy(job, context), none)
         return found
@@ -193,29 +215,29 @@ class IsolatedQuota(IsolatedPlugin):
     kind = "quota"
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """The quota of this user, project or queue; None: no limit."""
+        """Return the quota of this user, project or queue; None if it has no limit."""
         none: Quota | None = None
         return self.call(lambda: self.plugin.quota(scope, name), none, _no_quota)
 
     def names(self, scope: str) -> Iterator[str]:
-        """The names of all tenants with a quota in this scope."""
+        """Return the names of all users, projects or queues (the scope) with a quota."""
         none: list[str] = []
         return iter(self.call(lambda: list(self.plugin.names(scope)), none))
 
 
 class IsolatedMetrics(IsolatedPlugin):
-    """Isolates a metrics plugin: while it fails, it has no samples."""
+    """Isolates a metrics plugin: while it fails, it returns no samples."""
 
     kind = "metrics"
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """The samples of the plugin; none if one of them is invalid."""
+        """Return the samples of the plugin; none if one of them is invalid."""
         nothing: list[Sample] = []
         return self.call(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
 
 
 class IsolatedHook(IsolatedPlugin):
-    """Isolates a hook: after a failure it is not called again in this cycle."""
+    """Isolates a hook: after a failure it is not called again in the same scheduling cycle."""
 
     kind = "hook"
 
@@ -227,8 +249,8 @@ class IsolatedHook(IsolatedPlugin):
 class IsolatedBackfill(IsolatedPlugin):
     """Isolates a kind of backfill: while it fails, candidates are tried in queue order.
 
-    Attributes that the plugin lacks are those of EASY backfill, but candidates are tried in the order of the
-    plugin's `candidate_key`.
+    Attributes that the plugin does not have get the values of EASY backfill. Only `in_queue_order` becomes
+    False, so that candidates are tried in the order of the plugin's `candidate_key`.
     """
 
     kind = "backfill"
@@ -242,7 +264,9 @@ class IsolatedBackfill(IsolatedPlugin):
         self.depth: int | None = getattr(plugin, "depth", None)
 
     def candidate_key(self, runtime_s: float) -> float:
-        """The sort key of a candidate with this run time; the lowest is tried first."""
+        """Return the sort key of a backfill candidate with this expected run time. The candidate with the
+        lowest key is tried first.
+        """
         return self.call(lambda: self.plugin.candidate_key(runtime_s), 0.0, _not_a_number)
 
 
@@ -262,9 +286,10 @@ ISOLATED: dict[str, type[IsolatedPlugin]] = {
 
 
 def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = False) -> Any:
-    """The plugin in the wrapper for its kind; a plugin of a kind without a wrapper is returned unchanged.
+    """Return the plugin in the wrapper for its kind. A plugin of a kind without a wrapper is returned
+    unchanged.
 
-    With `passes` a filter that fails keeps all nodes instead of none.
+    With `passes`, a filter keeps all nodes while it fails, instead of none.
     """
     if kind == "filter":
         return IsolatedFilter(plugin, breaker, passes=passes)

@@ -1,4 +1,6 @@
-"""Builds the pipeline of scheduler.toml: finds plugins, creates them, and checks the tables."""
+"""Builds the pipeline (all scheduling settings) from scheduler.toml: finds plugins, creates them, and checks
+the tables.
+"""
 
 from controller.registry.limits import open_projects
 from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config

@@ -1,4 +1,4 @@
-"""Checks keys of scheduler.toml that depend on keys in other tables."""
+"""Checks keys of scheduler.toml whose valid values depend on other tables."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigPr
 
 
 def unfiltered_settings(config: Config) -> list[ConfigProblem]:
-    """The problems of node settings that have no effect because the filter that reads them is not listed."""
+    """Return the problems of settings for nodes that have no effect, because the filter that reads them is
+    not in the configuration.
+    """
     names = {each.name for each in config.scheduler.filters}
-    said: list[tuple[str, Key]] = [
+    settings: list[tuple[str, Key]] = [
         ("selector", ("queues", name, "select")) for name, each in config.queues.items() if each.select
     ]
-    said += [("taints", ("nodes", name, "taints")) for name, each in config.nodes.items() if each.taints]
+    settings += [("taints", ("nodes", name, "taints")) for name, each in config.nodes.items() if each.taints]
     return [
         problem_at(
             config.source, key, f"has no effect without the filter {name!r}", "Add it to scheduler.filters."
         )
-        for name, key in said
+        for name, key in settings
         if name not in names
     ]

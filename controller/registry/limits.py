@@ -1,4 +1,6 @@
-"""Reads the limits of users and operators from [access.limits] and [projects], and finds mistakes in them."""
+"""Makes the ceilings of users and operators from [access.limits] and [projects], and finds mistakes in these
+tables.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from controller.core.quota.ceilings import Ceiling, Ceilings
 
 
 def ceilings_of(config: Config) -> Ceilings:
-    """The ceilings from [access.limits], and the members of [projects]."""
+    """Return the ceilings in [access.limits], with the members in [projects]."""
     section = config.access.limits
 
     def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
@@ -31,9 +33,10 @@ def _ceiling(section: LimitSection) -> Ceiling:
 
 
 def _limits_of_all(config: Config) -> Ceiling:
-    """The limits of [access.limits] for all users.
+    """Return the ceilings of [access.limits] for all users.
 
-    If deadlines can lift a job above all others ("lift"), jobs may have one only where a table allows it.
+    With `[backfill] deadlines = "lift"`, a job with a deadline can come before all other jobs. So jobs may
+    have a deadline only where a table allows it.
     """
     usual = _ceiling(config.access.limits)
     return (
@@ -42,7 +45,9 @@ def _limits_of_all(config: Config) -> Ceiling:
 
 
 def raised_open_projects(config: Config) -> list[ConfigProblem]:
-    """The problems of projects that are open to all users and have higher limits than users have."""
+    """Return the problems of projects without members that have higher ceilings than all users have: every
+    user could get these ceilings there.
+    """
     usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []
     for name, each in config.access.limits.projects.items():
@@ -62,6 +67,6 @@ def raised_open_projects(config: Config) -> list[ConfigProblem]:
 
 
 def open_projects(config: Config) -> list[str]:
-    """The projects in scheduler.toml that have no members, so that all users may submit to them."""
+    """Return the names of projects in scheduler.toml without members, to which all users may submit."""
     closed = {name for name, each in config.projects.items() if each.members}
     return sorted(config.named_projects - closed - {"*"})

@@ -1,4 +1,6 @@
-"""Builds the pipeline of scheduler.toml from its tables and plugins."""
+"""Builds the pipeline (all scheduling settings) from the tables of scheduler.toml and the plugins that they
+name.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ ON_ERROR = ("wait", "pass")
 
 
 class PipelineBuilder:
-    """Creates the plugins of a configuration and collects all mistakes."""
+    """Creates the plugins that a configuration names, and collects all mistakes."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -69,7 +71,9 @@ class PipelineBuilder:
         self.problems = check_plugin_files(config)
 
     def make(self, kind: str, name: str, options: Mapping[str, Any], *key: str | int) -> Any:
-        """Create a plugin, isolated if it is not built in; None after recording a problem if that fails."""
+        """Create a plugin. A plugin that is not built in is isolated, so that its failures do not stop the
+        scheduler. Return None after a failure to create it, which is recorded as a problem.
+        """
         passes, options = self._on_error(kind, name, options, key)
         try:
             found = make_plugin(kind, name, options, key, self.config.source, self.config.plugin_files)
@@ -85,7 +89,9 @@ class PipelineBuilder:
     def _on_error(
         self, kind: str, name: str, options: Mapping[str, Any], key: Key
     ) -> tuple[bool, Mapping[str, Any]]:
-        """Split off the option `on_error` of a filter: (True if it is "pass", the other options)."""
+        """Remove the option `on_error` from the options of a filter. Return True if the option is "pass", and
+        the other options.
+        """
         if kind != "filter" or "on_error" not in options:
             return False, options
         given = options["on_error"]
@@ -97,24 +103,26 @@ class PipelineBuilder:
         return given == "pass", {each: value for each, value in options.items() if each != "on_error"}
 
     def _options(self, kind: str, name: str) -> list[str]:
-        """The names of a plugin's options; empty if it cannot be loaded, because `make` reports that."""
+        """Return the names of a plugin's options; empty if the plugin cannot be loaded, because `make`
+        reports this problem.
+        """
         points = known_plugins(kind, self.config.plugin_files).get(name, ())
         loaded = load_plugin(points[0], METHODS[kind]) if points else ""
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
-    def policy(self, section: SchedulerSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """The fields of a Pipeline for the keys of a [scheduler] table that `said` names."""
+    def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
+        """Return the fields of a Pipeline that follow from the keys `keys` of a [scheduler] table."""
         policy: dict[str, Any] = {}
-        if any(key in said for key in ("backfill", *BACKFILL_OPTIONS)):
+        if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
             known = self._options("backfill", section.backfill)
             options = {name: getattr(section, key) for key, name in BACKFILL_OPTIONS.items() if name in known}
             policy["backfill"] = self.make("backfill", section.backfill, options, *above, "backfill")
-        if "order" in said or "then" in said:
+        if "order" in keys or "then" in keys:
             then = section.then
             second = self.make("order", then.name, then.options, *above, "then") if then else None
             first = self.make("order", section.order.name, section.order.options, *above, "order")
             policy["order"] = chain_orders(first, second)
-        if "filters" in said:
+        if "filters" in keys:
             self.problems += filter_problems(
                 [each.name for each in section.filters], (*above, "filters"), self.config.source
             )
@@ -122,21 +130,21 @@ class PipelineBuilder:
                 self.make("filter", each.name, each.options, *above, "filters", index)
                 for index, each in enumerate(section.filters)
             )
-        if "scorers" in said:
+        if "scorers" in keys:
             policy["scorers"] = tuple(
                 WeightedScorer(self.make("scorer", name, each.options, *above, "scorers", name), each.weight)
                 for name, each in section.scorers.items()
             )
-        if "picker" in said:
+        if "picker" in keys:
             policy["picker"] = self.make(
                 "picker", section.picker.name, section.picker.options, *above, "picker"
             )
         return policy
 
-    def preemption(self, section: PreemptionSection, said: Container[str], *above: str) -> dict[str, Any]:
-        """The fields of a Pipeline for a preemption table."""
+    def preemption(self, section: PreemptionSection, keys: Container[str], *above: str) -> dict[str, Any]:
+        """Return the fields of a Pipeline for a [preemption] table."""
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
-        if "strategies" in said:
+        if "strategies" in keys:
             made = tuple(
                 self.make("preemption", each.name, each.options, *above, "preemption", "strategies", index)
                 for index, each in enumerate(section.strategies)
@@ -146,7 +154,7 @@ class PipelineBuilder:
         return policy
 
     def profiles(self, pipeline: Pipeline) -> tuple[Profile, ...]:
-        """The profiles of scheduler.toml in its order, and the default profile last."""
+        """Return the profiles in the order of scheduler.toml, with the default profile last."""
         sections = self.config.profiles
         if not sections:
             return ()
@@ -173,7 +181,7 @@ class PipelineBuilder:
                 self.problems.append(problem_at(source, key, message, nearest(queue, known)))
         alone = self.config.of_profile(name)
         changes = self.policy(alone.scheduler, section.policy, *above)
-        changes |= self.preemption(alone.preemption, section.preemption.said, *above)
+        changes |= self.preemption(alone.preemption, section.preemption.keys_set, *above)
         return Profile(
             name,
             replace(pipeline, **changes),
@@ -185,7 +193,9 @@ class PipelineBuilder:
 
 
 def build_pipeline(config: Config) -> Pipeline:
-    """The pipeline that scheduler.toml describes. Raises ConfigRefused with all problems at once."""
+    """Return the pipeline (all scheduling settings) that scheduler.toml describes. Raises ConfigRefused with
+    all problems at once.
+    """
     section, maker = config.scheduler, PipelineBuilder(config)
     rules = QuotaConfig()
     try:
@@ -233,13 +243,14 @@ def build_pipeline(config: Config) -> Pipeline:
 def check_config(
     path: Path | None, text: str | None = None, *, allowed: Sequence[Path] | None = None
 ) -> Config:
-    """The configuration of a file, or of a text in its place. Raises ConfigRefused with all problems at once.
+    """Return the configuration of a file, or of a text instead of the file. Raises ConfigRefused with all
+    problems at once.
 
-    1. Check the values of all keys. An invalid value is replaced by its default, so that the next step works.
+    1. Check the values of all keys. An invalid value is replaced by its default, so that step 2 can continue.
     2. Check the plugins and their options, and the keys that refer to other tables.
 
-    A running controller does not load plugin files, because they are code. It passes the files that it has
-    loaded as `allowed`, and any other file is a problem.
+    A running controller does not load further plugin files, because they are code. It passes the files that
+    it has already loaded as `allowed`; any other plugin file is a problem.
     """
     config, problems = load_with_problems(path, text)
     found = list(problems)
@@ -261,7 +272,7 @@ def check_config(
 
 
 def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaConfig:
-    """The queues and quotas that scheduler.toml describes."""
+    """Return the queues, quotas, licences and ceilings that scheduler.toml describes."""
     section = config.quota
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files
@@ -302,7 +313,7 @@ def _sharing(section: FairShareSection) -> FairshareConfig:
 
 
 def care_of(config: Config) -> GpuHealthPolicy:
-    """The policy for unhealthy GPUs, from [gpus]."""
+    """Return the settings for unhealthy GPUs from [gpus]."""
     section = config.gpus
     xids = {int(code): HealthAction(action) for code, action in section.xid.items()}
     rules = section.rules

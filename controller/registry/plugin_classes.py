@@ -1,4 +1,4 @@
-"""Finds plugins by entry point or in files, and creates them with their options."""
+"""Finds plugins by Python entry point or in plugin files, and creates them with their options."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALSO = {"picker": ("corral.placement",)}
 
 
 def check_plugin_files(config: Config) -> list[ConfigProblem]:
-    """One problem for each plugin file that cannot be used."""
+    """Return one problem for each plugin file that cannot be used."""
     problems = []
     for index, path in enumerate(config.plugin_files):
         try:
@@ -56,10 +56,10 @@ def check_plugin_files(config: Config) -> list[ConfigProblem]:
 
 
 def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
-    """All plugins of a kind by name: the installed ones and those in the plugin files."""
+    """Return all plugins of a kind by name: the installed plugins and those in the plugin files."""
     found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
     for path in files:
-        with suppress(PluginFileError):  # check_plugin_files reports this error.
+        with suppress(PluginFileError):  # Skip a file with an error, because check_plugin_files reports it.
             for each in plugins_in(path, tuple(METHODS.items()))[kind]:
                 found[each.name] = [*found.get(each.name, ()), each]
     return found
@@ -73,7 +73,9 @@ def make_plugin(
     source: Source,
     files: Sequence[Path] = (),
 ) -> Any:
-    """Create a plugin with its options. `key` is the key of the plugin in scheduler.toml, for messages."""
+    """Create a plugin with its options. `key` is the position of the plugin in scheduler.toml, for
+    messages.
+    """
 
     def refuse(message: str, hint: str = "") -> ConfigRefused:
         return ConfigRefused([problem_at(source, key, message, hint)])
@@ -92,7 +94,7 @@ def make_plugin(
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
     try:
-        # The options go through JSON, because pydantic then accepts lists for tuples and strings for enums.
+        # Pass the options as JSON, because pydantic then accepts lists for tuples and strings for enums.
         given = json.dumps(options, default=str)
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
@@ -106,10 +108,10 @@ def make_plugin(
 
 
 def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> type[Any] | str:
-    """The class of a plugin, or as text the reason why it cannot be used."""
+    """Return the class of a plugin, or a text with the reason why it cannot be used."""
     try:
         loaded = point.load()
-    except Exception as error:  # A site's code may raise any exception.
+    except Exception as error:  # The plugin is code of a site and may raise any exception.
         return f"cannot be loaded ({type(error).__name__}: {error})"
     if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
         return "is not a dataclass"
@@ -124,10 +126,12 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
 
 @functools.cache
 def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
-    """The installed plugins of a kind, by name. make_plugin reports two plugins with the same name."""
+    """Return the installed plugins of a kind, by name. If two plugins have one name, make_plugin refuses
+    them.
+    """
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):
         for point in entry_points(group=group):
-            # A plugin whose package is on the path twice counts once.
+            # Count a plugin only once if its package is on the Python path twice.
             found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}

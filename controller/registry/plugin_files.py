@@ -22,14 +22,14 @@ class PluginFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FilePlugin:
-    """A plugin class in a file, with the interface of an entry point."""
+    """A plugin class from a plugin file, with the same attributes as a Python entry point."""
 
     name: str
     value: str
     plugin: type[Any]
 
     def load(self) -> type[Any]:
-        """The plugin class."""
+        """Return the plugin class."""
         return self.plugin
 
 
@@ -37,7 +37,7 @@ class FilePlugin:
 def plugins_in(
     path: Path, kinds: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> Mapping[str, Sequence[FilePlugin]]:
-    """The plugins of a file by kind. A class belongs to the first kind whose methods it has."""
+    """Return the plugins of a file by kind. A class belongs to the first kind whose methods it has."""
     found: dict[str, list[FilePlugin]] = {kind: [] for kind, _ in kinds}
     for name, each in vars(_module(path)).items():
         if not (isinstance(each, type) and dataclasses.is_dataclass(each) and each.__module__ == _name(path)):
@@ -68,17 +68,18 @@ def _module(path: Path) -> Any:
         except UntrustedPath as error:
             raise PluginFileError(f"is not loaded: {error}") from None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_name(path)] = module  # A dataclass looks up its module there.
+    # Register the module before it runs, because a dataclass in it looks up its own module.
+    sys.modules[_name(path)] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # A site's code may raise any exception.
+    except Exception as error:  # The plugin file is code of a site and may raise any exception.
         line = next((f", line {number}" for number in _lines(error, path)), "")
         raise PluginFileError(f"cannot be loaded ({type(error).__name__}: {error}{line})") from error
     return module
 
 
 def _lines(error: Exception, path: Path) -> list[int]:
-    """The line numbers of the file in the traceback of the error, innermost call first."""
+    """Return the line numbers of the file in the traceback of the error, innermost call first."""
     found: list[int] = []
     trace = error.__traceback__
     while trace is not None:

@@ -1,4 +1,4 @@
-"""Parts that several tables of scheduler.toml use: names, and plugins with their options."""
+"""Types that several tables of scheduler.toml use: names, and plugins with their options."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """A table of scheduler.toml. It is frozen, allows no unknown keys and converts no types."""
+    """Base class of the tables of scheduler.toml. A table cannot change, allows no unknown keys and converts
+    no types.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class WithOptions(BaseModel):
-    """A table whose other keys are the options of a plugin."""
+    """A table with the options of a plugin: all keys that are not fields of the table."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the plugin."""
+        """The options of the plugin: all keys that are not fields of the table."""
         return self.model_extra or {}
 
 
 class Plugin(WithOptions):
-    """A plugin, written as its name or as a table with its name and options."""
+    """A plugin, written in scheduler.toml as its name, or as a table with its name and options."""
 
     name: Name
 
@@ -51,7 +53,9 @@ class Plugin(WithOptions):
 
 
 class WeightedPlugin(WithOptions):
-    """The weight of a scorer, written as a number or as a table with the weight and options."""
+    """The weight of a scorer, written in scheduler.toml as a number, or as a table with the weight and the
+    scorer's options.
+    """
 
     weight: float = Field(ge=0, le=1_000_000)
 
@@ -77,7 +81,8 @@ def _absolute(text: str) -> str:
 
 
 def _root(text: str) -> str:
-    # Require a plain path, because it is compared with the paths of jobs character by character.
+    # Require a path without `..`, `//` and the like, because it is compared with the paths of jobs character
+    # by character.
     if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
         raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
     return text
@@ -93,7 +98,9 @@ Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
 
 
 class SizesSection(Section):
-    """CPU and memory of jobs that request none. Missing values are computed from the nodes."""
+    """The default CPU and memory of jobs that request none. Missing values are computed from the sizes of the
+    nodes.
+    """
 
     cpus: Cpus | None = None
     memory: Memory | None = None
@@ -102,7 +109,7 @@ class SizesSection(Section):
 
     @property
     def defaults(self) -> JobDefaults:
-        """The same values in the units of the engine."""
+        """Return the same values in the units of the engine: thousandths of a CPU, and MiB."""
         return JobDefaults(
             _milli(self.cpus), _mib(self.memory), _milli(self.cpus_per_gpu), _mib(self.memory_per_gpu)
         )

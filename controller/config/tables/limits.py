@@ -1,4 +1,6 @@
-"""[access.limits] and [projects]: the most that callers may request, and the members of projects."""
+"""[access.limits] and [projects]: the most that users and operators may request, and the members of
+projects.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from wire.names import HIGHEST_PRIORITY, PRIORITIES
 
 
 def _priority(value: Any) -> Any:
-    """Convert the name of a priority to its number; other values stay unchanged."""
+    """Return the number of a priority that is written as a name; other values are returned unchanged."""
     if isinstance(value, str):
         if value.upper() not in PRIORITIES:
             names = ", ".join(PRIORITIES)
@@ -25,7 +27,7 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits. If a key is missing, another table decides."""
+    """One table of ceilings for jobs. If a key is missing, the value comes from a more general table."""
 
     priority: Priority | None = None
     not_preemptible: bool | None = None
@@ -35,7 +37,7 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The limits of operators. They also apply to what operators set on jobs of users."""
+    """The ceilings for operators. They also apply to what operators set on jobs of users."""
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True
@@ -43,7 +45,7 @@ class OperatorLimits(LimitSection):
 
 
 class LimitsSection(LimitSection):
-    """The limits of users, with tables of other limits for some users."""
+    """The ceilings for all users, with tables of other ceilings for some users, projects and queues."""
 
     priority: Priority | None = PRIORITIES["NORMAL"]
     not_preemptible: bool | None = False
@@ -56,6 +58,6 @@ class LimitsSection(LimitSection):
 
 
 class ProjectSection(Section):
-    """One project. If it has no members, all users may submit to it."""
+    """One project. A project without members is open to all users."""
 
     members: list[Name] = []

@@ -1,4 +1,4 @@
-"""Tables for nodes and for the way agents run jobs: [jobs], [gpus] and [nodes]."""
+"""Tables for nodes and for the way in which agents run jobs: [jobs], [gpus] and [nodes]."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ContainersSection(Section):
 
 
 class JobsSection(SizesSection):
-    """How agents run jobs."""
+    """How agents run jobs: [jobs]."""
 
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
@@ -74,7 +74,7 @@ class JobsSection(SizesSection):
 
     @property
     def policy(self) -> JobPolicy:
-        """The same settings in the form that agents receive."""
+        """Return the same settings in the form that agents receive."""
         return decode(JobPolicy, self.model_dump(exclude=set(SizesSection.model_fields)))
 
 
@@ -89,7 +89,7 @@ Remedy = Literal["ignore", "suspect", "cordon", "reset", "reboot"]
 
 
 class GpuRulesSection(Section):
-    """The actions that follow from GPU readings, and their thresholds."""
+    """The actions after GPU readings such as ECC errors, and the thresholds of the readings: [gpus.rules]."""
 
     ecc_uncorrected: Remedy = "cordon"
     ecc_corrected: Remedy = "suspect"
@@ -103,7 +103,7 @@ class GpuRulesSection(Section):
 
 
 class GpusSection(Section):
-    """Checks and actions for GPUs with problems and for idle GPUs."""
+    """Checks of unhealthy GPUs, and actions for them and for idle GPUs: [gpus]."""
 
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)
@@ -119,7 +119,7 @@ class GpusSection(Section):
 
 
 class NodeSection(Section):
-    """One host. If a value is missing, the host itself reports it."""
+    """One node. If a value is missing, the agent on the node reports it."""
 
     link: Literal["local", "ssh"] = "local"
     ssh: Annotated[str, AfterValidator(_ssh)] = ""
@@ -138,20 +138,20 @@ class NodeSection(Section):
 
     @property
     def agent(self) -> HostSpec:
-        """The host settings of the agent. Without an SSH address, the agent runs on the controller's
-        machine."""
+        """Return the settings of the node for its agent. An agent without an SSH address runs on the
+        controller's machine.
+        """
         return HostSpec(**self.model_dump(exclude={"link", "taints"}))
 
     @property
     def host(self) -> HostSpec | None:
-        """The host settings of an agent that is reached by SSH; None for an agent on the controller's
-        machine."""
+        """Return the SSH settings of the node's host; None if the agent runs on the controller's machine."""
         return self.agent if self.link == "ssh" else None
 
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, value: Any) -> Any:
-        """An `ssh` address implies a link by SSH."""
+        """Set the kind of link to SSH if the table has the key `ssh`."""
         if isinstance(value, dict) and value.get("ssh") and "link" not in value:
             return {**value, "link": "ssh"}
         return value

@@ -1,5 +1,6 @@
 """Tables for the scheduling policy: order, backfill, queues, quotas, preemption, rebalancing and fair
-share."""
+share.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FairShareSection(Section):
-    """The accounting of use, and the shares of organisations, projects and users."""
+    """How use of resources is counted, and the shares of organisations, projects and users: [fair_share]."""
 
     half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -73,7 +74,7 @@ FILTERS = ("available", "capacity", "gpu", "image", "selector", "affinity", "tai
 
 
 class WaitingSection(Section):
-    """Rules for jobs that wait for a dependency, data or a begin time."""
+    """Rules for jobs that wait for other jobs, for files or for a begin time."""
 
     hopeless: Literal["cancel", "hold"] = "cancel"
     data_roots: list[PlainPath] = []
@@ -84,7 +85,7 @@ class WaitingSection(Section):
 
 
 class SchedulerSection(Section):
-    """The scheduling policy: order, backfill, filters, scorers, and the treatment of jobs on lost nodes."""
+    """The scheduling policy: order, backfill, filters, scorers, and what happens to jobs on lost nodes."""
 
     order: Plugin = Plugin(name="priority")
     then: Plugin | None = None
@@ -106,7 +107,9 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """Seconds between two pings to an agent. At least six pings fit into a lease."""
+        """The seconds between two pings to an agent, so short that at least six pings are sent within a
+        lease.
+        """
         return min(self.heartbeat_s, self.lease_s / 6)
 
     @model_validator(mode="before")
@@ -116,7 +119,7 @@ class SchedulerSection(Section):
 
 
 class BackfillSection(Section):
-    """The run times that backfill and estimates use, and the protection of deadlines."""
+    """Which run times backfill and estimates use, and how deadlines are protected: [backfill]."""
 
     estimate: Literal["limit", "predicted"] = "limit"
     quantile: float = Field(0.9, gt=0, le=1)
@@ -126,8 +129,9 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """Factors for the CPUs and the memory of a node that jobs may get. Above 1, jobs may get more than the
-    node has."""
+    """The factors by which jobs may get more CPUs and memory of a node than it has: above 1, they may get
+    more.
+    """
 
     cpu: float = Field(1.0, ge=0.1, le=100)
     memory: float = Field(1.0, ge=0.1, le=100)
@@ -153,7 +157,7 @@ class QueueSection(SizesSection):
 
 
 class QuotaSection(WithOptions):
-    """The plugin that computes quotas, with its options."""
+    """The plugin that provides quotas, with its options."""
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
@@ -161,7 +165,9 @@ class QuotaSection(WithOptions):
 
 
 class PreemptionSection(Section):
-    """Which jobs may preempt others, and which running jobs are protected. Preemption is off by default."""
+    """Which waiting jobs may preempt other jobs, and which running jobs are protected. Preemption is off by
+    default.
+    """
 
     strategies: list[Plugin] = []
     grace_s: float = Field(60.0, ge=0, le=86_400)
@@ -173,8 +179,9 @@ class PreemptionSection(Section):
 
 
 class RebalanceSection(Section):
-    """Whether running jobs are moved to other nodes, and how much a move may cost. Rebalancing is off by
-    default."""
+    """Whether running jobs are moved to other nodes, and how much lost work a move may cost. Rebalancing is
+    off by default.
+    """
 
     mode: Literal["off", "propose", "auto"] = "off"
     interval_s: float = Field(300.0, ge=1, le=604_800)

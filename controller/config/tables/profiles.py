@@ -1,5 +1,6 @@
-"""[profiles.NAME]: a scheduling policy for some jobs on some nodes. A profile lists its differences from
-[scheduler]."""
+"""[profiles.NAME]: a scheduling policy for some jobs on some nodes. A profile has only the keys that differ
+from [scheduler].
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def _term(text: str) -> str:
 
 
 class ProfilePreemption(Section):
-    """Differences from [preemption]."""
+    """The keys of a profile that differ from [preemption]."""
 
     strategies: list[Plugin] | None = None
     grace_s: float | None = Field(None, ge=0, le=86_400)
@@ -43,13 +44,13 @@ class ProfilePreemption(Section):
     window_s: float | None = Field(None, gt=0, le=31_536_000)
 
     @property
-    def said(self) -> dict[str, Any]:
-        """The keys that the file contains."""
+    def keys_set(self) -> dict[str, Any]:
+        """Return the keys that the file sets, with their values."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class ProfileSection(Section):
-    """A profile: its jobs, its nodes, and its differences from [scheduler]."""
+    """One profile: its jobs, its nodes, and the keys that differ from [scheduler]."""
 
     queues: list[Name] = []
     projects: list[Name] = []
@@ -76,14 +77,14 @@ class ProfileSection(Section):
     @property
     def policy(self) -> dict[str, Any]:
         """The values that replace those of the same keys in [scheduler]."""
-        said = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
-        if any(name in said for name in _TOGETHER):
-            said["then"] = self.then
-        return said
+        values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
+        if any(name in values for name in _TOGETHER):
+            values["then"] = self.then
+        return values
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The conditions that a node must meet."""
+        """The label conditions that a node of the profile must meet."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
         return (*named, *labels, *map(parse_term, self.affinity))

@@ -1,4 +1,6 @@
-"""Tables for the service: cluster, controller, store, retention, API, access, questions and plugins."""
+"""Tables for the service: cluster, controller, store, retention, API, access, questions (explain, what-if)
+and plugins.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class RetentionSection(Section):
 
 
 class ApiSection(Section):
-    """Address and limits of the HTTP API."""
+    """The address and the limits of the HTTP API."""
 
     listen: Annotated[str, AfterValidator(_address)] = ""
     max_body: int = Field(1 << 20, ge=1 << 10, le=1 << 28)
@@ -60,7 +62,7 @@ class ApiSection(Section):
 
 
 class QuestionsSection(Section):
-    """Limits for `corral explain`, `corral what-if` and previews."""
+    """Limits for `corral explain`, `corral what-if` and previews of submits."""
 
     at_once: int = Field(0, ge=0, le=64)
     budget_s: float = Field(2.0, ge=0.1, le=60)
@@ -69,7 +71,7 @@ class QuestionsSection(Section):
 
 
 class AccessSection(Section):
-    """Operators, and what other users may do. Root and the controller's user may do everything."""
+    """The operators, and what other users may do. Root and the user of the controller may do everything."""
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"

@@ -1,4 +1,4 @@
-"""Named strategies. Each is a short name for weighted scorers and a picker."""
+"""Named placement strategies: each is a short name for a set of weighted scorers and a picker."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
 
 
 def with_strategy(section: Any) -> Any:
-    """The section with the scorers and the picker of its strategy. Scorers or a picker in the section take
-    precedence."""
+    """Return the [scheduler] table with the scorers and the picker of its strategy. If the table itself sets
+    scorers or a picker, these are kept.
+    """
     if not isinstance(section, Mapping):
         return section
     scorers, picker = STRATEGIES.get(section.get("strategy", "thrift"), STRATEGIES["thrift"])

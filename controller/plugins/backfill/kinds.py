@@ -9,7 +9,7 @@ from controller.core.framework.interfaces import Reserves
 
 
 class _InQueueOrder:
-    """Base of the kinds that try the jobs behind the first waiting job in queue order."""
+    """Base class for kinds of backfill that try the jobs behind the first waiting job in queue order."""
 
     __slots__ = ()
 
@@ -17,13 +17,13 @@ class _InQueueOrder:
     in_queue_order: ClassVar[bool] = True
 
     def candidate_key(self, runtime_s: float) -> float:
-        """0 for all jobs, so that queue order decides."""
+        """Return 0 for all jobs, so that they are tried in queue order."""
         return 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """The `easy` backfill: a job may start early if it does not delay the first waiting job."""
+    """The `easy` backfill: a job may start before its turn if it does not delay the first waiting job."""
 
     name: ClassVar[str] = "easy"
     reserves: ClassVar[Reserves] = Reserves.FIRST_JOB
@@ -39,13 +39,15 @@ class EasySjbf(Easy):
     in_queue_order: ClassVar[bool] = False
 
     def candidate_key(self, runtime_s: float) -> float:
-        """The expected run time in seconds, so that the shortest job is first."""
+        """Return the expected run time in seconds, so that the shortest job is tried first."""
         return runtime_s
 
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """The `aggressive` backfill: like `easy`, but a limited delay of the first waiting job is allowed."""
+    """The `aggressive` backfill: like `easy`, but backfilled jobs may delay the first waiting job for a
+    limited time.
+    """
 
     name: ClassVar[str] = "aggressive"
     reserves: ClassVar[Reserves] = Reserves.FIRST_JOB
@@ -57,7 +59,9 @@ class Aggressive(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class Conservative(_InQueueOrder):
-    """The `conservative` backfill: all waiting jobs have reservations. No job may delay a job before it."""
+    """The `conservative` backfill: every waiting job has a reservation. No job may delay a job before it in
+    the queue.
+    """
 
     name: ClassVar[str] = "conservative"
     reserves: ClassVar[Reserves] = Reserves.ALL_JOBS
@@ -69,7 +73,9 @@ class Conservative(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Easy):
-    """The `greedy` backfill: every job that fits starts. A large job may wait forever behind small ones."""
+    """The `greedy` backfill: every job that fits starts at once. So a large job may wait forever behind small
+    ones.
+    """
 
     name: ClassVar[str] = "greedy"
     reserves: ClassVar[Reserves] = Reserves.NO_JOB

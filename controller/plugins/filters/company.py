@@ -1,4 +1,6 @@
-"""The `company` filter keeps nodes that meet the required job affinity, of the job and of running jobs."""
+"""The `company` filter keeps nodes that meet the required job affinity of the waiting job and of the running
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,18 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps nodes where the job's terms about running jobs hold, and running jobs' terms about the job."""
+    """Keeps nodes where the required affinity terms of the waiting job are met and no anti-affinity of a
+    running job forbids it.
+    """
 
     name: ClassVar[str] = "company"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node where all these terms hold."""
+        """Return True for each node where all required affinity terms are met."""
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # Without `job_affinity` the table has the idle nodes: keep those where the terms can hold at all.
+        # A table without `job_affinity` has only empty nodes. Keep the nodes where the terms can be met at
+        # all.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:
@@ -29,11 +34,13 @@ class JobAffinityFilter:
         return mask[rows]
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return bool(part.labels or part.company)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         wanted = " and ".join(f"'{term}'" for term in part.company if not term.prefer)
         refused = "the job affinity of a job there excludes it" if part.labels else ""
         return (

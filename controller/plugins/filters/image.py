@@ -13,13 +13,17 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ImageFilter:
-    """Keeps nodes whose agent found podman, docker or apptainer, with GPU support if the job wants GPUs."""
+    """Keeps nodes whose agent found podman, docker or apptainer, with GPU support if the job requests
+    GPUs.
+    """
 
     name: ClassVar[str] = "image"
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node that can run a container image with the GPUs that the request asks for."""
+        """Return True for each node that can run a container image with the GPUs that the request asks
+        for.
+        """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         if not part.contained:
             return np.ones(len(chosen), dtype=np.bool_)
@@ -31,9 +35,11 @@ class ImageFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return part.contained
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         return "no container runtime that gives GPUs" if part.wants_gpus else "no container runtime"

@@ -17,14 +17,14 @@ from wire.job.affinity import Effect, untolerated_taint
 class SelectorFilter:
     """The `selector` filter keeps nodes with all labels of the job's selector.
 
-    The label `node` has the name of the node.
+    Every node has the label `node` with its own name as the value.
     """
 
     name: ClassVar[str] = "selector"
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node with all labels of the selector."""
+        """Return True for each node with all labels of the selector."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = part.selector
         labels = nodes.labels
@@ -35,40 +35,46 @@ class SelectorFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return bool(part.selector)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         return "no label " + ", ".join(f"{key}={value}" for key, value in part.selector)
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityFilter:
-    """The `affinity` filter keeps nodes whose labels match all required terms of the job.
+    """The `affinity` filter keeps nodes whose labels match all required affinity terms of the job.
 
-    The operators of terms are In, NotIn, Exists, DoesNotExist, Gt and Lt.
+    The operators of terms are In, NotIn, Exists, DoesNotExist, Gt and Lt, as in Kubernetes.
     """
 
     name: ClassVar[str] = "affinity"
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node whose labels match all required terms."""
+        """Return True for each node whose labels match all required affinity terms."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = part.affinity, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
-        """The request with each single term, so that the nodes which one term rejects can be counted."""
+        """Return one request for each required affinity term, with this term alone, so that the nodes which
+        each term rejects can be counted.
+        """
         return (replace(part, affinity=(term,)) for term in part.affinity)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         return "does not meet " + " and ".join(f"'{term}'" for term in part.affinity)
 
 
@@ -77,7 +83,7 @@ _HARD = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 @dataclass(frozen=True, slots=True)
 class TaintFilter:
-    """The `taints` filter keeps nodes of which the job tolerates all taints.
+    """The `taints` filter keeps a node if the job tolerates all taints of the node.
 
     It checks only taints with the effects NoSchedule and NoExecute.
     """
@@ -86,7 +92,7 @@ class TaintFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node of which the job tolerates all these taints."""
+        """Return True for each node whose NoSchedule and NoExecute taints the job tolerates."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         taints, borne = nodes.taints, part.tolerations
         return np.array(
@@ -95,10 +101,12 @@ class TaintFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return True
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         borne = ", ".join(str(each) for each in part.tolerations)
         return "tainted" + (f", and {borne} tolerates another taint" if borne else ", and it tolerates none")

@@ -21,15 +21,17 @@ class AvailableFilter:
     name: ClassVar[str] = "available"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node that takes new jobs."""
+        """Return True for each node that is up and not drained."""
         return nodes.open[rows]
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return True
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         return "away or drained"
 
 
@@ -43,16 +45,20 @@ class CapacityFilter:
     name: ClassVar[str] = "capacity"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node with enough free CPU, memory and scratch."""
+        """Return True for each node with enough free CPU, memory and scratch."""
         fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
         return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Names which of CPU, memory and scratch these nodes lack; with `idle` even if no job ran on them."""
+        """Return a text that names which of CPU, memory and scratch these nodes lack. With `idle`, the nodes
+        would lack them even without jobs.
+        """
         short = [
             f"{amount} {what}"
             for amount, what, free, asked in (
@@ -65,7 +71,7 @@ class CapacityFilter:
         return f"less than {' or '.join(each.strip() for each in short)} {'in all' if idle else 'free'}"
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         cpus, mib = counted(part.cpu_milli / 1000, "CPU"), memory(part.memory_mib)
         if part.scratch_mib:
             return f"less than {cpus}, {mib} of memory or {memory(part.scratch_mib)} of scratch free"
@@ -82,22 +88,26 @@ class GpuFilter:
     name: ClassVar[str] = "gpu"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """True for each node with enough suitable free GPUs."""
+        """Return True for each node with enough suitable free GPUs."""
         return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Does the request ask for anything that this filter checks?"""
+        """Return False if this filter has nothing to check for the request, so that `keep` need not be
+        called.
+        """
         return part.wants_gpus
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Names the GPUs that these nodes lack; with `idle` the text does not say that jobs hold them."""
+        """Return a text that names the GPUs that these nodes lack. With `idle`, the nodes would lack them
+        even without jobs, so the text does not mention jobs.
+        """
         reason = self.explain(part)
         if not idle:
             return reason
         return reason.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
 
     def explain(self, part: PerNodeRequest) -> str:
-        """The reason shown for a node that this filter rejected."""
+        """Return the reason that users see for nodes that this filter rejected."""
         kind = f"{' or '.join(part.models)} " if part.models else ""
         kind += f"MIG {part.gpu.mig} " if part.gpu is not None and part.gpu.mig else ""
         if part.gpu is not None and part.gpu.memory_mib:
@@ -109,7 +119,9 @@ class GpuFilter:
 
 
 def _which(part: PerNodeRequest) -> str:
-    """The other GPU requirements of the job, such as memory and NVLink, as the end of a sentence."""
+    """Return the job's requirements about GPUs other than their number, such as memory and NVLink, as the end
+    of a sentence.
+    """
     wish = part.gpu
     if wish is None:
         return ""

@@ -1,4 +1,4 @@
-"""The `tenants` metrics: GPUs held, running jobs and waiting jobs of each user, project or queue."""
+"""The `tenants` metrics plugin: GPUs held, running jobs and waiting jobs of each user, project or queue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from wire.names import WHOLE_GPU, JobState
 
 @dataclass(frozen=True, slots=True)
 class TenantMetrics:
-    """Counts GPUs and jobs by tenant; `by` is the kind of tenant."""
+    """Counts GPUs and jobs by tenant. `by` selects users, projects or queues."""
 
     name: ClassVar[str] = "tenants"
 
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Three samples for each tenant that has jobs which have not ended."""
+        """Return three samples for each tenant with jobs that have not ended: GPUs held, running jobs and
+        waiting jobs.
+        """
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()
         waiting: Counter[str] = Counter()

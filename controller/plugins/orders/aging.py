@@ -15,7 +15,9 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class AgingOrder:
-    """The priority rises by `per_hour` points for each hour of waiting, but not above `ceiling`."""
+    """The priority of a waiting job rises by `per_hour` points for each hour of waiting, but not above
+    `ceiling`.
+    """
 
     name: ClassVar[str] = "aging"
 
@@ -23,14 +25,18 @@ class AgingOrder:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The time from which the job's age counts: of two jobs with one priority the older one is first."""
+        """Return the time from which the job's age counts, so that of two jobs with equal priority the older
+        one is first.
+        """
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The priority of the job: jobs of one group differ only in age."""
+        """Return the priority of the job without the age. Jobs with equal values never overtake each
+        other.
+        """
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The negative of the aged priority; the lowest value is first."""
+        """Return the negative of the priority with the age. The job with the lowest value is first."""
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

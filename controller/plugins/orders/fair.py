@@ -1,4 +1,4 @@
-"""The `fair` order: jobs of the tenant that has used least in relation to its share are first."""
+"""The `fair` order: jobs of the tenant that has used the least in relation to its share are first."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ LEVELS = 3
 class FairShareOrder:
     """Compares weight / (usage + 1) of two tenants, level by level from the top of the share tree.
 
-    The jobs of one user are in submit order.
+    The jobs of one user keep their submit order.
     """
 
     name: ClassVar[str] = "fair"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Equal for all jobs: the submit order decides."""
+        """Return an empty key for all jobs, so that jobs of one user are in submit order."""
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """The tenant of the job: jobs of one tenant keep their submit order."""
+        """Return the tenant of the job, because jobs of one tenant keep their submit order."""
         return tenant
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The sort key, lowest first: above a soft limit or not, then the fairness at each level."""
+        """Return the sort key of the job; the lowest is first. Tenants above a soft limit are last; then the
+        fairness at each level of the share tree decides.
+        """
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]
         return (

@@ -15,38 +15,42 @@ class FifoOrder:
     name: ClassVar[str] = "fifo"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Equal for all jobs: the submit order decides."""
+        """Return an empty key for all jobs, so that the submit order decides."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityOrder:
-    """The `priority` order: the highest priority (0 to 100) is first, then submit order."""
+    """The `priority` order: jobs with the highest priority (0 to 100) are first, then jobs are in submit
+    order.
+    """
 
     name: ClassVar[str] = "priority"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The negative of the priority; the lowest value is first."""
+        """Return the negative of the priority, because the job with the lowest value is first."""
         return (-job.priority,)
 
 
 @dataclass(frozen=True, slots=True)
 class ShortestFirstOrder:
-    """The `shortest` order: the shortest time limit is first, then submit order. No limit is last."""
+    """The `shortest` order: jobs with the shortest time limit are first, then jobs are in submit order. Jobs
+    without a time limit are last.
+    """
 
     name: ClassVar[str] = "shortest"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The time limit in seconds; the lowest value is first."""
+        """Return the time limit in seconds; the job with the lowest value is first."""
         return (job.limit,)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineOrder:
-    """The `deadline` order: the earliest deadline is first. Jobs without a deadline are last."""
+    """The `deadline` order: jobs with the earliest deadline are first. Jobs without a deadline are last."""
 
     name: ClassVar[str] = "deadline"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The deadline as a time; the lowest value is first."""
+        """Return the deadline as a time; the job with the lowest value is first."""
         return (NEVER if job.spec.deadline_at is None else job.spec.deadline_at,)

@@ -21,11 +21,14 @@ class MultifactorOrder:
     - age: seconds waited / `age_full_s`.
     - fair_share: the tenant's fair-share factor; 0 above a soft limit.
     - size: GPUs of the job / GPUs of the cluster.
-    - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets it.
-    - queue: the priority of the queue. With weight 0, queues with a higher priority go before all factors.
+    - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
+      job's deadline.
+    - queue: the priority of the queue. With weight 0 it is no factor: jobs of a queue with a higher priority
+      then come first in any case.
 
-    Example with the default weights: priority 50 (500), half of `age_full_s` waited (250), fair-share factor
-    0.8 (800) and no deadline: 1550 points, plus at most 100 for the size.
+    Example with the default weights: a job has priority 50 (500 points), has waited half of `age_full_s`
+    (250), has the fair-share factor 0.8 (800) and no deadline. It has 1550 points, plus at most 100 for its
+    size.
     """
 
     name: ClassVar[str] = "multifactor"
@@ -45,20 +48,24 @@ class MultifactorOrder:
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """The time from which the job's age counts. Within a group the older job never has fewer points."""
+        """Return the time from which the job's age counts. Among jobs of one `group`, an older job never has
+        fewer points than a younger one.
+        """
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Everything about the job that changes its points, except its age."""
+        """Return all properties of the job that change its points, except its age. Jobs with equal values are
+        ordered by age alone.
+        """
         queue = (job.spec.queue,) if self.queue else ()
         return *tenant, job.priority, _last_start(job), *queue
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """The negative of the points; the lowest value is first."""
+        """Return the negative of the job's points, because the job with the lowest value is first."""
         return (-sum(each.points for each in self.receipt(job, view)),)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
-        """The points that each factor gives the job. The sum of these points orders the jobs."""
+        """Return the points that each factor gives the job. Jobs are ordered by the sum of their points."""
         path = view.path(job)
         beyond = view.shares.over_soft_limit(path, view.now)
         gpus = job.ask.part.gpus * (job.ask.nodes or 1)
@@ -78,7 +85,9 @@ class MultifactorOrder:
 
 
 def _last_start(job: Job) -> float:
-    """The latest start at which the job keeps its deadline with its whole time limit; NEVER without one."""
+    """Return the latest start with which the job meets its deadline if it runs for its whole time limit;
+    NEVER without a deadline.
+    """
     if job.spec.deadline_at is None:
         return NEVER
     return job.spec.deadline_at - (job.spec.time_limit_s or 0.0)

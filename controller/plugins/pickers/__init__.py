@@ -1,1 +1,1 @@
-"""Pickers: each chooses the GPU of a node from which a job gets a part of a GPU."""
+"""Pickers: each chooses the GPU of a node for a job that requests part of a GPU."""

@@ -1,4 +1,4 @@
-"""The pickers: each chooses the GPU of a node from which a job gets a part of a GPU."""
+"""The pickers: each chooses the GPU of a node for a job that requests part of a GPU."""
 
 from __future__ import annotations
 
@@ -12,37 +12,43 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class TightestPicker:
-    """The `tightest` picker chooses the fullest GPU with enough free, so that other GPUs stay whole."""
+    """The `tightest` picker chooses the GPU with the least free that is still enough, so that other GPUs stay
+    wholly free.
+    """
 
     name: ClassVar[str] = "tightest"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """The slot of the GPU with the least free; on a tie, the first one."""
+        """Return the slot (index on the node) of the GPU with the least free; on a tie, the first one."""
         free = nodes.gpu_free[row]
         return min(slots, key=lambda slot: (free[slot], slot))
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadPicker:
-    """The `spread` picker chooses the emptiest GPU, so that jobs that share GPUs disturb each other less."""
+    """The `spread` picker chooses the GPU with the most free, so that jobs that share GPUs disturb each other
+    less.
+    """
 
     name: ClassVar[str] = "spread"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """The slot of the GPU with the most free; on a tie, the first one."""
+        """Return the slot (index on the node) of the GPU with the most free; on a tie, the first one."""
         free = nodes.gpu_free[row]
         return max(slots, key=lambda slot: (free[slot], -slot))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuValuePicker:
-    """The `thrift` picker chooses the GPU that loses the least value if a part of it is taken.
+    """The `thrift` picker chooses the GPU that loses the least value for later jobs if a part of it is taken.
 
-    It uses the same model of the value as the `thrift` scorer: core/cluster/gpu_value.py.
+    The value is computed by the same model as for the `thrift` scorer: core/cluster/gpu_value.py.
     """
 
     name: ClassVar[str] = "thrift"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """The slot of the GPU that loses the least value; on a tie, the first one."""
+        """Return the slot (index on the node) of the GPU that loses the least value; on a tie, the first
+        one.
+        """
         return slots[0] if nodes.gpu_value is None else nodes.gpu_value().best_slot(part, row, slots)

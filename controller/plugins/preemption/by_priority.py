@@ -10,7 +10,9 @@ from controller.core.model.job import Job
 
 @dataclass(frozen=True, slots=True)
 class PriorityStrategy:
-    """The `priority` strategy stops jobs whose priority (0 to 100) is lower by at least `gap`."""
+    """The `priority` strategy stops running jobs whose priority (0 to 100) is lower than that of the waiting
+    job by at least `gap`.
+    """
 
     name: ClassVar[str] = "priority"
 
@@ -20,17 +22,21 @@ class PriorityStrategy:
     """The victim's priority must be lower by at least this; 1 or more, or jobs would preempt each other."""
 
     def standing(self, job: Job) -> float:
-        """The priority of the running job."""
+        """Return the priority of the running job."""
         return job.spec.priority
 
     def reach(self, job: Job) -> float | None:
-        """The priority of the waiting job minus the gap; None below `least`."""
+        """Return the highest priority of jobs that may be stopped: the waiting job's priority minus `gap`.
+        None if the waiting job's priority is below `least`.
+        """
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None
 
 
 @dataclass(frozen=True, slots=True)
 class PressureStrategy:
-    """The `pressure` strategy stops jobs with a priority of at most `most`, for jobs with a higher one."""
+    """The `pressure` strategy stops jobs with a priority of at most `most`, for waiting jobs with a higher
+    priority than `most`.
+    """
 
     name: ClassVar[str] = "pressure"
 
@@ -38,9 +44,11 @@ class PressureStrategy:
     """The highest priority of jobs that may be stopped."""
 
     def standing(self, job: Job) -> float:
-        """The priority of the running job."""
+        """Return the priority of the running job."""
         return job.spec.priority
 
     def reach(self, job: Job) -> float | None:
-        """`most` if the waiting job's priority is higher than `most`; otherwise None."""
+        """Return `most` if the waiting job's priority is higher than `most`; otherwise None, because the job
+        may stop no other job.
+        """
         return self.most if job.spec.priority > self.most else None

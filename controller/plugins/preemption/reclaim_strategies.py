@@ -1,4 +1,4 @@
-"""Preemption strategies that reclaim resources for a tenant: by fair share, and by borrowed quota."""
+"""Preemption strategies that take resources back for a tenant: by fair share, and by borrowed quota."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class FairShareStrategy:
-    """The `fair` strategy stops jobs of tenants far above their fair share for tenants below theirs.
+    """The `fair` strategy stops jobs of tenants far above their fair share for jobs of tenants below their
+    fair share.
 
     It compares what organisations, projects and users hold now, in billing units (see FairShareReclaim).
     """
@@ -37,19 +38,23 @@ class FairShareStrategy:
             )
 
     def standing(self, job: Job) -> float:
-        """The priority of the running job."""
+        """Return the priority of the running job."""
         return job.spec.priority
 
     def reach(self, _job: Job) -> float | None:
-        """`most` for all waiting jobs, because fair share decides and not their priority."""
+        """Return `most` for all waiting jobs, because not the priority of the waiting job decides, but its
+        tenant's fair share.
+        """
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
-        """The tenant of the job, because fair share belongs to tenants."""
+        """Return the tenant of the job, because each tenant has one fair share."""
         return state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """The policy for this job; None if its tenant would exceed its own fair share with it."""
+        """Return the reclaim policy for this waiting job; None if its tenant would be above its own fair
+        share with the job.
+        """
         return fair_share_reclaim(ground, job, self.threshold)
 
 
@@ -57,23 +62,26 @@ class FairShareStrategy:
 class QuotaReclaimStrategy:
     """The strategy of `[quota] reclaim = "preempt"`: projects get back quota that other projects borrowed.
 
-    It stops jobs of projects that borrowed, for jobs within their own project's quota (see QuotaReclaim).
+    It stops jobs of projects that have borrowed quota, for jobs within the quota of their own project (see
+    QuotaReclaim).
     """
 
     name: ClassVar[str] = "reclaim"
 
     def standing(self, _job: Job) -> float:
-        """0 for all running jobs, because priority does not matter for borrowed quota."""
+        """Return 0 for all running jobs, because their priority does not matter for borrowed quota."""
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """0, the standing of all jobs, so that every job is a candidate."""
+        """Return 0, the `standing` of all running jobs, so that all of them may be stopped."""
         return 0.0
 
     def group(self, job: Job, _state: State) -> Hashable:
-        """The project of the job, because projects borrow quota."""
+        """Return the project of the job, because projects borrow quota from each other."""
         return job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """The policy for this job; None if the job would exceed the quota of its project."""
+        """Return the reclaim policy for this waiting job; None if the job would exceed the quota of its
+        project.
+        """
         return quota_reclaim(ground, job)

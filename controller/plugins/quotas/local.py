@@ -1,4 +1,4 @@
-"""The `local` quota provider: reads the quotas from scheduler.toml."""
+"""The `local` quota provider: reads quotas from scheduler.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class QuotaAmounts:
-    """The limits in one table of scheduler.toml; None: no limit."""
+    """The limits in one quota table of scheduler.toml; None means no limit."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -31,7 +31,7 @@ class QuotaAmounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """The limits with CPUs in thousandths and memory in MiB."""
+        """Return the limits in the engine's units: CPUs in thousandths, memory in MiB."""
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),
@@ -45,7 +45,7 @@ class QuotaAmounts:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTable(QuotaAmounts):
-    """The hard and soft limits of one tenant."""
+    """The hard and soft limits of one user, project or queue."""
 
     queued: int | None = None
     soft: QuotaAmounts = field(default_factory=QuotaAmounts)
@@ -57,7 +57,7 @@ class QuotaTable(QuotaAmounts):
 
     @property
     def quota(self) -> Quota:
-        """The quota of this table."""
+        """Return the quota that this table describes."""
         return Quota(self.limits(self.queued), self.soft.limits())
 
 
@@ -82,14 +82,16 @@ class ProjectQuotaTable(QuotaTable):
 
     @property
     def quota(self) -> Quota:
-        """The quota of this table."""
+        """Return the quota that this table describes."""
         lent = QuotaAmounts(self.borrow.cpus, self.borrow.memory, self.borrow.gpus, self.borrow.running)
         return Quota(self.limits(self.queued), self.soft.limits(), lent.limits())
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQuotas:
-    """The tables of users, projects and queues by name. "*" is for every tenant without a table."""
+    """The quota tables of users, projects and queues by name. The table "*" is for every tenant without its
+    own table.
+    """
 
     name: ClassVar[str] = "local"
     users: Mapping[str, QuotaTable] = field(default_factory=dict)
@@ -97,12 +99,12 @@ class LocalQuotas:
     queues: Mapping[str, QuotaTable] = field(default_factory=dict)
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """The quota of this tenant; None if it has no table."""
+        """Return the quota of this user, project or queue; None if it has no table."""
         table = self._tables(scope).get(name)
         return None if table is None else table.quota
 
     def names(self, scope: str) -> Iterator[str]:
-        """The names of all tenants with a table."""
+        """Return the names of all users, projects or queues (the scope) with a table."""
         return (name for name in self._tables(scope) if name != ANY_NAME)
 
     def _tables(self, scope: str) -> Mapping[str, QuotaTable]:

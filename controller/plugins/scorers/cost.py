@@ -1,4 +1,4 @@
-"""The `cost` scorer prefers cheaper nodes, by a label with the price."""
+"""The `cost` scorer prefers cheap nodes, by the price in a label of the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """Scores by the price in the label `label`, else `unknown`. A node with the price `unit` scores 0.5."""
+    """Scores nodes by the price in their label `label`, or `unknown` if they have no such label. A node with
+    the price `unit` scores 0.5.
+    """
 
     name: ClassVar[str] = "cost"
 
@@ -25,11 +27,11 @@ class CostScorer:
     unknown: float = 1.0
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node with price 0. The score falls as the price rises."""
+        """Return 1 for a node with price 0. The score falls as the price rises."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         prices = np.array([self._price(nodes.labels[row]) for row in chosen], dtype=np.float64)
         score: Floats = 1.0 / (1.0 + prices / max(self.unit, 1e-9))

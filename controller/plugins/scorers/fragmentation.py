@@ -19,14 +19,17 @@ _FULL = 2 * WHOLE_GPU
 class FragmentationScorer:
     """Scores by how much a placement increases the free GPU resources that jobs with whole GPUs cannot use.
 
-    These are the free rest of a partly used GPU, and a free GPU for which the node has too few free CPUs
-    (fewer than its CPUs divided by its GPUs). Unlike `thrift`, this does not depend on the requests of jobs.
+    Two kinds of free GPU resources are unusable: the free part of a partly used GPU, and a free GPU for which
+    the node has too few free CPUs (fewer than its CPUs divided by its GPUs). Unlike the `thrift` scorer, this
+    one does not depend on the requests that users submit.
     """
 
     name: ClassVar[str] = "fragmentation"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """0.5 for a node where the unusable amount stays the same; more where it becomes smaller."""
+        """Return 0.5 for a node where the unusable amount stays the same, more where the placement makes it
+        smaller, less where it grows.
+        """
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]
         even = np.maximum(nodes.cpu_total[rows] / np.maximum(nodes.gpu_count[rows], 1), 1.0)

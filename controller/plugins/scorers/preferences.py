@@ -16,16 +16,18 @@ from wire.job.gpu_requirements import PREFER
 
 @dataclass(frozen=True, slots=True)
 class AffinityScorer:
-    """The `affinity` scorer prefers nodes whose labels meet the preferences of the job, by their weights."""
+    """The `affinity` scorer prefers nodes whose labels meet many of the job's preferences. Each preference
+    has a weight.
+    """
 
     name: ClassVar[str] = "affinity"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node that meets all preferences, 0 for a node that meets none."""
+        """Return 1 for a node that meets all preferences, 0 for a node that meets none."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted, labels = part.preferences, nodes.labels
         total = sum(each.weight for each in wanted) or 1
@@ -45,11 +47,11 @@ class TaintScorer:
     name: ClassVar[str] = "taints"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(nodes.taints)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node without such a taint, 0 for a node with one."""
+        """Return 1 for a node without an untolerated PreferNoSchedule taint, 0 for a node with one."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         taints, borne = nodes.taints, part.tolerations
         return np.array(
@@ -70,11 +72,11 @@ class DataScorer:
     prefix: str = "data/"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """The fraction of the job's data sets that the node has."""
+        """Return the fraction of the job's data sets that the node has."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = [self.prefix + name for name in part.datasets]
         found = [sum(key in nodes.labels[row] for key in wanted) for row in chosen]
@@ -83,16 +85,18 @@ class DataScorer:
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityScorer:
-    """The `company` scorer prefers nodes that meet many of the job's preferences about other jobs."""
+    """The `company` scorer prefers nodes that meet many of the job's preferences to be near to, or far from,
+    other jobs.
+    """
 
     name: ClassVar[str] = "company"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node where all preferred terms hold, 0 for a node where none does."""
+        """Return 1 for a node where all preferred job affinity terms are met, 0 for a node where none is."""
         score: Floats = np.zeros(nodes.height)
         wanted = [term for term in part.company if term.prefer]
         if nodes.job_affinity is not None:
@@ -103,16 +107,20 @@ class JobAffinityScorer:
 
 @dataclass(frozen=True, slots=True)
 class GpuTopologyScorer:
-    """The `wiring` scorer prefers nodes whose free GPUs meet the job's NUMA and NVLink preferences."""
+    """The `wiring` scorer prefers nodes whose free GPUs meet the job's preferences for one NUMA node and for
+    NVLink.
+    """
 
     name: ClassVar[str] = "wiring"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """The fraction of these preferences that the free GPUs of the node can meet."""
+        """Return the fraction of the job's NUMA and NVLink preferences that the free GPUs of the node can
+        meet.
+        """
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))
         wish = part.gpu

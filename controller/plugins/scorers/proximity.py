@@ -1,4 +1,6 @@
-"""The `proximity` scorer keeps gangs together: it prefers nodes with many neighbours that fit as well."""
+"""The `proximity` scorer keeps gangs together: it prefers nodes with many neighbours that can also hold the
+request.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ProximityScorer:
-    """Neighbours are nodes with the same value of `label`, such as a rack or a switch."""
+    """Prefers nodes with many neighbours: nodes with the same value of `label`, such as a rack or a
+    switch.
+    """
 
     name: ClassVar[str] = "proximity"
     wide: ClassVar[bool] = True
@@ -22,11 +26,13 @@ class ProximityScorer:
     label: str = "rack"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """The number of fitting neighbours divided by the number of nodes; 0 for a node without the label."""
+        """Return the number of the node's neighbours that can hold the request, divided by the number of
+        nodes; 0 for a node without the label.
+        """
         room = nodes.open & (nodes.cpu_free >= part.cpu_milli) & (nodes.memory_free >= part.memory_mib)
         if part.wants_gpus:
             room &= gpu_needs_of(part, nodes).nodes_fitting(nodes, slice(None))

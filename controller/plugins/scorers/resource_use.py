@@ -14,9 +14,10 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FitScorer:
-    """The `fit` scorer prefers the node that is fullest after the placement (best fit).
+    """The `fit` scorer prefers the node on which the least is free after the placement (best fit).
 
-    This keeps whole nodes free. `gpu` is the weight of the GPUs in the score, 1 - `gpu` that of the CPU.
+    This keeps other nodes wholly free. `gpu` is the weight of the GPUs in the score, 1 - `gpu` the weight of
+    the CPU.
     """
 
     name: ClassVar[str] = "fit"
@@ -24,7 +25,7 @@ class FitScorer:
     gpu: float = 0.7
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 if nothing on the node is free after the placement, 0 if everything is."""
+        """Return 1 if nothing on the node is free after the placement, 0 if everything is."""
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)
@@ -35,12 +36,14 @@ class FitScorer:
 
 @dataclass(frozen=True, slots=True)
 class LoadScorer:
-    """The `load` scorer prefers the node with the largest free fraction of CPU or memory (the lesser)."""
+    """The `load` scorer prefers the node with the largest free fraction of CPU or of memory, whichever
+    fraction is smaller.
+    """
 
     name: ClassVar[str] = "load"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 if the node is idle after the placement, 0 if no CPU or no memory is free on it."""
+        """Return 1 if the node is idle after the placement, 0 if no CPU or no memory is free on it."""
         cpu = (nodes.cpu_free[rows] - part.cpu_milli) / np.maximum(nodes.cpu_total[rows], 1)
         memory = (nodes.memory_free[rows] - part.memory_mib) / np.maximum(nodes.memory_total[rows], 1)
         score: Floats = np.clip(np.minimum(cpu, memory), 0.0, 1.0)
@@ -49,15 +52,15 @@ class LoadScorer:
 
 @dataclass(frozen=True, slots=True)
 class PackScorer:
-    """The `pack` scorer prefers the node of which most is in use before the placement; opposite of `spread`.
+    """The `pack` scorer prefers the node of which the largest fraction is in use before the placement.
 
-    It compares the used fraction of the GPUs, and for jobs without GPUs that of the CPU.
+    It compares the used fraction of the GPUs, and for jobs without GPUs the used fraction of the CPU.
     """
 
     name: ClassVar[str] = "pack"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a full node, 0 for an idle node."""
+        """Return 1 for a full node, 0 for an idle node."""
         if part.wants_gpus:
             total = nodes.gpu_count[rows] * WHOLE_GPU
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)
@@ -69,15 +72,15 @@ class PackScorer:
 
 @dataclass(frozen=True, slots=True)
 class SpreadScorer:
-    """The `spread` scorer prefers the node with the largest free fraction, so that jobs disturb few others.
+    """The `spread` scorer prefers the node with the largest free fraction, so that few jobs share a node.
 
-    It compares the GPUs that are free after the placement, and for jobs without GPUs the CPU.
+    It compares the GPUs that are free after the placement, and for jobs without GPUs the free CPU.
     """
 
     name: ClassVar[str] = "spread"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 if everything on the node is free after the placement, 0 if nothing is."""
+        """Return 1 if everything on the node is free after the placement, 0 if nothing is."""
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked
@@ -91,12 +94,16 @@ class SpreadScorer:
 
 @dataclass(frozen=True, slots=True)
 class BalancedScorer:
-    """The `balanced` scorer prefers nodes where CPU, memory and GPUs are used to similar degrees."""
+    """The `balanced` scorer prefers nodes of which CPU, memory and GPUs are used to similar fractions after
+    the placement.
+    """
 
     name: ClassVar[str] = "balanced"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 minus the difference between the highest and the lowest used fraction after the placement."""
+        """Return 1 minus the difference between the highest and the lowest used fraction of CPU, memory and
+        GPUs after the placement.
+        """
         cpu = _used(nodes.cpu_free[rows], part.cpu_milli, nodes.cpu_total[rows])
         memory = _used(nodes.memory_free[rows], part.memory_mib, nodes.memory_total[rows])
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1)
@@ -120,7 +127,7 @@ class PowerScorer:
     name: ClassVar[str] = "power"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node of which some CPU or memory is in use, 0 for an idle node."""
+        """Return 1 for a node of which some CPU or memory is in use, 0 for an idle node."""
         idle = (nodes.cpu_free[rows] >= nodes.cpu_total[rows]) & (
             nodes.memory_free[rows] >= nodes.memory_total[rows]
         )

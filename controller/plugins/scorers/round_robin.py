@@ -13,12 +13,16 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinScorer:
-    """Placements are numbered from the start of the controller; the number of the node's last one counts."""
+    """Placements are numbered from the start of the controller. A node is scored by the number of its last
+    placement.
+    """
 
     name: ClassVar[str] = "round-robin"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """1 for a node without a placement so far; the later its last placement, the lower the score."""
+        """Return 1 for a node without a placement so far. The later the last placement of a node, the lower
+        the score.
+        """
         turn = nodes.last_placement[rows] if len(nodes.last_placement) else np.zeros(nodes.height)[rows]
         score: Floats = 1.0 / (1.0 + turn.astype(np.float64))
         return score

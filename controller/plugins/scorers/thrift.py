@@ -1,4 +1,4 @@
-"""The `thrift` scorer prefers nodes where a placement takes the least value from free GPUs."""
+"""The `thrift` scorer prefers nodes on which the placement takes the least value from the free GPUs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
-    """Scores by the value of a node's free GPUs; core/cluster/gpu_value.py explains the value."""
+    """Scores nodes by the value that the placement takes from their free GPUs. core/cluster/gpu_value.py
+    explains the value.
+    """
 
     name: ClassVar[str] = "thrift"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """False if all nodes would get the same score."""
+        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return nodes.gpu_value is not None and bool(nodes.gpu_free.shape[1])
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """0.5 for a node that loses no value. The score falls as the lost value rises."""
+        """Return 0.5 for a node that loses no value. The score falls as the lost value rises."""
         chosen = np.arange(nodes.height)[rows] if isinstance(rows, slice) else rows
         if nodes.gpu_value is None or not nodes.gpu_free.shape[1]:
             return np.full(len(chosen), 0.5)
