@@ -48,7 +48,7 @@ _CHANGES_PREEMPTION_COST = (
 
 
 class Engine:
-    """Handles every input, and keeps the state.
+    """Handles every input (command, report of an agent, clock), and keeps the state.
 
     Algorithm of `handle`
     1. Refuse a command on a job or node that does not exist.
@@ -147,7 +147,7 @@ class Engine:
         }
 
     def handle(self, given: Input, now: float) -> Decision:
-        """Handle one input. The returned events are already applied to the state."""
+        """Handle one input. The events in the returned Decision are already applied to the state."""
         if isinstance(given, inputs.JobCommand) and given.job not in self.state.jobs:
             return Decision(reply=inputs.no_such_job(given.job))
         if isinstance(given, inputs.NodeCommand) and given.node not in self.state.nodes.by_name:

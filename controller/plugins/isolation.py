@@ -112,7 +112,7 @@ class IsolatedFilter(IsolatedPlugin):
 
 
 class IsolatedScorer(IsolatedPlugin):
-    """Isolates a scorer: while it fails, all nodes have the same score."""
+    """Isolates a scorer: while the scorer fails, it gives all nodes the same score."""
 
     kind = "scorer"
 
@@ -169,7 +169,7 @@ class IsolatedDynamicOrder(IsolatedOrder):
 
 
 class IsolatedStrategy(IsolatedPlugin):
-    """Isolates a preemption strategy: while it fails, it stops no job."""
+    """Isolates a preemption strategy: while the strategy fails, it stops no job."""
 
     kind = "preemption"
 
@@ -210,7 +210,7 @@ class IsolatedReclaimStrategy(IsolatedStrategy):
 
 
 class IsolatedQuota(IsolatedPlugin):
-    """Isolates a quota provider: while it fails, it sets no limit."""
+    """Isolates a quota provider: while the provider fails, it sets no limit."""
 
     kind = "quota"
 
@@ -247,7 +247,7 @@ class IsolatedHook(IsolatedPlugin):
 
 
 class IsolatedBackfill(IsolatedPlugin):
-    """Isolates a kind of backfill: while it fails, candidates are tried in queue order.
+    """Isolates a kind of backfill: while the plugin fails, backfill candidates are tried in queue order.
 
     Attributes that the plugin does not have get the values of EASY backfill. Only `in_queue_order` becomes
     False, so that candidates are tried in the order of the plugin's `candidate_key`.

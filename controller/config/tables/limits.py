@@ -37,7 +37,7 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The ceilings for operators. They also apply to what operators set on jobs of users."""
+    """The ceilings for operators. They also apply when an operator edits a job of another user."""
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True

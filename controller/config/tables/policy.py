@@ -138,7 +138,7 @@ class OvercommitSection(Section):
 
 
 class QueueSection(SizesSection):
-    """One queue: its limits, and the default values of its jobs."""
+    """One queue: its limits, and the default values for its jobs."""
 
     priority: int = Field(0, ge=-1_000, le=1_000)
     max_running: int | None = Field(None, ge=0, le=1_000_000)

@@ -76,7 +76,7 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """The values that replace those of the same keys in [scheduler]."""
+        """The settings of the profile that replace those with the same keys in [scheduler]."""
         values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
         if any(name in values for name in _TOGETHER):
             values["then"] = self.then

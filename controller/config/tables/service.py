@@ -23,14 +23,14 @@ def _address(text: str) -> str:
 
 
 class ClusterSection(Section):
-    """The name of the cluster, and the directories that its hosts share."""
+    """The name of the cluster, and the directories that all its hosts share (network file systems)."""
 
     name: Name = "corral"
     shared: list[PlainPath] = []
 
 
 class ControllerSection(Section):
-    """Paths and limits of the controller."""
+    """The paths and limits of the controller process."""
 
     state_dir: AbsolutePath = ""
     socket: AbsolutePath = ""
@@ -39,7 +39,7 @@ class ControllerSection(Section):
 
 
 class StoreSection(Section):
-    """The database that holds the journal and the rows."""
+    """The database that holds the journal (all events) and the rows (the present state)."""
 
     url: str = ""
 

@@ -1,9 +1,9 @@
 """The health state machine of one GPU. Each function returns the new condition of the GPU and changes
 nothing.
 
-1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. The state depends on the configured action for the Xid
-   (an error number of the NVIDIA driver) or for the reading (such as the number of ECC errors) that showed
-   the fault.
+1. A fault makes an OK GPU SUSPECT, CORDONED or LOST. The configured action for the fault decides which state.
+   A fault is an Xid (an error number of the NVIDIA driver) or a reading, such as the number of ECC errors,
+   that reaches its threshold.
 2. The agent checks the GPU at the time `due`. One passed check makes a SUSPECT GPU OK. A CORDONED GPU becomes
    PROBING with the first passed check, and OK after `checks` passed checks in a row. A failed check makes a
    GPU CORDONED, unless it is LOST.

@@ -9,8 +9,8 @@ to request k
 
 where G is the number of GPUs with at least m milli free, and B is the sum of the milli free on these GPUs (0
 if G < n). The value of a node is the weighted mean of usable_k over the submitted requests. The weight of a
-request is its frequency, divided by the fraction of the cluster's GPUs that it could use now (so requests
-that few nodes can hold weigh more), times 1000/m. The cost of a placement is the value that the node loses by
+request is its frequency, divided by the fraction of the cluster's GPUs that it could use now, times 1000/m.
+So requests that few nodes can hold weigh more. The cost of a placement is the value that the node loses by
 it. The `thrift` scorer prefers the placement with the least cost.
 
 Example: a node has 2 free GPUs and 8 free CPUs, and all submitted jobs want 1 GPU with 4 CPUs. G = 2, B =

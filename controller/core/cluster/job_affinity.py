@@ -20,8 +20,8 @@ Key = TypeVar("Key", Label, JobTerm)
 class JobAffinityIndex:
     """Counts running jobs by label and node, and their anti-affinity terms by node.
 
-    A term, like a pod affinity term of Kubernetes, names a label of other jobs, a topology (a node label
-    whose values are the domains) and a number of domains: `domains=None` means anti-affinity, 1 means "in the
+    A term is like a pod affinity term of Kubernetes. It names a label of other jobs, a topology (a node label
+    whose values are the domains) and a number of domains. `domains=None` means anti-affinity, 1 means "in the
     same domain as those jobs", n > 1 means "spread over n domains". `version` grows with each change. Cached
     results for nodes are then invalid, because a job on one node affects all nodes of its domain.
 
@@ -87,8 +87,8 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return the mask of the nodes where the job `part` and the future job `other` would break an
-        affinity term of each other; None if there is no such term.
+        """Return the mask of the nodes where the job `part` would break an affinity term of the job `other`,
+        or its own term about that job. None if there are no such terms.
 
         `other` is a job that will run on the nodes `rows`.
         """

@@ -23,7 +23,9 @@ class LicenceShortage:
 
 
 class Licences:
-    """The total and used count of each licence. A job holds licences while it is nominated or runs."""
+    """The total and the used count of each licence. A job uses its licences while it runs, and while
+    resources are kept for it (it is nominated).
+    """
 
     def __init__(self) -> None:
         self.total: Mapping[str, int] = {}

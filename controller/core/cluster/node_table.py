@@ -1,5 +1,5 @@
-"""The node table: numpy columns with one row per node, sorted by node name. Also has sets of rows as
-integers.
+"""The node table: numpy columns with one row per node, sorted by node name. Also has functions for sets of
+rows, which are stored as the bits of an integer.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
 
 @dataclass(frozen=True, slots=True)
 class FreeMaxima:
-    """Upper bounds for every node of the cluster: free CPU, memory, whole GPUs, and thousandths of one
-    GPU.
+    """Upper bounds of the free amounts on any node of the cluster: CPU, memory, whole GPUs, and thousandths
+    of one GPU.
     """
 
     cpu_milli: int
@@ -316,7 +316,7 @@ class Nodes:
         return {gpu.uuid: gpu.model for gpu in self.by_name[name].facts.gpus}
 
     def hold(self, job: int, allocations: Sequence[Allocation]) -> None:
-        """Record that the job holds these allocations, one per node."""
+        """Record that the job holds these allocations, one on each node."""
         nodes = [self.by_name[allocation.node] for allocation in allocations]
         turn = self._columns.last_placement
         for given, (node, allocation) in enumerate(

@@ -273,7 +273,7 @@ class AgentReports:
             )
 
     def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
-        """Record that the last off-queue process of a user on a GPU has ended."""
+        """Record that the last process of a user on a GPU that no job started has ended."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))
@@ -282,7 +282,8 @@ class AgentReports:
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
         """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
         node = self._state.nodes.get(given.node)
-        # Also record each new reason for a node that has never connected, because operators read it.
+        # For a node that has never connected, also record each new reason, because operators read the reason
+        # to find the mistake.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)

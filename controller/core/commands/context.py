@@ -18,7 +18,8 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The state, the configuration, and the parts of the engine that handlers use. The engine creates it.
+    """The state, the configuration, and the parts of the engine that handlers of inputs use. The engine
+    creates one Context for all handlers.
 
     `record` applies an event to the state at once and adds it to the decision. `order` adds an effect to the
     decision; effects are carried out after the events are written to disk.

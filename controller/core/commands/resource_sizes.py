@@ -157,8 +157,8 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """Return the thousandths of GPUs that the request takes on one node, and the default sizes by rule 3
-        of DefaultSizes, or None if no node is known that could hold the job.
+        """Return the thousandths of GPUs that the request takes on one node, and the result of rule 3 of
+        DefaultSizes. The result is None while no node is known that could hold the job.
         """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part

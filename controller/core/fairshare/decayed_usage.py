@@ -36,8 +36,8 @@ class DecayedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The hours of steady use that count in the end: steady use of r units per hour approaches the total
-        r * longest_h.
+        """The total that a steady use of one unit per hour approaches after a long time. A use of r units per
+        hour approaches r * longest_h.
         """
         return self.half_life_s / HOUR_S / math.log(2.0)
 

@@ -42,8 +42,8 @@ class OffQueueUse:
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """All uses that have not ended, and the last MAX_KEPT that have ended. Ended uses are numbered in the
-    order of their ends.
+    """All uses of GPUs without a job that have not ended, and the last MAX_KEPT uses that have ended. Ended
+    uses are numbered in the order of their ends.
     """
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all uses on a node that has disconnected."""
+        """End all uses of GPUs on a node that has disconnected, because its processes are no longer known."""
         for key in self.on(node):
             self.end(key, at, shares)
 

@@ -128,7 +128,9 @@ MAX_UNITS = 1e12
 def share_problem(
     name: str, weight: float | None, soft: float | None, hard: float | None
 ) -> tuple[str, str] | None:
-    """The first invalid field of a change to a share, with an error message; None if the change is valid."""
+    """Return the first invalid field of a change to a share, with an error message; None if the change is
+    valid.
+    """
     if weight is not None and not 0 < weight <= MAX_WEIGHT:
         return "weight", f"must be above 0 and at most {MAX_WEIGHT:,.0f}"
     for where, limit in (("soft", soft), ("hard", hard)):
@@ -190,9 +192,9 @@ class ShareTree:
     1. A share is added with the first job of its tenant and is never removed. When its jobs get or lose
        resources, the rate of use (billing units per hour) of the share and of all shares above it changes.
        The used amount decays without timers (decayed_usage.py).
-    2. `factor`, for the priority, is 2 ** -(the sum of used / fair over the share and the shares above it),
-       where `fair` is the use to which a share is entitled. The factor is 1 without use, and 1/2 if used /
-       fair is 1 at one level and 0 at all others.
+    2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the share and the shares
+       above it, and `fair` is the use to which a share is entitled. The factor is 1 without use, and 1/2 if
+       used / fair is 1 at one level and 0 at all others.
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
     4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
@@ -292,7 +294,7 @@ class ShareTree:
             self.accounts[path[:depth]].usage.change(rate, now)
 
     def set_weight(self, name: str, weight: float) -> None:
-        """Set a weight that overrides scheduler.toml."""
+        """Set the weight of a share, which overrides scheduler.toml."""
         self.set_weights[name] = weight
         for path, account in self.accounts.items():
             if path and self.name(path) == name:
@@ -304,7 +306,7 @@ class ShareTree:
         self.version += 1
 
     def set_limits(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set limits that override scheduler.toml; None leaves a limit unchanged."""
+        """Set the limits of a share, which override scheduler.toml. None leaves a limit unchanged."""
         was = self.limits.get(name, (None, None))
         soft, hard = was[0] if soft is None else soft, was[1] if hard is None else hard
         self.limits[name] = soft, hard

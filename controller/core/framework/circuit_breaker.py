@@ -30,7 +30,7 @@ class PluginFault:
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Decides whether a plugin may be called.
+    """Records failures of plugins, and decides whether a plugin may be called.
 
     1. A plugin that fails is not called again in the same scheduling cycle. A fixed neutral result is used
        instead of its results.
@@ -70,7 +70,7 @@ class CircuitBreaker:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """One sentence for each plugin that has failed."""
+        """One sentence for each plugin that has failed, with its last error."""
         return tuple(
             f"{kind} {name}: {self._why[kind, name]}"
             + ("; it is not called again" if times >= MAX_FAILED_CYCLES else "")

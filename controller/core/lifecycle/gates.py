@@ -45,9 +45,9 @@ class AdmittedSpec:
     """Indices in `spec.after` of the dependencies that can no longer be met."""
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
-        """Return the closed gates of array element `number`. The first elements, up to the array's limit, may
-        start at once; the array gate of the others is closed. If the array is submitted on hold, it is closed
-        for all.
+        """Return the closed gates of array element `number`. An array with a limit lets its first elements
+        start at once; for the other elements the array gate is closed. If the array is submitted on hold, it
+        is closed for all.
         """
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):

@@ -99,7 +99,9 @@ class GpuHealthHandler:
             self._change(node, gpu, old, gpu_health.check_now(old, now), now)
 
     def on_reset(self, given: inputs.GpuWasReset, now: float) -> Reply:
-        """Handle the result of an ordered reset. After a success the GPU still has to pass checks."""
+        """Handle the result of a reset that was ordered. After a success, the GPU still has to pass checks
+        before it takes jobs.
+        """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
             old = node.condition(gpu)

@@ -20,8 +20,8 @@ def undo_move(
     takes the next.
 
     1. The job gets its old nodes again if `back` is True, the nodes take jobs and the job's old allocations
-       are still free. If the job was moved to make room for another job that has not started, the other job
-       loses its nomination to these nodes and waits in the queue again.
+       are still free. If the job was moved to make room for another job, that job loses its nomination to the
+       nodes and waits in the queue again, unless it has started.
     2. Otherwise the job waits in the queue.
     """
     move = job.move

@@ -239,8 +239,8 @@ def _gives_up_at(job: Job) -> float:
 
 
 def _relaxes_at(job: Job) -> float:
-    """Return the time from which the constraints in `--relax` no longer apply to a job in the queue; NEVER if
-    it has none or they no longer apply.
+    """Return the time at which a job in the queue drops the constraints that `--relax` names; NEVER if it has
+    none or has dropped them already.
     """
     return job.ready_at + job.spec.relax_after_s if job.spec.relax and not job.wait.relaxed else NEVER
 

@@ -390,7 +390,7 @@ class MoveUndone(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobShrunk(JobEvent):
-    """An elastic job gives up these nodes for other jobs: its members on them were ordered to stop."""
+    """An elastic job gives up these nodes for other jobs: its processes on them were ordered to stop."""
 
     attempt: int
     nodes: tuple[str, ...]
@@ -408,7 +408,9 @@ class JobGrew(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobPreempted(JobEvent):
-    """The attempt was ended so that another job could run; `by` names that job or an operator."""
+    """The attempt was ended so that another job could run. `by` names this other job, or the operator that
+    ordered the preemption.
+    """
 
     attempt: int
     by: str
@@ -443,7 +445,9 @@ class JobEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
-    """A node was added or its configuration changed. `host` and `by` are set if an operator did it."""
+    """A node was added, or its configuration was changed. `host` and `by` are set if an operator did it and
+    not scheduler.toml.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     host: HostSpec | None = None
@@ -453,7 +457,7 @@ class NodeAdded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved(NodeEvent):
-    """The node was removed from the cluster. All jobs on it had ended before."""
+    """The node was removed from the cluster. No job held resources on it any more."""
 
     by: str
 
@@ -514,7 +518,9 @@ class NodeWentDown(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeDeclaredLost(NodeEvent):
-    """An operator declared that no process runs on the node any more. Its jobs end or are queued again."""
+    """An operator declared that no process runs on the node any more. The jobs on it count as lost: they end
+    or are queued again.
+    """
 
     by: str
 
@@ -591,7 +597,9 @@ class QuotaSet(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class QuotaUnset(ClusterEvent):
-    """The quota that an operator had set was removed; the configuration applies again."""
+    """The quota that an operator had set for a tenant was removed, so that the configuration applies
+    again.
+    """
 
     scope: str
     name: str
@@ -647,7 +655,9 @@ class ReservationCancelled(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned(ClusterEvent):
-    """The rebalancer decided to move jobs: to start a job, empty a node, gather GPUs or balance loads."""
+    """The rebalancer decided to move jobs to other nodes: to start a waiting job, to empty a node, to gather
+    free GPUs on one node, or to balance the load.
+    """
 
     proposal: str
     kind: str
@@ -685,7 +695,8 @@ class JournalSealed(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class PluginFailed(ClusterEvent):
-    """A plugin raised an exception or returned an invalid value. It is not called for the rest of the cycle.
+    """A plugin raised an exception or returned an invalid value. It is not called for the rest of the
+    scheduling cycle.
 
     With `given_up` it is not called until the controller restarts.
     """

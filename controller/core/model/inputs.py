@@ -167,7 +167,7 @@ class Resume(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Input):
-    """Set limits of a user, project or queue. Limits that are not named stay as they are."""
+    """Set limits of a user, project or queue. Limits that the command does not name stay unchanged."""
 
     scope: str
     name: str
@@ -330,7 +330,7 @@ class GpusIdle(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpusBusy(Input):
-    """A GPU of a job that was reported idle is busy again."""
+    """A GPU of a job that was flagged as idle is busy again."""
 
     job: int
     attempt: int

@@ -55,7 +55,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a running job to other nodes by the rebalancer."""
+    """One move of a running job to other nodes, ordered by the rebalancer."""
 
     proposal: str
     kind: str
@@ -208,7 +208,9 @@ class Job:
 
     @property
     def span(self) -> float:
-        """The most seconds for which an attempt holds its allocations: time limit plus grace."""
+        """The greatest number of seconds for which an attempt holds its allocations: the time limit plus the
+        grace.
+        """
         return self.limit + self.spec.grace_s
 
     @property

@@ -1,4 +1,4 @@
-"""Resource requests: the part of a job's spec that decides on which nodes it can run.
+"""Resource requests: the part of a job's spec that decides on which nodes the job can run.
 
 Jobs with equal requests form one class: placement results for one of them are valid for all.
 """

@@ -17,8 +17,8 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
     """Return a copy of the state with these jobs. It equals the state that a restart with this pipeline
     (configuration) would load.
 
-    1. Load all notes (the rows of shares, quotas and the like) into a new state, so that a changed half-life
-       or window has the same effect as after a restart.
+    1. Load all notes (the stored rows of shares, quotas and the like) into a new state. So a changed
+       half-life or time window has the same effect as after a restart.
     2. Copy the nodes without jobs. Each job then takes its allocations, enters its queue by the new order,
        and gets its nomination again.
     3. Copy the values that are in no row: the counts of submitted requests, the next job id and the times of

@@ -335,8 +335,8 @@ class Quotas:
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
-                # Use 1 as the job's need of GPU time, so that the result is the same for all jobs with an
-                # equal request, whatever their time limits are.
+                # Count any need of GPU time as 1. The result is then the same for all jobs with an equal
+                # request, whatever their time limits are.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more and used + more > limit:

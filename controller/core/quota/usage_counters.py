@@ -117,7 +117,7 @@ class UsageCounters:
         return found
 
     def add_queued(self, job: Job) -> None:
-        """Count a queued job."""
+        """Count one more queued job for its user, project and queue."""
         for tenant in self.tenants_of(job.user, job.spec):
             tenant.used[QUEUED] += 1
 

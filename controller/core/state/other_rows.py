@@ -263,8 +263,8 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """Return the note with the run times of the last jobs of this kind (`key`), in the order of their ends,
-    after the time of the last end.
+    """Return the note for one kind of job (`key`): the time of the last end, and the run times of the latest
+    jobs in the order of their ends.
     """
     found = state.estimates.runs.get(key)
     return dumps(list(key)), None if found is None else [found.at, *found.recent]

@@ -49,7 +49,7 @@ class AppliedConfig:
 
 
 class State:
-    """The state of the cluster. Only apply() changes it, except for caches.
+    """The state of the cluster. Only apply() changes it; caches may also change elsewhere.
 
     An ended job stays in memory until `keep_ended` further jobs have ended after it.
     """
@@ -167,8 +167,8 @@ class State:
             self._regroup()
 
     def _regroup(self) -> None:
-        """Put all waiting jobs into the queue again. Its lanes (jobs with equal requests) are divided by
-        tenant only while limits exist, and the first limit was just added or the last one removed.
+        """Put all waiting jobs into the queue again, after the first limit was set or the last one was
+        removed. The queue groups jobs by tenant only while limits exist.
         """
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)

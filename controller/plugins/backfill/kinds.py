@@ -33,7 +33,9 @@ class Easy(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class EasySjbf(Easy):
-    """The `easy-sjbf` backfill: like `easy`, but jobs with a short expected run time are tried first."""
+    """The `easy-sjbf` backfill: like `easy`, but jobs with a short expected run time are tried first
+    (shortest job first).
+    """
 
     name: ClassVar[str] = "easy-sjbf"
     in_queue_order: ClassVar[bool] = False

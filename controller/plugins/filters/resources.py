@@ -80,7 +80,8 @@ class CapacityFilter:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilter:
-    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type, connected as the job requires.
+    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type, on one NUMA node or linked by
+    NVLink if the job requires it.
 
     It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count.
     """

@@ -15,7 +15,8 @@ LEVELS = 3
 
 @dataclass(frozen=True, slots=True)
 class FairShareOrder:
-    """Compares weight / (usage + 1) of two tenants, level by level from the top of the share tree.
+    """Ranks tenants by weight / (usage + 1), the greatest first: by the organisation, on a tie by the
+    project, then by the user.
 
     The jobs of one user keep their submit order.
     """

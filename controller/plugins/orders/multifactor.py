@@ -15,7 +15,7 @@ from wire.names import HIGHEST_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class MultifactorOrder:
-    """Each job has points: the sum of weight * factor. The factors lie between 0 and 1:
+    """Orders jobs by their points: the sum of weight * factor over these factors, each between 0 and 1:
 
     - priority: the priority / 100.
     - age: seconds waited / `age_full_s`.
@@ -44,7 +44,7 @@ class MultifactorOrder:
 
     @property
     def weighs_queues(self) -> bool:
-        """True if the priority of the queue is one of the factors."""
+        """True if the priority of the queue is one of the factors that add points."""
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:

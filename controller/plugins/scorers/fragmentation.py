@@ -1,4 +1,6 @@
-"""The `fragmentation` scorer prefers nodes where a placement leaves few free GPU resources unusable."""
+"""The `fragmentation` scorer prefers nodes where the placement leaves few free GPU resources that later jobs
+cannot use.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _FULL = 2 * WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FragmentationScorer:
-    """Scores by how much a placement increases the free GPU resources that jobs with whole GPUs cannot use.
+    """Scores a node by how much the placement increases its unusable free GPU resources: those that jobs with
+    whole GPUs cannot use.
 
     Two kinds of free GPU resources are unusable: the free part of a partly used GPU, and a free GPU for which
     the node has too few free CPUs (fewer than its CPUs divided by its GPUs). Unlike the `thrift` scorer, this
