@@ -1,4 +1,4 @@
-"""Names of jobs and nodes for the shell's completion; an empty list without a controller."""
+"""Completes names of jobs and nodes in the shell. If no controller answers, there are no suggestions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wire.text import printable
 
 
 def jobs(incomplete: str) -> list[tuple[str, str]]:
-    """Active jobs whose ids begin with these characters, and the words last and all."""
+    """Return the active jobs whose ids begin with these characters, and the words `last` and `all`."""
     from wire.http.client import Client, Refused, Unreachable
     from wire.names import SHOWN_STATES
 
@@ -20,7 +20,7 @@ def jobs(incomplete: str) -> list[tuple[str, str]]:
 
 
 def nodes(incomplete: str) -> list[tuple[str, str]]:
-    """Nodes whose names begin with these characters, each with its state."""
+    """Return the nodes whose names begin with these characters, each with its state."""
     from wire.http.client import Client, Refused, Unreachable
 
     try:

@@ -1,4 +1,4 @@
-"""The exit codes, and the exception that ends a command with an error message."""
+"""Defines the exit codes, and the exception that ends a command with an error message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from wire.names import JobState
 
-if TYPE_CHECKING:  # not imported at run time, because --help would start 20 ms later
+# Import these only for type checks, because `corral --help` would otherwise start 20 ms later.
+if TYPE_CHECKING:
     from wire.api.jobs import JobView
     from wire.api.problem import Problem
 
@@ -32,7 +33,9 @@ _BY_PROBLEM = {
 
 
 class CommandError(Exception):
-    """Ends a command with an error: a sentence about the error, and a sentence about its remedy."""
+    """Ends a command with an error. `message` names the error, `hint` the remedy, and `code` is the exit
+    code.
+    """
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE) -> None:
         super().__init__(message)
@@ -42,12 +45,14 @@ class CommandError(Exception):
 
 
 def of_problem(problem: Problem) -> int:
-    """The exit code for a problem that the controller reports."""
+    """Return the exit code for an error that the controller reports."""
     return _BY_PROBLEM.get(problem.code, FAILED)
 
 
 def of_job(job: JobView) -> int:
-    """The exit code for an ended job: 128 + N after signal N, as in a shell."""
+    """Return the exit code for an ended job: that of its program, or 128 + N if signal N ended it, as in a
+    shell.
+    """
     if job.state is JobState.COMPLETED:
         return 0
     if job.exit_code:

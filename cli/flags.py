@@ -1,4 +1,4 @@
-"""Declares flags and arguments of commands, and groups of flags that several commands share."""
+"""Declares flags and arguments of commands, and groups of flags that several commands have in common."""
 
 from __future__ import annotations
 
@@ -13,44 +13,41 @@ Made = TypeVar("Made")
 
 
 def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:
-    """A flag with a value. `names` are all names of the flag, such as "--lines -n". The default is part of
-    the help text.
+    """Declare a flag with a value. `names` has all names of the flag, such as "--lines -n". Typer does not
+    add the default to the help, so the help text must contain it.
     """
     return typer.Option(*names.split(), metavar=metavar, help=help_text, show_default=False, **more)
 
 
 def switch(names: str, help_text: str) -> Any:
-    """A flag without a value."""
+    """Declare a flag without a value."""
     return typer.Option(*names.split(), help=help_text, show_default=False)
 
 
 def argument(metavar: str, help_text: str = "", **more: Any) -> Any:
-    """A positional argument of a command."""
+    """Declare a positional argument of a command."""
     return typer.Argument(metavar=metavar, help=help_text, show_default=False, **more)
 
 
 class FlagGroup:
-    """Base class of dataclasses whose fields are flags. The fields are annotated like the parameters of a
-    command.
-
-    Example: `class Window(FlagGroup)` with the field `since: Annotated[str, option(...)] = "7d"` gives each
-    command with a parameter `window: Window` the flag --since, once it has the decorator `with_flag_groups`.
+    """Base class of dataclasses whose fields are flags. Each field is annotated as a parameter of a command
+    is.
     """
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """The parameters of a command for these flags, one for each field."""
+        """Return the parameters that a command needs for these flags, one for each field."""
         hints = get_type_hints(cls, include_extras=True)
         return [parameter(each.name, hints[each.name], _default(each)) for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
 
 def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """A keyword parameter of a command."""
+    """Return a keyword parameter for the signature of a command."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def with_flag_groups(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the flags of each `FlagGroup` among its parameters."""
+    """Return a command that has the flags of each `FlagGroup` among the parameters of the given command."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups = {each.name: each.annotation for each in own if _is_group(each.annotation)}
     parameters = {name: group.parameters() for name, group in groups.items()}

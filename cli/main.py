@@ -1,4 +1,4 @@
-"""Runs one command. Only this module turns exceptions into error messages and exit codes."""
+"""Runs one command. This is the only module that turns exceptions into error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def front(
     ] = "",
     context: Annotated[
         str,
-        option("--context", "NAME", "Name of a controller from 'corral config list'."),
+        option("--context", "NAME", "Use this controller; the name is one from 'corral config list'."),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -58,8 +58,7 @@ def front(
 ) -> None:
     """Corral schedules jobs on GPU hosts."""
     if url:
-        # Put the address into the environment, because child processes (completion, the terminal UI) need it,
-        # too.
+        # Put the address into the environment, because child processes such as the terminal UI need it, too.
         os.environ["CORRAL_URL"] = url
     elif context:
         os.environ.pop("CORRAL_URL", None)
@@ -69,9 +68,7 @@ def front(
 def main(
     arguments: Sequence[str] | None = None, application: typer.Typer = app, program: str = "corral"
 ) -> int:
-    """Run one command of `application` and return the exit code. `program` is the name of the program in
-    messages.
-    """
+    """Run one command of `application` and return its exit code. `program` is the name that messages show."""
     _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -81,15 +78,15 @@ def main(
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OSError as error:
-        # The reader has closed the pipe, or the disk is full. Replace stdout by /dev/null, because Python
-        # flushes stdout again at exit and would fail again.
+        # The program that reads stdout has closed the pipe, or the disk is full. Replace stdout by /dev/null,
+        # because Python flushes stdout at exit and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.BROKEN_PIPE if isinstance(error, BrokenPipeError) else _explain(error)
 
 
 def _open_streams() -> None:
-    # A process that was started with `>&-` has no stdout. Use "replace" for characters that the encoding
-    # lacks, because they must not end the command.
+    # stdout is None if the process was started with `>&-`. Characters that the encoding lacks are replaced,
+    # because they must not end the command with an error.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:
@@ -116,7 +113,7 @@ def _run(words: list[str], application: typer.Typer, program: str) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print the error and its remedy. Returns the exit code."""
+    """Print the error and what the user can do about it. Returns the exit code."""
     from wire.http.transport import Refused, Unreachable
 
     if isinstance(error, typer.TyperException):

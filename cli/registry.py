@@ -1,4 +1,6 @@
-"""The table of commands. A module is imported when its command runs, so that start-up stays fast."""
+"""Lists all commands. The module of a command is imported only when the command runs, so that every command
+starts fast.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typer.main import get_command as command_of
 from cli.spec.fast_options import use_fast_readers
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "submit": ("cli.commands.submit", "Queue a job: a command, a script, or an array of them."),
+    "submit": ("cli.commands.submit", "Queue a job: a command, a script, or an array of jobs."),
     "run": ("cli.commands.run", "Submit a job, show its output live, and exit with its code."),
     "queue": ("cli.commands.queue", "List waiting and running jobs."),
     "job": (
@@ -23,17 +25,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "logs": ("cli.commands.logs", "Show the output of a job: short for 'corral job logs'."),
     "cancel": ("cli.commands.job:cancel_app", "Cancel jobs: short for 'corral job cancel'."),
-    "exec": ("cli.commands.exec", "Run a command inside a running job, within its limits."),
+    "exec": ("cli.commands.exec", "Run a command inside a running job, within the limits of the job."),
     "attach": ("cli.commands.exec:attach_app", "Open a shell inside a running job."),
     "ps": ("cli.commands.queue", "List waiting and running jobs: short for 'corral queue'."),
     "why": ("cli.commands.explain", "Show why a job waits: short for 'corral explain'."),
     "explain": ("cli.commands.explain", "Show why a job waits, and when it starts at the latest."),
-    "what-if": ("cli.commands.what_if", "Show which jobs a change would start sooner or later."),
+    "what-if": ("cli.commands.what_if", "Show which jobs would start sooner or later after a change."),
     "nodes": ("cli.commands.nodes.nodes", "Show nodes and their GPUs; add, drain and remove nodes."),
     "gpus": ("cli.commands.nodes.gpus", "Show all GPUs: health, load, processes and jobs."),
     "profiles": (
         "cli.commands.policy.profiles",
-        "Show scheduler profiles: their jobs, nodes and policy.",
+        "Show scheduler profiles: the jobs, nodes and scheduling policy of each.",
     ),
     "quota": ("cli.commands.policy.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": (
@@ -47,24 +49,36 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "rebalance": (
         "cli.commands.policy.rebalance",
-        "Show which running jobs could be moved, and why; move them.",
+        "Show which running jobs could move to other nodes, and why; move them.",
     ),
-    "usage": ("cli.commands.reports.usage", "Show GPU-hours, GPU load and energy."),
-    "report": ("cli.commands.reports.report", "Show how accurate estimates have been."),
-    "events": ("cli.commands.reports.events", "Show past events; follow new events."),
-    "sim": ("cli.commands.sim.sim", "Run the scheduler in virtual time, on job logs and other clusters."),
+    "usage": (
+        "cli.commands.reports.usage",
+        "Show GPU-hours, GPU load and energy by user, project, queue or job.",
+    ),
+    "report": (
+        "cli.commands.reports.report",
+        "Show how accurate predicted run times and estimated starts have been.",
+    ),
+    "events": ("cli.commands.reports.events", "Show past events of the cluster; follow new events."),
+    "sim": (
+        "cli.commands.sim.sim",
+        "Simulate the scheduler: run job logs under other policies or on other clusters.",
+    ),
     "tui": ("cli.commands.service.tui", "Open the terminal UI."),
     "demo": ("cli.demo.demo", "Run a demo cluster of four simulated 8-GPU hosts."),
-    "admin": ("cli.commands.service.admin", "Verify, back up, restore and compact the store."),
+    "admin": (
+        "cli.commands.service.admin",
+        "Verify, back up, restore and compact the controller's database.",
+    ),
     "controller": ("cli.commands.service.controller", "Run the controller in the foreground."),
     "config": (
         "cli.commands.service.config",
-        "Check, compare and apply configuration files; name controllers.",
+        "Check, compare and apply configuration files; save addresses of controllers.",
     ),
     "version": ("cli.commands.service.version", "Show the version of this program and of the controller."),
 }
-"""For each command name, the module whose attribute `app` is the command (or module:attribute), and the
-summary for the help.
+"""For each command name: the module that has the command as its attribute `app` (or module:attribute), and
+the summary for the help.
 """
 
 
@@ -80,13 +94,15 @@ OTHER_WORDS: Mapping[str, str] = {
     **dict.fromkeys(("top", "nvidia-smi"), "gpus"),
     **dict.fromkeys(("backup", "restore", "verify"), "admin"),
 }
-"""Command words of Slurm, Kubernetes and shells, and subcommands without their group, each with the corral
-command that does the same.
+"""Words of Slurm, kubectl and shells that users may type by mistake, each with the corral command that does
+the same.
 """
 
 
 class RootGroup(TyperGroup):
-    """The root group of commands. It lists all commands, but imports only the command that is called."""
+    """The command `corral`. Its help lists all commands without importing them; only the command that runs is
+    imported.
+    """
 
     def list_commands(self, _ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -116,7 +132,9 @@ class RootGroup(TyperGroup):
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands. Its help shows the first sentence of each command, wrapped instead of cut."""
+    """A command with subcommands. Its help shows the whole first sentence of each subcommand, on several
+    lines if necessary.
+    """
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -131,7 +149,9 @@ def _first_sentence(text: str) -> str:
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """The text " Did you mean 'X'?" with the most similar known word; empty if no known word is similar."""
+    """Return the text " Did you mean 'X'?" with the known word that is most similar; empty if none is
+    similar.
+    """
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1)
@@ -139,9 +159,9 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
-    """A Typer application with the settings of this program: plain help, no options for completion."""
+    """Return a Typer application with plain help, and without Typer's options for completion."""
     if help_text:
-        # Set the help here, because Typer otherwise shows the docstring of the callback.
+        # Set the help text here. Otherwise Typer shows the docstring of the callback function.
         settings["help"] = help_text
     return typer.Typer(
         cls=CommandGroup,
@@ -154,7 +174,9 @@ def application(help_text: str = "", **settings: Any) -> typer.Typer:
 
 
 def examples(*lines: str) -> str:
-    """Examples for the end of a command's help. The \\b keeps their line breaks."""
+    """Return the examples at the end of a command's help. The characters \\b stop Typer from joining the
+    lines.
+    """
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 

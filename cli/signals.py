@@ -1,4 +1,4 @@
-"""Delays signals until a point at which the command can stop safely."""
+"""Delays SIGINT, SIGTERM and SIGHUP until a point at which the command can stop safely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalReceived(Exception):
-    """A signal has asked this process to end."""
+    """Raised when a signal has asked this process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -21,8 +21,8 @@ class SignalReceived(Exception):
 
 
 class DeferredSignals:
-    """A context in which SIGINT, SIGTERM and SIGHUP raise SignalReceived only inside `interruptible` and
-    `nap`.
+    """Context manager in which SIGINT, SIGTERM and SIGHUP only raise SignalReceived inside `interruptible`
+    and `nap`.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,8 @@ class DeferredSignals:
 
     def __enter__(self) -> DeferredSignals:
         for number in _HANDLED:
-            # A signal that is already ignored, for example because of nohup, stays ignored.
+            # Do not handle a signal that is ignored already, for example because the user started the command
+            # with nohup.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._receive)
         return self
@@ -45,8 +46,8 @@ class DeferredSignals:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """A context in which a signal raises SignalReceived at once. A signal that arrived earlier raises it
-        at the start.
+        """Context manager in which a signal raises SignalReceived at once. If a signal arrived before,
+        entering raises it.
         """
         self._interruptible = True
         try:
@@ -58,7 +59,7 @@ class DeferredSignals:
             self._interruptible = False
 
     def nap(self, seconds: float) -> None:
-        """Sleep for this many seconds; a signal raises SignalReceived."""
+        """Sleep for this many seconds. A signal ends the sleep with SignalReceived."""
         with self.interruptible():
             time.sleep(seconds)
 

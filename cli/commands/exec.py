@@ -29,7 +29,7 @@ Node = Annotated[
 )
 def exec_(
     job: Job,
-    command: Annotated[list[str], argument("-- COMMAND [ARG]...")],
+    command: Annotated[list[str], argument("-- COMMAND [ARG]...", "Command to run, with its arguments.")],
     node: Node = "",
     tty: Annotated[
         bool | None,
@@ -41,8 +41,8 @@ def exec_(
 ) -> int:
     """Run a command inside a running job: as its user, on its GPUs and CPUs, within its limits.
 
-    'corral exec' passes on input and output, and exits with the exit code of the command. The command ends
-    when the job ends.
+    stdin, stdout and stderr of 'corral exec' are those of the command, and so is its exit code. The command
+    is ended when the job ends.
     """
     if not command:
         raise CommandError(
@@ -56,6 +56,6 @@ def exec_(
 def attach(job: Job, node: Node = "") -> int:
     """Open a shell inside a running job: as its user, on its GPUs and CPUs, within its limits.
 
-    The shell ends when the job ends. The job keeps running when the shell ends.
+    The shell is ended when the job ends. The job keeps running when you leave the shell.
     """
     return exec_terminal.run(select_one(Client(), job).id, (), node, exec_terminal.wanted(None))

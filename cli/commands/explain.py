@@ -26,7 +26,7 @@ Within = Annotated[
     option(
         "--within",
         "TIME",
-        "Longest time for the forecast, such as 10s. More time looks further ahead.",
+        "Time that the controller may spend on the forecast, such as 10s. More time looks further ahead.",
         parser=amounts.seconds,
     ),
 ]
@@ -38,9 +38,9 @@ Within = Annotated[
 def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show why a job waits, when it starts at the latest, and which change would start it now.
 
-    Each line "now" names a command that starts the job at once. The controller has tested it on a copy of the
-    cluster; it holds as long as nothing else changes. 'corral job preempt' and 'corral nodes resume' are
-    commands for operators.
+    Each line "now" shows a command that would start the job at once. The controller has tried the command on
+    a copy of the cluster's state, so the answer is valid until another job or node changes. 'corral job
+    preempt' and 'corral nodes resume' are for operators only.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)
@@ -61,7 +61,9 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
 
 
 def of_easings(answer: Explanation) -> str:
-    """One line for each change that would start the job now, with the shell command that makes the change."""
+    """Return one line for each change that would start the job now, with the shell command that makes the
+    change.
+    """
     return "\n".join(
         f"it would start now {printable(each.sentence)}: {command_of(each, answer.job.label)}"
         for each in answer.easings
@@ -69,7 +71,9 @@ def of_easings(answer: Explanation) -> str:
 
 
 def starts(answer: Explanation) -> str:
-    """The latest start of a waiting job as text, or the reason why it is unknown."""
+    """Return the latest time at which a waiting job starts, as text, or the reason why that time is
+    unknown.
+    """
     if answer.job.state is not JobState.QUEUED:
         return ""
     likely = ""

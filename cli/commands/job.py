@@ -28,17 +28,19 @@ from wire.job.selection import AllJobs, InvalidSelection, JobRange, parse_select
 from wire.text import counted
 
 SHOWN = 100
-"""The most different reasons for refusals that are printed."""
+"""At most this many different reasons for refusals are printed."""
 DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would change, and change nothing.")]
 
-Clear = Annotated[str, option("--clear", "OPTIONS", "Set these options to their defaults: deadline,after.")]
+Clear = Annotated[
+    str, option("--clear", "OPTIONS", "Reset these options to their defaults, such as deadline,after.")
+]
 
 app = application("Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.")
 
 
 @app.command(epilog=examples("corral job show 7", "corral job show last -o json", "corral job show 7_[0-3]"))
 def show(jobs: Jobs, output: Output = Format.TABLE) -> int:
-    """Show a job in full: its request, its nodes, and why it waits."""
+    """Show all details of a job: its request, its nodes, and why it waits."""
     client = Client()
     found = select(client, jobs, mine=False, ended=True)
     if len(found) == 1 and output in (Format.TABLE, Format.WIDE, Format.JSON, Format.YAML):
@@ -57,7 +59,9 @@ app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The jobs that a command changes, and the flags that all such commands have."""
+    """The jobs that a command such as `corral job cancel` changes, and the flags that all such commands
+    have.
+    """
 
     jobs: Jobs = field(default_factory=list)
     mine: Mine = False
@@ -65,7 +69,7 @@ class Chosen(FlagGroup):
     dry_run: DryRun = False
 
     def order(self, action: str, output: Format, **more: Any) -> int:
-        """Send one request for every selected job and print the refusals. Returns the exit code."""
+        """Send one request that changes all selected jobs, and print the refusals. Returns the exit code."""
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
                 "no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine."
@@ -118,7 +122,7 @@ def change(
 ) -> int:
     """Change options of jobs: all options of a waiting job, a few options of a running job.
 
-    The options are those of 'corral submit'. A given option replaces its earlier value.
+    The options are those of 'corral submit'. Each option that you write replaces the job's present value.
     """
     return chosen.order("set", answer, changes=changes_of(asked, clear))
 
@@ -163,7 +167,7 @@ def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
 def preempt(
     chosen: Chosen,
     hold: Annotated[
-        bool, switch("--hold", "Also hold the job, so that it does not start before 'corral job release'.")
+        bool, switch("--hold", "Also hold the jobs, so that they do not start before 'corral job release'.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -201,7 +205,9 @@ def wait(
 
 
 def _agreed(client: Client, order: JobsOrder) -> bool:
-    """Whether the user confirms a change of jobs of other users that `all` or a range has selected."""
+    """Ask the user to confirm if `all` or a range such as 1-9 selects jobs of other users. Returns True if
+    the command may go on.
+    """
     if not any(isinstance(_meaning(word), AllJobs | JobRange) for word in order.jobs):
         return True
     me = client.health().user
@@ -219,15 +225,16 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # no error here, because the controller reports invalid words
+        return None  # report no error here, because the controller refuses a word that names no job
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:
-    """Print each reason for a refusal once, with the jobs that were refused for it."""
+    """Print each reason for refusals once, with the ids of the jobs that were refused for this reason."""
     concerned: dict[Problem, list[str]] = {}
     first: dict[Problem, Problem] = {}
     for each in refused:
-        # Replace the job ids, because "may cancel job 17" and "may cancel job 18" are the same reason.
+        # Replace the job id in each reason, so that "may cancel job 17" and "may cancel job 18" count as one
+        # reason.
         reason = replace(each.problem, message=each.problem.message.replace(f"job {each.job}", "these jobs"))
         concerned.setdefault(reason, []).append(each.job)
         first.setdefault(reason, each.problem)
@@ -239,4 +246,4 @@ def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:
             shown = replace(shown, message=f"{shown.message} ({counted(len(jobs), 'job')}: {names})")
         print_refusal(shown)
     if len(concerned) > SHOWN:
-        print_note(f"{counted(len(concerned) - SHOWN, 'other reason')} why jobs were refused.")
+        print_note(f"{counted(len(concerned) - SHOWN, 'other reason')} for refusals are not shown.")

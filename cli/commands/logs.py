@@ -45,16 +45,17 @@ def logs(
         option(
             "--attempt",
             "N",
-            "Number of an earlier attempt of a job that ran again. Default: the last attempt.",
+            "Show this attempt of a job that was started several times; 1 is the first. Default: the "
+            "last attempt.",
             min=1,
         ),
     ] = None,
 ) -> int:
-    """Show the stdout and stderr of a job, in the order written.
+    """Show the stdout and stderr of a job, in the order in which the job wrote them.
 
-    For a job on several nodes each line begins with the name of its node. A job of 'corral run', or one
-    submitted with --separate-output, has two logs. Without -f they are shown one after the other, with -f as
-    the lines are written.
+    For a job on several nodes, each line begins with the name of its node. A job of 'corral run', or one
+    submitted with --separate-output, has one log for stdout and one for stderr. Without -f the stdout log is
+    shown first, then the stderr log. With -f the lines of both logs are shown as the job writes them.
     """
     from cli.jobs.wait import wait_until_started
 
@@ -88,7 +89,7 @@ def logs(
 
 
 class _Counted:
-    """Passes bytes on to another sink, and counts them."""
+    """Writes bytes to another output stream, and counts them."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -105,7 +106,9 @@ class _Counted:
 
 
 class _Headed:
-    """Passes bytes on to another sink. It writes a heading before the first byte if other output is above."""
+    """Writes bytes to another output stream. If that stream has output already, a heading is written
+    first.
+    """
 
     def __init__(self, heading: str, sink: _Counted) -> None:
         start = b"" if sink.last == b"\n" else b"\n"
@@ -125,8 +128,8 @@ class _Headed:
 def _one_by_one(
     client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
 ) -> None:
-    """Show the logs one after the other. For a job on one node, stderr gets a heading if it follows
-    stdout.
+    """Show the logs one after the other. On one node, a heading separates the stderr log from the stdout log
+    above it.
     """
     for source in sources:
         if marked:
@@ -138,7 +141,7 @@ def _one_by_one(
 
 
 def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, marked: bool) -> None:
-    """Show all logs as they grow, until the job has ended."""
+    """Show all logs at the same time, and new lines as they are written, until the job has ended."""
     failures: list[Exception] = []
 
     def one_of(source: LogSource) -> None:
@@ -160,8 +163,8 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print the reason why there is no output, or the reason why the job ended if its output does not show
-    it.
+    """Print a note if the job wrote no output, or the reason for its failure if its exit code is not the
+    reason.
     """
     if attempt not in (None, job.attempt):
         if not written:

@@ -40,14 +40,16 @@ def queue(
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
     mine: Mine = False,
     everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
-    watch: Annotated[bool, switch("--watch", "Print the list again and again.")] = False,
+    watch: Annotated[
+        bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")
+    ] = False,
     interval: Annotated[
         float,
-        option("--interval", "SECONDS", "Seconds between two lists of --watch. Default: 2.", min=0.1),
+        option("--interval", "SECONDS", "Seconds between two lists with --watch. Default: 2.", min=0.1),
     ] = 2.0,
     output: Output = Format.TABLE,
 ) -> int:
-    """List waiting and running jobs, in the order of their ids."""
+    """List waiting and running jobs in the order of their ids."""
     client = Client()
     states = _states(state, everything)
     owner = client.health().user if mine else user
@@ -64,7 +66,7 @@ def queue(
 
 
 def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
-    """The answers for all pages of the job list, joined into one."""
+    """Request all pages of the job list and return them as one list."""
     first = client.jobs(states=states, user=user, profile=profile)
     if first.next is None:
         return first

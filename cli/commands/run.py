@@ -60,13 +60,13 @@ def run(
 ) -> int:
     """Submit a job, show its output live, and exit with its code. Ctrl-C cancels the job.
 
-    SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. Input is not
-    passed on: the stdin of a job is empty, because a job that is queued again could not read it again.
+    SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
+    the job is empty: if the job is queued again, it could not read the same input a second time.
 
-    Options are those of 'corral submit'.
+    The options are those of 'corral submit'.
     """
     spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
-    # Use two logs, because the job's stdout goes to stdout of this command, and its stderr to stderr.
+    # Use two logs, so that the job's stdout goes to stdout of this command, and its stderr to stderr.
     spec = replace(spec, merge_output=False)
     if spec.array is not None:
         raise CommandError(
@@ -89,7 +89,7 @@ def run(
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:
-    """Whether stdin is a pipe, socket or file that has data now. False for a terminal and for an empty
+    """Return True if stdin is a pipe, socket or file that has data now; False for a terminal or an empty
     pipe.
     """
     try:
@@ -100,13 +100,13 @@ def _has_unread_input(descriptor: int = 0) -> bool:
             count = array.array("i", [0])
             fcntl.ioctl(descriptor, termios.FIONREAD, count)
             return count[0] > 0
-    except OSError:  # closed
+    except OSError:  # stdin is closed
         pass
     return False
 
 
 def _forward(job: int) -> None:
-    """Send each SIGUSR1 and SIGUSR2 that this process receives to the job, too."""
+    """From now on, send each SIGUSR1 and SIGUSR2 that this process receives to the job."""
 
     def pass_on(number: int) -> None:
         try:
@@ -119,7 +119,7 @@ def _forward(job: int) -> None:
 
 
 def _attend(client: Client, attendance: _Attendance) -> int:
-    """Show the output until the job ends. The first signal cancels the job; the second ends this command at
+    """Show the output until the job ends. The first Ctrl-C cancels the job; the second ends this command at
     once.
     """
     job, code = attendance.job, None
@@ -133,12 +133,12 @@ def _attend(client: Client, attendance: _Attendance) -> int:
                 return code
             code = exit_codes.BROKEN_PIPE if attendance.unread else 128 + interrupted.number
             print_note(f"corral: cancelling job {job}; press Ctrl-C again to leave at once")
-            with suppress(Refused):  # the job has ended already
+            with suppress(Refused):  # the job may have ended already
                 client.cancel(job)
 
 
 class _Attendance:
-    """Shows the output of a job, and records how much of it was shown."""
+    """Shows the output of one job, and notices when the pipe for that output is closed."""
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
         self.job = job
@@ -150,11 +150,11 @@ class _Attendance:
 
     @property
     def unread(self) -> bool:
-        """Whether the program that reads the output of this command has closed the pipe."""
+        """True if the program that reads the output of this command has closed the pipe."""
         return any(reader.unread for reader in self._readers)
 
     def follow(self) -> JobView:
-        """Show the output of each attempt of the job, until the job has ended."""
+        """Show the output of each attempt of the job. Returns the job when it has ended."""
         views = changes([self.job])
         while True:
             with self._interrupts.interruptible():
@@ -170,7 +170,7 @@ class _Attendance:
 
     def _print_state(self, job: JobView) -> None:
         line = detail_views.line_of(job)
-        # Print no reason for an exit code of the job's program, because this command exits with the same
+        # Do not print the exit code of the job's program as a reason, because this command exits with that
         # code.
         foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
         if (foreign or not self._quiet) and line != self._last_line:
@@ -184,7 +184,9 @@ class _Attendance:
 
 
 def _readers(job: JobView) -> Iterator[_Reader]:
-    """A reader for each log. For a job on several nodes each line begins with the name of its node."""
+    """Yield a thread for stdout and one for stderr, of each node. On several nodes, lines begin with the
+    node's name.
+    """
     nodes = [held.node for held in job.held]
     for node in nodes if len(nodes) > 1 else [""]:
         yield _Reader(job.id, "stdout", sys.stdout, node)
@@ -192,7 +194,7 @@ def _readers(job: JobView) -> Iterator[_Reader]:
 
 
 class _Reader(threading.Thread):
-    """A thread that copies stdout or stderr of the job to that of this command."""
+    """Thread that copies stdout or stderr of the job to stdout or stderr of this command."""
 
     def __init__(self, job: int, stream: str, sink: TextIO, node: str) -> None:
         super().__init__(daemon=True)
@@ -208,8 +210,8 @@ class _Reader(threading.Thread):
                 self._sink.finish()
         except BrokenPipeError:
             self.unread = True
-            # Send a signal to this process, because the main thread waits for the job and does not notice the
-            # closed pipe.
+            # Send a signal to the main thread, because it waits for the job and would not notice the closed
+            # pipe.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         except (Refused, Unreachable) as failure:
             print_note(f"corral: {self._source.stream} of job {self._source.job} cannot be shown: {failure}")

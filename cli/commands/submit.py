@@ -1,4 +1,4 @@
-"""corral submit: queues a job. corral run and corral what-if use parts of this module, too."""
+"""corral submit: queues a job. corral run and corral what-if use functions of this module."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from wire.job.spec import JobSpec
 
 WORDS = "SCRIPT [ARG]... | -- COMMAND [ARG]..."
 
-# The first word that is not an option ends the options, because '--epochs 3' after a script is an argument of
-# the job.
+# Words after the script belong to the job: '--epochs 3' after a script is an argument of the job, not an
+# option.
 JOB_SETTINGS = {**SETTINGS, "allow_interspersed_args": False}
 
 
 class JobCommand(TyperCommand):
-    """The command class that records whether the job's words follow '--'. Then they are a command, otherwise
-    a script.
-    """
+    """Command class that records whether the job is a command (the words after '--') or a script."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
@@ -54,7 +52,9 @@ class JobCommand(TyperCommand):
 
 
 def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
-    """The error for `-o FILE`, which sbatch accepts. The error names the Corral option that takes a file."""
+    """Return the error for `-o FILE`. sbatch accepts it, so the error names Corral's option for this:
+    --output.
+    """
     if error.param is not None and error.param.name == "answer":
         file = error.message.partition("' is none of")[0].lstrip("'")
         error.message += f". For a file that takes the job's output, write --output {file}"
@@ -67,7 +67,7 @@ Key = Annotated[
     str,
     option("--key", "TEXT", "Idempotency key: submitting again with the same key returns the same job."),
 ]
-DryRun = Annotated[bool, switch("--dry-run", "Show the job, and do not submit it.")]
+DryRun = Annotated[bool, switch("--dry-run", "Show the job with all defaults, and do not submit it.")]
 
 app = application()
 
@@ -99,9 +99,9 @@ def submit(
 ) -> int:
     """Queue a job: a command after '--', or a script, whose text is sent to the controller.
 
-    Every option can also be set in a '#CORRAL' line of the script, or in the environment:
-    CORRAL_SUBMIT_GPUS=1. A flag is stronger than the environment, which is stronger than the script.
-    '#SBATCH' lines are translated where Corral has a counterpart.
+    Every option can also be set in a '#CORRAL' line of the script, or in an environment variable such as
+    CORRAL_SUBMIT_GPUS=1. A flag overrides the environment, which overrides the script. '#SBATCH' lines are
+    translated if Corral has the same option.
     """
     made = submission_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
     if dry_run:
@@ -121,7 +121,7 @@ def submit(
 
 
 def previewed(spec: JobSpec, as_user: str) -> JobSpec:
-    """The job as the controller would queue it, with its defaults. If no controller answers, the job is
+    """Return the job as the controller would queue it, with all defaults. If no controller answers, return it
     unchanged.
     """
     try:
@@ -130,18 +130,20 @@ def previewed(spec: JobSpec, as_user: str) -> JobSpec:
         return spec
     except Refused as refused:
         if refused.problem.code == "not_found":
-            return spec  # no preview, because the controller is of an older version
+            return spec  # show no defaults, because this older controller cannot compute them
         raise _by_option(refused, spec) from None
 
 
 def _by_option(refused: Refused, spec: JobSpec) -> Refused:
-    """The controller's refusal, changed so that it names the flag of the command instead of the API field."""
+    """Change the error of the controller so that it names the flag of the command instead of the API
+    field.
+    """
     where = flag_of(refused.problem.where.removeprefix("spec."), spec)
     return Refused(refused.status, replace(refused.problem, where=where))
 
 
 def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
-    """Submit the job. Raises Refused, which names the flag of the command instead of the API field."""
+    """Submit the job. Raises Refused with the name of the wrong flag if the controller refuses the job."""
     try:
         return client.submit(spec, key=key, as_user=as_user)
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""corral what-if: shows the effect of a change without making it."""
+"""corral what-if: shows which jobs a change would start sooner or later, without making the change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ File = Annotated[
     argument("FILE", "A scheduler.toml to compare with the one in effect."),
 ]
 
-app = application("Show which jobs a change would start sooner or later. Nothing is changed.")
+app = application("Show which jobs would start sooner or later after a change. Nothing is changed.")
 
 
 @app.command(
@@ -53,7 +53,7 @@ def submit(
     within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """When would this job start, and which jobs would start later because of it?"""
+    """Show when this job would start, and which jobs would start later because of it."""
     spec = spec_of(asked, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), answer, within)
 
@@ -70,7 +70,7 @@ def change(
     within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Which jobs would start sooner or later if these jobs had other options?
+    """Show which jobs would start sooner or later if these jobs had other options.
 
     The options are those of 'corral submit', as in 'corral job set'.
     """
@@ -81,7 +81,7 @@ def change(
 
 @app.command(epilog=examples("corral what-if cancel 7", "corral what-if cancel 7_[0-3]"))
 def cancel(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner if these jobs were cancelled?"""
+    """Show which jobs would start sooner if these jobs were cancelled."""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(cancel=tuple(job.id for job in found)), output, within)
 
@@ -93,7 +93,7 @@ def preempt(
     within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Which jobs would start sooner if these jobs were preempted and queued again?"""
+    """Show which jobs would start sooner if these jobs were preempted and queued again."""
     found = select(Client(), jobs, mine=False)
     asked = WhatIf(preempt=tuple(job.id for job in found), stay_held=hold)
     return _answer(asked, output, within)
@@ -101,34 +101,34 @@ def preempt(
 
 @app.command(epilog=examples("corral what-if hold 7"))
 def hold(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner if these jobs were held?"""
+    """Show which jobs would start sooner if these jobs were held."""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(hold=tuple(job.id for job in found)), output, within)
 
 
 @app.command(epilog=examples("corral what-if release 7", "corral what-if release 7_[0-9]"))
 def release(jobs: Jobs, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start later if these jobs were released?"""
+    """Show which jobs would start later if these jobs were released."""
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(release=tuple(job.id for job in found)), output, within)
 
 
 @app.command(epilog=examples("corral what-if drain gpu01", "corral what-if drain gpu01 gpu02 -o json"))
 def drain(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start later if these nodes were drained?"""
+    """Show which jobs would start later if these nodes were drained."""
     return _answer(WhatIf(drain=tuple(nodes)), output, within)
 
 
 @app.command(epilog=examples("corral what-if resume gpu01", "corral what-if resume gpu01:3"))
 def resume(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner if these nodes, or single GPUs of them, were resumed?"""
+    """Show which jobs would start sooner if these nodes or GPUs were resumed."""
     return _answer(WhatIf(resume=tuple(nodes)), output, within)
 
 
 @app.command(epilog=examples("corral what-if share vision 3", "corral what-if share vision/ada --hard 500"))
 @with_flag_groups
 def share(flags: ShareFlags, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner or later if this share had another weight or other limits?"""
+    """Show which jobs would start sooner or later if this share had another weight or other limits."""
     return _answer(WhatIf(shares=(flags.change(),)), output, within)
 
 
@@ -140,12 +140,14 @@ def share(flags: ShareFlags, within: Within = None, output: Output = Format.TABL
 def quota(
     scope: Scope,
     name: Name,
-    words: Annotated[list[str], argument("[KEY=VALUE...]")] = [],  # noqa: B006
-    unset: Annotated[bool, switch("--unset", "Use the limits of the configuration.")] = False,
+    words: Annotated[list[str], argument("[KEY=VALUE...]", "Limits, such as gpus=8 soft.gpus=4.")] = [],  # noqa: B006
+    unset: Annotated[
+        bool, switch("--unset", "Remove the limits that were set, so that those of the configuration apply.")
+    ] = False,
     within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Which jobs would start sooner or later with these limits?"""
+    """Show which jobs would start sooner or later if this quota had other limits."""
     if unset == bool(words):
         raise CommandError("there is nothing to try", "Write limits such as gpus=8, or --unset.")
     asked = QuotaEdit(scope_of(scope), name, None if unset else quota_of(words))
@@ -161,13 +163,13 @@ def quota(
 )
 @with_flag_groups
 def keep(flags: reserve.ReservationFlags, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start later if these nodes were reserved?"""
+    """Show which jobs would start later if these nodes were reserved."""
     return _answer(WhatIf(reserve=(flags.spec(),)), output, within)
 
 
 @app.command(epilog=examples("corral what-if unreserve fans"))
 def unreserve(name: reserve.Name, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner if this reservation were cancelled?"""
+    """Show which jobs would start sooner if this reservation were cancelled."""
     return _answer(WhatIf(cancel_reservations=(name,)), output, within)
 
 
@@ -178,7 +180,7 @@ def more_nodes(
     within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Which jobs would start sooner with more nodes like an existing one?"""
+    """Show which jobs would start sooner if the cluster had more nodes of this kind."""
     return _answer(WhatIf(nodes=(MoreNodes(like, add),)), output, within)
 
 
@@ -186,10 +188,10 @@ def more_nodes(
     epilog=examples("corral what-if config new-scheduler.toml", "corral what-if config new.toml -o json")
 )
 def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
-    """Which jobs would start sooner or later under another configuration? For operators.
+    """Show which jobs would start sooner or later under another scheduler.toml. For operators.
 
-    Tables that decide when jobs start are considered. The answer lists the other tables that differ.
-    The file is read on this machine and checked by the controller.
+    Only tables of the file that decide when jobs start are used. The answer lists the other tables that
+    differ. The file is read on this machine and checked by the controller.
     """
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
 

@@ -1,1 +1,1 @@
-"""The command corral demo."""
+"""The command corral demo, which runs a simulated cluster."""

@@ -1,4 +1,4 @@
-"""A cluster of simulated hosts in a temporary directory that is removed at the end."""
+"""Runs a controller and simulated hosts in a temporary directory, and removes all of it at the end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from wire.names import NodeState
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""The most characters of the directory's path, because the kernel accepts at most 107 characters for a socket
-in it.
+"""The path of the directory may have this many characters. The kernel accepts at most 107 for the path of a
+socket in it.
 """
 
 _HEAD = """\
@@ -53,8 +53,8 @@ run_as_self = true
 
 
 class Cluster:
-    """A context manager: entering it starts the cluster; leaving it ends every job and process, and removes
-    every file.
+    """Context manager that starts the demo cluster. At the end it stops all jobs and processes, and removes
+    all files.
     """
 
     def __init__(self, interrupts: DeferredSignals, nodes: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Cluster:
 
     @property
     def workdir(self) -> str:
-        """The working directory of jobs."""
+        """The working directory of the demo's jobs."""
         return f"{self.place}/work"
 
     def __enter__(self) -> Cluster:
@@ -92,7 +92,9 @@ class Cluster:
         self._end()
 
     def await_ready(self) -> None:
-        """Wait until the controller answers and all nodes are up. Raises after READY_S seconds."""
+        """Wait until the controller answers and all nodes are up. Raises CommandError after READY_S
+        seconds.
+        """
         deadline = time.monotonic() + READY_S
         while True:
             with suppress(Unreachable), self.client() as client:
@@ -107,8 +109,8 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise if the controller has ended. Also reap orphaned processes that have ended, except the
-        children in `others`.
+        """Raise CommandError if the controller has ended. Also reap ended orphan processes, except those in
+        `others`.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
@@ -121,7 +123,9 @@ class Cluster:
         return Client(self.url, timeout_s=5.0)
 
     def environment(self) -> dict[str, str]:
-        """The environment of this process, without variables that would change the demo's configuration."""
+        """Return the environment of this process without the CORRAL_ variables, because they would configure
+        the demo.
+        """
         return {name: value for name, value in os.environ.items() if not name.startswith("CORRAL_")}
 
     def _start(self) -> None:
@@ -130,8 +134,8 @@ class Cluster:
         nodes = [_NODE.format(name=name, rack=f"r{place // 2 + 1}") for place, name in enumerate(self._nodes)]
         config.write_text(_HEAD.format(place=self.place) + "".join(nodes))
         with self._log().open("wb") as log:
-            # Start the controller in a separate session, because Ctrl-C should reach only the demo, which
-            # then ends all processes in order.
+            # Start the controller in a session of its own, so that Ctrl-C reaches only the demo. The demo
+            # then stops the jobs before the controller.
             self._controller = subprocess.Popen(
                 [sys.executable, "-P", "-m", "controller", "--config", str(config)],
                 cwd=self.place,
@@ -143,8 +147,8 @@ class Cluster:
             )
 
     def _end(self) -> None:
-        """End the jobs, the controller and all descendants, then remove the files. A failed step does not
-        skip the next.
+        """End the jobs, the controller and all descendants, then remove the files. If one step fails, the
+        others still run.
         """
         try:
             with suppress(Unreachable, Refused):
@@ -155,7 +159,7 @@ class Cluster:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def _end_jobs(self) -> None:
-        # End the jobs first, because they keep running when the controller stops.
+        # End the jobs before the controller, because jobs keep running when the controller stops.
         if self._controller is None or self._controller.poll() is not None:
             return
         with self.client() as client:
@@ -165,7 +169,7 @@ class Cluster:
                 if not active:
                     return
                 for job in active:
-                    with suppress(Refused):  # the job has ended already
+                    with suppress(Refused):  # the job may have ended already
                         client.cancel(job.id)
                 time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""corral demo: runs forty jobs on four simulated 8-GPU hosts, and removes all of it afterwards."""
+"""corral demo: runs forty jobs on four simulated 8-GPU hosts, and then removes all files of the demo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 ALL_ENDED_S = 90.0
 TUI_END_S = 5.0
 STRETCH, CROWD = 6.0, 24
-"""In the terminal UI the run times of jobs are multiplied by STRETCH, and CROWD jobs are kept active."""
+"""With the terminal UI, run times of jobs are multiplied by STRETCH, and new jobs are submitted until CROWD
+are active.
+"""
 
 RESET = "\x1b[?1049l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 
@@ -46,8 +48,8 @@ def demo(
 ) -> int:
     """Run a demo cluster: a controller, four simulated 8-GPU hosts, and forty jobs of five users.
 
-    All files are in a temporary directory, and all processes end with the demo. On a terminal it opens the
-    terminal UI; without a terminal it ends by itself within a minute.
+    All files are in a temporary directory, and all processes end with the demo. On a terminal the demo opens
+    the terminal UI; without a terminal it ends after less than a minute.
     """
     watched = not no_tui and sys.stdin.isatty() and sys.stdout.isatty()
     try:
@@ -58,7 +60,7 @@ def demo(
             try:
                 return (_watch if watched else _report)(cluster, interrupts)
             except Unreachable:
-                cluster.check()  # if the controller has ended, raise an error with the reason
+                cluster.check()  # raise an error with the reason if the controller has ended
                 raise
     except SignalReceived as interrupted:
         with suppress(OSError):  # the terminal may be closed
@@ -67,7 +69,7 @@ def demo(
 
 
 def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Print progress and a summary; return 0 if every job ended as expected."""
+    """Run the jobs, and print progress and a summary. Returns 0 if every job ended as expected."""
     began = time.monotonic()
     with cluster.client() as client:
         expected = _submit_all(cluster, client)
@@ -91,14 +93,14 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
 
 
 def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
-    """Show the terminal UI until the user quits, and keep the cluster busy during that time."""
+    """Show the terminal UI until the user quits. Meanwhile, submit new jobs to keep the cluster busy."""
     more = encore()
     with cluster.client() as client, _terminal():
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
             [sys.executable, "-P", "-m", "cli", "tui"],
-            # Use a separate state directory, because the demo must not use or change the filters that the
-            # user has saved.
+            # Use a separate state directory, because the demo must not read or change the user's saved
+            # filters.
             env={**cluster.environment(), "CORRAL_URL": cluster.url, "XDG_STATE_HOME": cluster.workdir},
         )
         try:
@@ -106,7 +108,8 @@ def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
                 cluster.check([tui.pid])
                 if client.jobs(states=ACTIVE, limit=1).total < CROWD:
                     part = next(more)
-                    with suppress(Refused):  # ignored, because the user may have drained all nodes
+                    # Continue after a refusal, because the user may have drained all nodes.
+                    with suppress(Refused):
                         client.submit(part.spec(cluster.workdir, STRETCH), as_user=part.user)
                 interrupts.nap(0.5)
         finally:
@@ -124,7 +127,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
-    """Submit all jobs. Returns the expected end of each job."""
+    """Submit all jobs. Returns, by job id, the state in which each job should end."""
     expected: dict[int, JobState] = {}
     for part in PARTS:
         try:
@@ -146,7 +149,7 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
 def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
     for job in jobs:
         if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
-            with suppress(Refused):  # because the job is being cancelled already
+            with suppress(Refused):  # the job may be being cancelled already
                 client.cancel(job.id)
 
 
@@ -171,7 +174,9 @@ def _print_line(line: str) -> None:
 
 @contextmanager
 def _terminal() -> Iterator[None]:
-    """A context that restores the terminal at its end, even if the terminal UI has failed."""
+    """Context manager that restores the terminal settings at the end, even after a failure of the terminal
+    UI.
+    """
     before = termios.tcgetattr(sys.stdin)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The jobs of the demo: about forty jobs of five users, of every kind."""
+"""The jobs of the demo: about forty jobs of different kinds, of five users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _DIVERGE = _TRAIN + 'echo "step $((STEPS + 1)): loss is nan, giving up" >&2; exi
 
 @dataclass(frozen=True)
 class Part:
-    """One submit, and the expected end of its jobs. `ends` is None if the submit must be refused."""
+    """One submit of the demo. Its jobs should end in the state `ends`; None if the controller should refuse
+    the submit.
+    """
 
     user: str
     name: str
@@ -42,7 +44,7 @@ class Part:
     ends: JobState | None = JobState.COMPLETED
 
     def spec(self, workdir: str, stretch: float = 1.0) -> JobSpec:
-        """The JobSpec to submit. The run time of the job is multiplied by `stretch`."""
+        """Return the JobSpec to submit. The run time of the job is multiplied by `stretch`."""
         return JobSpec(
             command=("/bin/sh", "-c", self.script, self.name),
             name=self.name,
@@ -85,5 +87,5 @@ PARTS = (
 
 
 def encore() -> Iterator[Part]:
-    """Yield further jobs without a limit, to keep the cluster busy."""
+    """Yield jobs without end, to keep the cluster busy."""
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

@@ -1,4 +1,4 @@
-"""Finds and ends all descendant processes of this process, also those in other sessions."""
+"""Finds and ends all descendant processes of this process, including those in other sessions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process the new parent of orphaned descendants, in place of init."""
+    """Make this process the parent of orphaned descendants. Otherwise init would be their parent."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap(ours: Collection[int]) -> None:
-    """Reap orphans that have ended, except the child processes in `ours`, because their callers wait for
-    these.
-    """
+    """Reap ended orphan processes, but not the child processes in `ours`: other code waits for those."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -34,8 +32,8 @@ def reap(ours: Collection[int]) -> None:
 
 
 def end_descendants(patience_s: float) -> bool:
-    """Wait until all descendants have ended, then kill those that still run. Returns True if none had to be
-    killed.
+    """Wait until all descendants have ended, and kill those that remain after `patience_s` seconds. Returns
+    True if none was killed.
     """
     deadline = time.monotonic() + patience_s
     by_themselves = True
@@ -52,7 +50,7 @@ def end_descendants(patience_s: float) -> bool:
 
 
 def descendants() -> set[int]:
-    """The process ids of all descendants of this process."""
+    """Return the process ids of all descendants of this process."""
     children = defaultdict(set)
     for name in os.listdir("/proc") if sys.platform == "linux" else []:
         if name.isdigit():
@@ -72,7 +70,8 @@ def _kill(pid: int) -> None:
     except OSError:
         return
     try:
-        # Check again after opening the pidfd, because the process id may belong to another process by now.
+        # Check the parent again, because another process may have got the process id before the pidfd was
+        # opened.
         if pid in descendants():
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except ProcessLookupError:
@@ -84,7 +83,8 @@ def _kill(pid: int) -> None:
 def _parent(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # Split after the last parenthesis, because the process name may contain parentheses and spaces.
+            # Split after the last parenthesis, because the name of the process may contain parentheses and
+            # spaces.
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return -1  # the process has ended

@@ -1,4 +1,4 @@
-"""The summary of the demo's jobs."""
+"""Prints the summary at the end of the demo."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from wire.text import duration
 
 @dataclass(frozen=True)
 class Line:
-    """The jobs of one user, or of all users, as a row of the summary."""
+    """One row of the summary: the jobs of one user, or of all users."""
 
     user: str
     jobs: Sequence[JobView]
 
     def count(self, state: JobState) -> str:
-        """The number of jobs in this state, as text."""
+        """Return the number of jobs in this state, as text."""
         return str(sum(job.state is state for job in self.jobs))
 
     @property
     def waited(self) -> str:
-        """Mean seconds from submit to start, over the jobs that started."""
+        """The mean seconds from submit to start, over the jobs that have started."""
         waits = [job.started_at - job.submitted_at for job in self.jobs if job.started_at is not None]
         return f"{sum(waits) / len(waits):.1f}s" if waits else "-"
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours that the jobs held."""
+        """The GPU-hours that these jobs have held."""
         return sum(
             job.gpus * (job.ended_at - job.started_at) / 3_600
             for job in self.jobs
@@ -40,7 +40,7 @@ class Line:
 
 
 def table() -> Table[Line]:
-    """The table with one line for each user, and one for all users."""
+    """Return the table with one line for each user, and one line for all users."""
     return Table(
         [
             Column("USER", lambda line: line.user),

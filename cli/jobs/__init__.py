@@ -1,1 +1,1 @@
-"""Selecting jobs, waiting for them, logs and terminals; shared by several commands."""
+"""Functions that several commands use: they select jobs, wait for jobs, show logs and connect terminals."""

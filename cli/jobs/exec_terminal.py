@@ -19,14 +19,16 @@ _READ = 1 << 15
 
 
 def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> int:
-    """Run the command until it ends. Returns the exit code of the command, or 128 + N after signal N."""
+    """Run a command in the job until the command ends. Returns its exit code, or 128 + N if signal N ended
+    it.
+    """
     client = Client()
     rows, columns = _size()
     term = os.environ.get("TERM", "dumb")
     shell = client.open_shell(job, ShellRequest(command, terminal, rows, columns, term, node))
     with _raw(terminal):
         if terminal:
-            # Block SIGWINCH, because only the thread that waits for this signal may receive it.
+            # Block SIGWINCH in this thread, because the thread that runs `_fit` must receive it.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
             threading.Thread(target=_fit, args=(shell,), daemon=True).start()
         threading.Thread(target=_type, args=(shell,), daemon=True).start()
@@ -35,7 +37,7 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
 
 
 def wanted(terminal: bool | None) -> bool:
-    """Whether the command gets a terminal: the value of the option; without the option, yes if stdin and
+    """Return True if the command should get a terminal. Without --tty or --no-tty, it gets one if stdin and
     stdout are terminals.
     """
     if terminal is None:
@@ -62,9 +64,9 @@ def _code(end: ShellSaid) -> int:
 
 
 def _type(shell: str) -> None:
-    """Copy stdin to the command until stdin or the command ends."""
+    """Send stdin to the command until stdin ends or the command ends."""
     client = Client()
-    # Ignore these errors, because the command has ended and the main thread returns its exit code.
+    # Ignore these errors: the command has ended, and the main thread returns its exit code.
     with suppress(Refused, Unreachable):
         while data := os.read(0, _READ):
             client.write_shell(shell, ShellGiven(b64encode(data).decode()))
@@ -72,7 +74,7 @@ def _type(shell: str) -> None:
 
 
 def _fit(shell: str) -> None:
-    """Send the size of the terminal window each time it changes."""
+    """Send the new size of the terminal window each time the size changes."""
     client = Client()
     with suppress(Refused, Unreachable):
         while True:
@@ -91,7 +93,9 @@ def _size() -> tuple[int, int]:
 
 @contextmanager
 def _raw(terminal: bool) -> Iterator[None]:
-    """Put the terminal into raw mode, so that every key goes to the command, and restore it at the end."""
+    """Context manager that puts the terminal into raw mode, so that every key goes to the command. At the end
+    it restores the terminal.
+    """
     if not terminal or not sys.stdin.isatty():
         yield
         return
@@ -99,7 +103,7 @@ def _raw(terminal: bool) -> Iterator[None]:
     import tty
 
     before = termios.tcgetattr(0)
-    # Use TCSADRAIN, because keys that were typed before must reach the command, too.
+    # Use TCSADRAIN instead of TCSAFLUSH, because keys that were typed earlier must reach the command, too.
     tty.setraw(0, termios.TCSADRAIN)
     try:
         yield

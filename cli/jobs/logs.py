@@ -10,18 +10,18 @@ from cli.jobs.wait import RetryLimit
 from wire.http.client import Client, JobName, Refused, Unreachable
 
 PER_LINE = 256
-"""The assumed number of bytes of a line, with which the last lines of a log are first searched."""
+"""To find the last lines of a log, the search first assumes that a line has this many bytes."""
 
 MOST = 16 * 1024 * 1024
-"""The most bytes to read for the last lines. The limit is needed because a progress bar can be one very long
-line.
+"""To find the last lines of a log, at most this many bytes are read. Without a limit, a progress bar could be
+one line of many GB.
 """
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """Stdout or stderr of one attempt on one node. An empty node means the first node, attempt 0 the last
-    attempt.
+    """Names one log: stdout or stderr of one attempt on one node. An empty node means the first node; attempt
+    0 means the last attempt.
     """
 
     job: JobName
@@ -30,7 +30,9 @@ class LogSource:
     attempt: int = 0
 
     def read(self, client: Client, *, offset: int = 0, follow: bool = False) -> Iterator[bytes]:
-        """Yield the bytes of the log in pieces."""
+        """Yield the bytes of the log in pieces, starting at byte `offset`. With `follow`, continue until the
+        attempt ends.
+        """
         return client.logs(
             self.job,
             stream=self.stream,
@@ -42,7 +44,7 @@ class LogSource:
 
 
 class ByteSink(Protocol):
-    """An object to which bytes are written."""
+    """Something that accepts bytes, such as stdout."""
 
     def write(self, data: bytes, /) -> object: ...
     def flush(self) -> None: ...
@@ -57,8 +59,8 @@ def copy(
     offset: int = 0,
     quiet: bool = False,
 ) -> None:
-    """Write a log to `sink`, starting at byte `offset`. If `follow` is set, reconnect after a lost
-    connection.
+    """Write a log to `sink`, starting at byte `offset`. With `follow`, continue until the attempt ends, and
+    reconnect if the connection is lost.
     """
     retries = RetryLimit(quiet=quiet)
     while True:
@@ -70,15 +72,15 @@ def copy(
                 retries.connected()
             return
         except (Unreachable, Refused) as lost:
-            # Try again also after node_away, because a restarted controller may not be connected with its
-            # nodes yet.
+            # Try again after the error node_away, because a restarted controller may not have reconnected to
+            # its nodes yet.
             if not follow or (isinstance(lost, Refused) and lost.problem.code != "node_away"):
                 raise
             retries.disconnected(lost)
 
 
 def last_lines(client: Client, source: LogSource, count: int) -> bytes:
-    """The last lines of a log, read from its end."""
+    """Return the last `count` lines of a log. Only the end of the log is read."""
     reach = max(count, 1) * PER_LINE
     while True:
         data = b"".join(source.read(client, offset=-reach))
@@ -88,8 +90,8 @@ def last_lines(client: Client, source: LogSource, count: int) -> bytes:
 
 
 def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tuple[bytes, int]:
-    """The last lines of a log, and the offset in bytes after them. The whole log is read, because the API
-    does not return the offset.
+    """Return the last `count` lines of a log and the offset of the byte after them. The whole log is read,
+    because the API does not return that offset.
     """
     kept, place = b"", 0
     for piece in source.read(client):
@@ -99,8 +101,8 @@ def last_lines_and_offset(client: Client, source: LogSource, count: int) -> tupl
 
 
 def show(client: Client, source: LogSource, sink: ByteSink, *, follow: bool, lines: int | None) -> None:
-    """Write a log, or its last lines, to `sink`. If `follow` is set, also write new output until the attempt
-    ends.
+    """Write a log, or its last `lines` lines, to `sink`. With `follow`, also write new output until the
+    attempt ends.
     """
     place = 0
     if lines is not None:
@@ -115,7 +117,7 @@ def show(client: Client, source: LogSource, sink: ByteSink, *, follow: bool, lin
 
 
 def tail(text: bytes, count: int) -> bytes:
-    """The last lines of a text. An unfinished last line counts as a line."""
+    """Return the last `count` lines of a text. An unfinished last line counts as a line."""
     end = len(text) - text.endswith(b"\n")
     for _ in range(count):
         end = text.rfind(b"\n", 0, end)

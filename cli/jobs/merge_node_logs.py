@@ -1,4 +1,4 @@
-"""Merges the output of a job on several nodes: whole lines, each with the name of its node."""
+"""Merges the output of a job on several nodes line by line. Each line begins with the name of its node."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import threading
 from cli.jobs.logs import ByteSink
 
 LONGEST = 64 * 1024
-"""The most bytes of a line. A longer line is written in parts, because its end may never arrive."""
+"""A longer line, in bytes, is written in parts, because a program may never write the end of the line."""
 
 _TURN = threading.Lock()
-"""The lock that is held while a line is written, so that lines of several nodes do not mix."""
+"""Held while a line is written, so that lines of several nodes do not mix."""
 
 
 class NodeLineWriter:
-    """Writes the output of one node to a sink that it shares with other nodes."""
+    """Writes the output of one node to an output stream that other nodes use, too. Each line gets the name of
+    the node.
+    """
 
     def __init__(self, node: str, sink: ByteSink) -> None:
         self._mark = node.encode() + b": "
@@ -22,7 +24,7 @@ class NodeLineWriter:
         self._rest = b""
 
     def write(self, data: bytes) -> int:
-        """Write all complete lines, and keep the unfinished line until its end arrives."""
+        """Write all complete lines, and keep the unfinished last line until its end arrives."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
             lines, self._rest = [*lines, self._rest], b""
@@ -32,11 +34,11 @@ class NodeLineWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Flush the sink."""
+        """Flush the output stream."""
         self._sink.flush()
 
     def finish(self) -> None:
-        """Write the unfinished line at the end of the output."""
+        """Write the unfinished line, because the output of the node has ended."""
         if self._rest:
             self.write(b"\n")
         self.flush()

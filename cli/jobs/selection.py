@@ -1,4 +1,4 @@
-"""Selects the jobs of a command: 7, 7_3, 7_[0-9], 1-3, last, all, --mine."""
+"""Selects the jobs that a command line names: 7, 7_3, 7_[0-9], 1-3, last, all, --mine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ Yes = Annotated[bool, switch("--yes -y", "Do not ask if 'all' or a range selects
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """The selected jobs, each once. If `ended` is true, a range also selects ended jobs."""
+    """Return the jobs that the words of a command line name, each once. With `ended`, a range such as 1-9
+    includes ended jobs.
+    """
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:
         raise CommandError("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
@@ -47,7 +49,7 @@ def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = Fa
 
 
 def select_one(client: Client, word: str) -> JobView:
-    """The one job that the word names. Raises CommandError if it names several."""
+    """Return the job that the word names. Raises CommandError if the word names several jobs."""
     meant = _understood(word)
     if isinstance(meant, NewestJob):
         return _last(client)
@@ -59,7 +61,7 @@ def select_one(client: Client, word: str) -> JobView:
 def pages(
     client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
 ) -> Iterator[JobView]:
-    """Yield all jobs in the order of their ids, requested page by page."""
+    """Yield all jobs in the order of their ids. The job list is requested page by page."""
     place: int | None = after
     while place is not None:
         page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)
@@ -77,7 +79,8 @@ def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -
             return _elements(client, array, indices)
         case JobLabel() as label if label.is_id:
             job = client.job(word).job
-            # The id of an array is the id of its first element: 7 is also the id of 7_0.
+            # The id of an array is the id of its first element, so 7 can mean the array 7 or its first
+            # element 7_0.
             return _array(client, job.id) if job.array == job.id else [job]
     return [select_one(client, word)]
 
@@ -114,8 +117,8 @@ def _array(client: Client, array: int) -> Iterator[JobView]:
 
 
 def _last(client: Client) -> JobView:
-    """The newest job of this user. The first id of a page is doubled, then halved, because the API lists jobs
-    only by ascending id.
+    """Return the newest job of this user. The API lists jobs only by ascending id, so search for the highest
+    id with steps that first double and then halve.
     """
     me = client.health().user
 

@@ -1,4 +1,4 @@
-"""Waits for jobs, across restarts of the controller."""
+"""Waits for jobs to start or end, even if the controller restarts meanwhile."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from wire.api.jobs import JobView
 from wire.http.client import Client, Refused, Unreachable
 
 PATIENCE_S = 60.0
-"""A wait fails after this many seconds without a connection to the controller. The jobs keep running."""
+"""Waiting fails after this many seconds without a connection to the controller. The jobs keep running."""
 
 PAUSE_S = 0.5
 FEW = 20
 
 
 def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
-    """Wait until all jobs have ended; return them by id. Raises CommandError at the deadline."""
+    """Wait until all jobs have ended, and return them in the order of their ids. Raises CommandError at the
+    deadline.
+    """
     ended: dict[int, JobView] = {}
     for job in changes(ids, deadline):
         if job.state.terminal:
@@ -33,19 +35,19 @@ def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> lis
 
 
 def wait_until_started(job: int) -> None:
-    """Wait until the job has started or ended."""
+    """Wait until the job has started, or has ended without a start."""
     for view in changes([job]):
         if view.attempt or view.state.terminal:
             return
 
 
 def first_failure(jobs: Iterable[JobView]) -> int:
-    """The exit code of the first job that failed; 0 if none failed."""
+    """Return the exit code for the first of these jobs that has failed; 0 if none has failed."""
     return next((code for code in map(exit_codes.of_job, jobs) if code), 0)
 
 
 class RetryLimit:
-    """Limits the time for which a command reconnects after a lost connection."""
+    """Decides how long a command tries to reconnect after a lost connection."""
 
     def __init__(self, deadline: float | None = None, *, quiet: bool = False) -> None:
         self._deadline = deadline
@@ -53,13 +55,13 @@ class RetryLimit:
         self._since: float | None = None
 
     def connected(self) -> None:
-        """Reset the limit, because the controller has answered."""
+        """Note that the controller has answered, so the time without a connection starts at zero again."""
         self._since = None
         self._check()
 
     def disconnected(self, error: Unreachable | Refused) -> None:
-        """Sleep before the next attempt. Raises the error if the connection has been lost for PATIENCE_S
-        seconds.
+        """Sleep before the next attempt to connect. Raises the error after PATIENCE_S seconds without a
+        connection.
         """
         self._check()
         now = time.monotonic()
@@ -74,12 +76,12 @@ class RetryLimit:
     def _check(self) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise CommandError(
-                "the time to wait is over; the jobs keep running", code=exit_codes.TIMEOUT
+                "not all jobs have ended within --timeout; they keep running", code=exit_codes.TIMEOUT
             ) from None
 
 
 def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
-    """Yield the present state of each job, and its new state after each change."""
+    """Yield each job in its present state, and again after each change of the job."""
     retries = RetryLimit(deadline)
     while True:
         client = Client()
@@ -89,7 +91,8 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
                     retries.connected()
                     if job is not None:
                         yield job
-            time.sleep(PAUSE_S)  # wait a moment, because the stream ends when the controller stops
+            # Wait before connecting again, because the stream ends when the controller stops.
+            time.sleep(PAUSE_S)
         except Unreachable as lost:
             retries.disconnected(lost)
         finally:
@@ -97,9 +100,11 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
 
 
 def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
-    """Yield the present states of the jobs, then their changes; None for each heartbeat."""
-    # Read the journal position before the jobs, because the stream then contains every later change. A change
-    # may come twice.
+    """Yield the jobs in their present state, then each job that changes; None for each heartbeat of the
+    stream.
+    """
+    # Read the journal position before the jobs, so that no change is missed. A change in between may come
+    # twice.
     seq = client.health().seq
     unseen = set(ids)
     if len(ids) > FEW:
@@ -109,7 +114,7 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
                 yield job
             if not unseen or job.id > max(unseen):
                 break
-    # Request the jobs one by one, because the job list does not contain jobs that ended long ago.
+    # Request these jobs one by one, because the job list does not contain jobs that ended long ago.
     yield from (client.job(job).job for job in sorted(unseen))
     for batch in client.stream(seq):
         yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]
@@ -117,7 +122,9 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
 
 @contextmanager
 def _ending_at(deadline: float | None, client: Client) -> Iterator[None]:
-    """A context that closes the client's connections at the deadline, so that no read takes longer."""
+    """Context manager that closes the connections of the client at the deadline, so that no read lasts
+    longer.
+    """
     if deadline is None:
         yield
         return

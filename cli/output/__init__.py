@@ -1,1 +1,1 @@
-"""The formats, tables and details that commands print."""
+"""Prints what commands show: tables, details of one object, JSON, YAML and CSV."""

@@ -9,8 +9,10 @@ from wire.text import printable
 
 
 def confirmed(question: str) -> bool:
-    """Whether the user answers yes. Raises CommandError without a terminal."""
+    """Ask a question and return True if the user answers yes. Raises CommandError if stdin is not a
+    terminal.
+    """
     if not sys.stdin.isatty():
-        raise CommandError(f"{question} There is no terminal to ask", "Add --yes to skip the question.")
+        raise CommandError(f"{question} This question needs a terminal", "Add --yes to skip the question.")
     print(f"{printable(question, 500)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -1,4 +1,6 @@
-"""CSV for programs: fields of the API by name, raw numbers, and times in ISO 8601 with zone."""
+"""Writes rows as CSV for programs: the columns are fields of the API, numbers are not rounded, times are in
+ISO 8601 with time zone.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,25 @@ from wire.codec import encode
 from wire.text import printable
 
 LONGEST = 4_096
-"""The most characters of one value."""
+"""A longer value is cut after this many characters."""
 
 _TIMES = ("at", "since", "until", "was", "becomes", "again")
-"""Fields with a time in seconds since 1970. All fields with names that end in `_at` or `_since` are such
-times, too.
+"""Fields with these names are times in seconds since 1970. So are all fields whose names end in `_at` or
+`_since`.
 """
 
 Getter = Callable[[Any], Any]
 
 
 def headings(kind: type[Any]) -> list[str]:
-    """The column headings for a class of rows, in the order of its fields. `held.gpus` is a field of the
-    field `held`.
+    """Return the column headings for a dataclass of the API: the names of its fields. A heading such as
+    `held.gpus` is the field `gpus` of the object in the field `held`.
     """
     return [name for name, _ in _fields(kind)]
 
 
 def values(kind: type[Any], row: Any) -> list[str]:
-    """The values of a row, in the order of the headings."""
+    """Return the values of a row in the order of the headings."""
     return [_text(name.rpartition(".")[2], get(row)) for name, get in _fields(kind)]
 
 
@@ -62,8 +64,8 @@ def _without_none(hint: Any) -> Any:
 
 
 def _text(name: str, value: Any) -> str:
-    """A value as text: numbers unchanged, booleans as true and false, lists joined by ';', all other values
-    as JSON.
+    """Return a value as text: numbers unrounded, booleans as true and false, lists joined by ';', other
+    values as JSON.
     """
     if value is None:
         return ""
@@ -89,5 +91,5 @@ def _is_plain(value: Any) -> bool:
 
 
 def moment(at: float) -> str:
-    """A time as 2026-11-19T04:47:58.250Z."""
+    """Return a time in seconds since 1970 as text such as 2026-11-19T04:47:58.250Z."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

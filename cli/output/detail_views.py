@@ -1,4 +1,4 @@
-"""All details of a job or a node, as headings and values."""
+"""Lists all details of one job or one node as pairs of heading and value."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from wire.text import counted, duration, memory, printable
 Facts = list[tuple[str, str]]
 SHOWN_VICTIMS = 8
 SHOWN = 400
-"""The most characters of a command that are shown. -o json shows the whole command."""
+"""At most this many characters of a job's command are shown. -o json shows the whole command."""
 
 
 def of_job(detail: JobDetail) -> Facts:
-    """The details of a job: its state, the reason for the state, its nodes, and the requested resources."""
+    """Return the details of a job: its state and the reason for it, its nodes, and the requested
+    resources.
+    """
     job = detail.job
     facts = [
         ("job", f"{job.label}  {job.name}"),
@@ -55,7 +57,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("gpu use", _gpu_use(job)),
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
     ]
-    # Leave out the name and the profile, because the lines above already show them.
+    # Leave out the name and the profile, because the lines above show them already.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
@@ -76,7 +78,7 @@ def _foreseen(each: Foreseen, job: JobView) -> str:
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
-    """The predicted run time with the time limit. For a running job also the run time that backfill
+    """Return the predicted run time and the time limit; for a running job also the run time that backfill
     assumes.
     """
     if predicted_s is None:
@@ -92,8 +94,8 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """The requested resources and options of a job: first lines that join several fields, then one line for
-    each option with a title.
+    """Return the requested resources and options of a job. Some lines combine several fields; then each
+    option with a title has a line of its own.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
@@ -147,7 +149,9 @@ def of_spec(spec: JobSpec) -> Facts:
 
 
 def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:
-    """The CPUs or the memory per node. For a default also its source."""
+    """Return the CPUs or the memory per node. If the user did not request an amount, also name where the
+    default comes from.
+    """
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:
         return "the default of the cluster"
@@ -163,7 +167,7 @@ def _node_lost(spec: JobSpec) -> str:
 
 
 def of_after(spec: JobSpec) -> str:
-    """The dependencies of a job."""
+    """Return the conditions of --after and similar options, on which the start of the job depends."""
     if not spec.after:
         return ""
     listed = ", ".join(f"{each.until.value} {printable(each.path or each.job)}" for each in spec.after)
@@ -173,12 +177,12 @@ def of_after(spec: JobSpec) -> str:
 
 
 def of_relax(spec: JobSpec) -> str:
-    """The requirements that a job drops after a time in the queue."""
+    """Return the requirements that the job drops if it waits too long (option --relax)."""
     return f"{', '.join(spec.relax)} after {duration(spec.relax_after_s)} in the queue" if spec.relax else ""
 
 
 def of_restart(restart: Restart) -> str:
-    """The restart policy in words; empty for the default policy."""
+    """Return the restart policy in words; empty if the job has the default policy."""
     if restart == DEFAULT_RESTART:
         return ""
     if restart.when is RestartWhen.NEVER:
@@ -195,7 +199,7 @@ def _at_most(limit: int | None, as_text: Callable[[int], str]) -> str:
 
 
 def of_node(node: NodeView) -> Facts:
-    """The details of a node, without its GPUs."""
+    """Return the details of a node, without its GPUs."""
     return [
         ("node", node.name),
         ("state", node.state_word + (f" ({node.why})" if node.why else "")),
@@ -223,8 +227,8 @@ def _numa(numa: NumaFacts) -> str:
 
 
 def of_quality(job: JobView) -> str:
-    """The quality of a placement as text: 100 points for one cluster node, 30 for one NUMA node, 20 for
-    NVLink between all GPUs; 50 for several cluster nodes.
+    """Return the quality of the chosen nodes and GPUs as text. All on one cluster node is 100 points, on
+    several is 50; one NUMA node adds 30, NVLink between all GPUs adds 20.
     """
     if job.quality is None:
         return ""
@@ -238,14 +242,14 @@ def of_quality(job: JobView) -> str:
 
 
 def line_of(job: JobView) -> str:
-    """A job and its state in one line."""
+    """Return a job and its state as one line."""
     reason = job.detail or job.reason.value.replace("_", " ")
     return f"job {job.label}: {job.state.value}" + (f", {reason}" if reason else "")
 
 
 def of_why(why: Why) -> str:
-    """The reason why a job waits, its position in the queue, and the number of nodes that each filter
-    rejected.
+    """Return the reason why a job waits, its position in the queue, and how many nodes each filter
+    rejects.
     """
     lines = [why.sentence, *map(printable, why.notes)]
     if why.position is not None:
@@ -264,7 +268,7 @@ def of_why(why: Why) -> str:
 
 
 def _saves(spec: JobSpec) -> str:
-    """The way in which the job saves its state before it is stopped, as text."""
+    """Return as text how the job saves its state before it is stopped."""
     ways = [
         shlex.join(spec.checkpoint_command),
         spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",
@@ -291,7 +295,7 @@ def _moved(each: Moved) -> str:
 
 
 def _gang(spec: JobSpec) -> str:
-    """The fewest nodes on which a gang starts, and the effect of a failed gang member."""
+    """Return the fewest nodes on which the job starts, and what happens if it fails on one node."""
     gang, parts = spec.gang, []
     if gang.min_nodes is not None:
         wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""
@@ -309,21 +313,21 @@ def _gang(spec: JobSpec) -> str:
 
 
 def _preemptible(spec: JobSpec) -> str:
-    """The limits on preempting the job; empty if it may be preempted at any time."""
+    """Return the limits on preempting the job as text; empty if the job may be preempted at any time."""
     if not spec.preemptible:
         return "no"
     return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""
 
 
 def of_ahead(why: Why) -> str:
-    """The first jobs ahead in the queue, and the number of others."""
+    """Return the first jobs that are ahead in the queue, and the number of further jobs ahead."""
     lines = [f"job {each.label} ({printable(each.user)}): {printable(each.wants)}" for each in why.ahead]
     more = (why.position or 1) - 1 - len(why.ahead)
     return "\n".join(lines + ([f"and {more} more"] if more > 0 and lines else []))
 
 
 def of_preemption(answer: Explanation) -> str:
-    """The running jobs that will be preempted for a waiting job, or the reason why none will be."""
+    """Return the running jobs that will be preempted for a waiting job, or the reason why none will be."""
     victims = answer.victims
     if not answer.makes_room or not victims:
         return f"no job now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
@@ -338,7 +342,7 @@ def of_preemption(answer: Explanation) -> str:
 
 
 def _gpu_use(job: JobView) -> str:
-    """GPU-hours of ended attempts, and the GPU load of the last attempt."""
+    """Return the GPU-hours of all ended attempts, and the GPU load of the last attempt."""
     running = job.state is JobState.RUNNING
     parts = []
     if job.gpu_hours:
@@ -365,5 +369,5 @@ def _lines(*given: object) -> str:
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:
-    # Newlines are replaced, because a newline in a value would look like another variable.
+    # Replace newlines, because a newline in a value would look like the start of another variable.
     return "\n".join(f"{key}={value}".replace("\n", "\ufffd") for key, value in pairs.items())

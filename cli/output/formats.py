@@ -1,4 +1,4 @@
-"""Writes answers to stdout as tables that fit the terminal, as JSON or YAML of the API, as CSV, or as
+"""Writes answers of the controller to stdout: as tables that fit the terminal, or as JSON, YAML, CSV or
 names.
 """
 
@@ -27,7 +27,7 @@ GAP = "  "
 
 
 class Format(enum.StrEnum):
-    """The format of an answer on stdout."""
+    """The formats in which a command writes its answer to stdout."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -45,25 +45,31 @@ class Format(enum.StrEnum):
 Output = Annotated[
     Format,
     option(
-        "-o --output", "FORMAT", "Format of the answer: table, wide, json, yaml, csv or name. Default: table."
+        "-o --output",
+        "FORMAT",
+        "Format of what the command prints: table, wide, json, yaml, csv or name. Default: table.",
     ),
 ]
 
 JobFormat = Annotated[
     Format,
     option(
-        "-o --format", "FORMAT", "Format of the answer: table, wide, json, yaml, csv or name. Default: table."
+        "-o --format",
+        "FORMAT",
+        "Format of what the command prints: table, wide, json, yaml, csv or name. Default: table.",
     ),
 ]
-"""The same option, for commands in which --output is the file for the job's output."""
+"""The same option under the name --format, for commands in which --output names the file for the job's
+output.
+"""
 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """One column. On a narrow terminal the column with the highest `keep` is dropped first; 0 is never
-    dropped.
+    """A column of a table. If the terminal is too narrow, the column with the highest `keep` is left out
+    first; a column with `keep` 0 is always shown.
 
-    The column is at least `room` cells wide. If `least` is given, it may shrink to `least` cells.
+    The column is at least `room` cells wide. If `least` is not 0, the column may shrink to `least` cells.
     """
 
     title: str
@@ -78,17 +84,19 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """The columns for one kind of row, and the function that returns the name of a row."""
+    """A table: its columns, and the function that returns the name of a row for -o name."""
 
     columns: Sequence[Column[Row]]
     name: Callable[[Row], str]
     kind: type[Row] | None = None
-    """The class of a row. The columns of CSV are the fields of this class; if None, CSV has the columns of
-    the table.
+    """The class of a row. Its fields are the columns of -o csv. If this is None, CSV has the columns of the
+    table.
     """
 
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
-        """Write the rows. `body` is the API's answer that contains all rows, for JSON and YAML."""
+        """Write the rows in the format `form`. JSON and YAML write `body`, the API's answer that contains all
+        rows.
+        """
         if form.is_data:
             write_data(form, list(rows) if body is None else body)
         elif form is Format.NAME:
@@ -109,7 +117,7 @@ class Table(Generic[Row]):
     def lines(
         self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False
     ) -> Iterable[str]:
-        """The table as lines of at most `width` cells; if `width` is None, without a limit."""
+        """Yield the table as lines of at most `width` cells; without a limit if `width` is None."""
         columns = [column for column in self.columns if wide or not column.wide]
         cells = [[column.title for column in columns]]
         cells += [[printable(column.text(row)) for column in columns] for row in rows]
@@ -130,13 +138,13 @@ class Table(Generic[Row]):
 
 
 def write(text: str) -> None:
-    """Write data to stdout."""
+    """Write text to stdout."""
     sys.stdout.write(text)
 
 
 def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
-    """Write a YAML or JSON document. JSON is indented on a terminal, otherwise on one line. Both contain only
-    printable ASCII.
+    """Write a YAML or JSON document of printable ASCII characters. JSON is indented on a terminal, otherwise
+    on one line.
     """
     data = _data(body)
     if form is Format.YAML:
@@ -148,7 +156,7 @@ def write_data(form: Format, body: Any, *, indented: bool = True) -> None:
 
 
 def _data(body: Any) -> Any:
-    """The body as plain JSON data."""
+    """Convert an object of the API to dicts, lists and simple values for JSON."""
     if isinstance(body, list | tuple):
         return [_data(part) for part in body]
     if isinstance(body, Mapping):
@@ -157,8 +165,8 @@ def _data(body: Any) -> Any:
 
 
 def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: str) -> None:
-    """Write one job, node or other object: as headings and values, or in a data format as the body of the
-    API.
+    """Write one object, such as a job or a node. For a table, write `facts`; for JSON and YAML, the API's
+    answer `body`.
     """
     if form.is_data:
         write_data(form, body)
@@ -171,7 +179,7 @@ def show_one(form: Format, body: Any, facts: Iterable[tuple[str, str]], name: st
 
 
 def write_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Write headings and values, one per line; further lines of a value are indented."""
+    """Write headings and values, one pair on each line. Further lines of a value are indented."""
     known = [(name, value) for name, value in facts if value]
     room = max((len(name) for name, _ in known), default=0)
     for name, value in known:
@@ -181,7 +189,7 @@ def write_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal in cells; None if stdout is no terminal."""
+    """Return the width of the terminal in cells; None if stdout is not a terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):
@@ -189,7 +197,7 @@ def terminal_width() -> int | None:
 
 
 def cell_width(text: str) -> int:
-    """The width of the text in cells of a terminal."""
+    """Return the width of the text in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(
@@ -199,7 +207,9 @@ def cell_width(text: str) -> int:
 
 
 def fit(text: str, room: int, *, right: bool = False) -> str:
-    """The text in exactly `room` cells: padded, or cut with an ellipsis."""
+    """Return the text in exactly `room` cells. A shorter text is padded; a longer text ends with an
+    ellipsis.
+    """
     taken = cell_width(text)
     if taken > room:
         while taken > max(room - 1, 0):
@@ -211,8 +221,8 @@ def fit(text: str, room: int, *, right: bool = False) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
-    """The columns to show, with their widths. If the terminal is too narrow, shrink the widest columns that
-    may shrink; then drop columns.
+    """Choose the columns that fit into `width` cells, and their widths. If the terminal is too narrow, the
+    widest columns that may shrink are shrunk first, then columns are left out.
     """
     shown = list(range(len(columns)))
     while True:

@@ -1,4 +1,4 @@
-"""Prints messages to the user on stderr, so that stdout contains only data."""
+"""Prints messages for the user to stderr, so that stdout contains only data."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, TextIO
 from cli import exit_codes
 from wire.text import printable
 
-if TYPE_CHECKING:  # see cli.exit_codes
+if TYPE_CHECKING:  # import these only for type checks, for the reason given in cli/exit_codes.py
     from wire.api.problem import Problem
 
 
 def print_error(message: str, hint: str = "", code: int = 0) -> int:
-    """Print an error and a hint. Returns the exit code."""
+    """Print an error message and a hint about the remedy. Returns the exit code."""
     lines = [f"corral: {_safe(message)}"] + [f"  {_safe(line)}" for line in hint.splitlines()]
     print("\n".join(lines), file=sys.stderr)
     return code
 
 
 def print_refusal(problem: Problem) -> int:
-    """Print a problem that the controller reports. Returns the exit code."""
+    """Print an error that the controller reports. Returns the exit code."""
     if problem.where == "Authorization":
         hint = "Set CORRAL_TOKEN to the content of the controller's <state_dir>/token."
         return print_error(problem.message, hint, exit_codes.of_problem(problem))
@@ -35,10 +35,11 @@ def print_note(message: str) -> None:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether colours are written to this stream."""
+    """Return True if colours may be written to this stream."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _safe(text: str) -> str:
-    # Remove control characters of names and paths in a message, because they must not reach the terminal.
+    # Remove control characters, because names and paths in a message could otherwise send commands to the
+    # terminal.
     return "\n".join(printable(line, 2_000) for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""The columns of the tables for jobs, nodes, GPUs and events."""
+"""Defines the columns of the tables of jobs, nodes, GPUs and events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NODE_COLOURS = {
 
 
 def clock(at: float | None, now: float | None = None) -> str:
-    """The time of day, with the date if it is not today; "-" for None."""
+    """Return the time of day, with the date if it is not today; "-" for None."""
     if at is None:
         return "-"
     moment = datetime.fromtimestamp(at, UTC).astimezone()
@@ -45,7 +45,7 @@ def clock(at: float | None, now: float | None = None) -> str:
 
 
 def elapsed(job: JobView, now: float | None = None) -> str:
-    """The time that the job has waited, or has run if it has started."""
+    """Return the time for which the job has waited, or has run if it has started."""
     moment = time.time() if now is None else now
     if job.started_at is not None:
         return duration((job.ended_at or moment) - job.started_at)
@@ -53,7 +53,7 @@ def elapsed(job: JobView, now: float | None = None) -> str:
 
 
 def nodes_or_reason(job: JobView) -> str:
-    """The nodes of the job, or the reason why it has none."""
+    """Return the nodes of the job, or the reason why it has no nodes."""
     if job.held and not job.state.terminal:
         nodes = ",".join(
             f"{part.node} (silent)" if part.node in job.silent else part.node for part in job.held
@@ -65,13 +65,13 @@ def nodes_or_reason(job: JobView) -> str:
 
 
 def cores(milli: int) -> str:
-    """CPU cores as text: 4, or 0.5."""
+    """Return a number of CPU cores as text, such as 4 or 0.5."""
     return f"{milli / 1000:g}"
 
 
 def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobView]:
-    """The table of jobs. Times are computed for the moment `now`. If `profiles` is true, the table has a
-    column for scheduler profiles.
+    """Return the table of jobs. Waiting times and run times are computed for the time `now`. With `profiles`,
+    the table has a column for the scheduler profile.
     """
     profile = Column[JobView]("PROFILE", lambda job: job.profile, keep=8, least=6)
     return Table(
@@ -100,14 +100,14 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
 
 
 def exit_text(job: JobView) -> str:
-    """The exit code of a job, or the signal that ended it, as text."""
+    """Return the exit code of a job, or the signal that ended the job, as text."""
     if job.signal:
         return f"signal {job.signal}"
     return "-" if job.exit_code is None else str(job.exit_code)
 
 
 def node_table() -> Table[NodeView]:
-    """The table of nodes, with used and total resources."""
+    """Return the table of nodes, with used and total resources."""
     return Table(
         [
             Column("NODE", lambda node: node.name, least=16),
@@ -129,7 +129,7 @@ def node_table() -> Table[NodeView]:
 
 
 def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
-    """The table of the GPUs of one node, or of several nodes."""
+    """Return the table of GPUs, of one node or of several nodes."""
     return Table(
         [
             *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),
@@ -169,45 +169,45 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
 
 
 def _read(gpu: GpuView, text: str) -> str:
-    """The text of a measured value; "-" if the node is not connected."""
+    """Return the text of a measured value; "-" if the node is not connected."""
     return text if gpu.heard else "-"
 
 
 def ecc(gpu: GpuView) -> str:
-    """The numbers of corrected and uncorrected memory errors since the driver was loaded."""
+    """Return the numbers of corrected and of uncorrected memory errors since the driver was loaded."""
     return f"{gpu.ecc_corrected}/{gpu.ecc_uncorrected}"
 
 
 def idle(gpu: GpuView) -> str:
-    """The time for which an allocated GPU has been idle."""
+    """Return the time for which an allocated GPU has had no load."""
     return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 
 def nvlink(gpu: GpuView) -> str:
-    """The number of NVLink links that are up, and the number of all links."""
+    """Return the number of active NVLink links, and the number of all links."""
     return f"{gpu.links_up}/{gpu.links_there}" if gpu.links_there else "-"
 
 
 def off_queue(gpu: GpuView) -> str:
-    """The users whose processes run on the GPU outside of any job."""
+    """Return the users whose processes run on the GPU although they belong to no job."""
     return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
 
 
 @dataclass(frozen=True)
 class ProcessOnGpu:
-    """A process and the GPU that it uses."""
+    """One process on one GPU."""
 
     gpu: GpuView
     process: GpuProcess
 
 
 def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
-    """The processes on these GPUs."""
+    """Return the processes on these GPUs, those of jobs and others."""
     return [ProcessOnGpu(gpu, process) for gpu in gpus for process in gpu.processes]
 
 
 def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
-    """The table of processes on GPUs: those of jobs, and off-queue processes."""
+    """Return the table of processes on GPUs: those of jobs, and processes that no job started."""
     return Table(
         [
             *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),
@@ -228,7 +228,7 @@ def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
 
 
 def event_table(now: float | None = None) -> Table[EventView]:
-    """The table of events, with a sentence for each."""
+    """Return the table of events, with a sentence for each event."""
     return Table(
         [
             Column("SEQ", lambda event: str(event.seq), keep=9, right=True, wide=True),
@@ -246,7 +246,9 @@ def _well(gpu: GpuView) -> bool:
 
 
 def _gpus_used(node: NodeView) -> str:
-    """The number of GPUs in use, and of all GPUs. An unhealthy GPU is in use only if a job holds it."""
+    """Return the number of GPUs in use and the number of all GPUs. An unhealthy GPU counts as used only if a
+    job holds it.
+    """
     used = sum(WHOLE_GPU - gpu.free_milli for gpu in node.gpus if gpu.jobs or _well(gpu)) / WHOLE_GPU
     return f"{gpus_text(round(used, 3))}/{len(node.gpus)}"
 

@@ -1,4 +1,4 @@
-"""Prints the answer to what-if: new start times, and jobs that would be preempted."""
+"""Prints the answer to a what-if request: changed start times, and jobs that would be preempted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from wire.text import duration
 DryRun = Annotated[
     bool, switch("--dry-run", "Show which jobs would start sooner or later, and change nothing.")
 ]
-"""The option of commands that change the cluster; it asks what-if."""
+"""The flag --dry-run of commands that change the cluster. With it, the command shows the effect and changes
+nothing.
+"""
 
 SHOWN = 10
-"""The most jobs that are shown of each kind. -o json shows more."""
+"""At most this many delayed jobs, and this many earlier jobs, are shown. -o json shows more."""
 
 
 def show(answer: WhatIfAnswer, output: Format) -> int:
-    """Print the answer. Returns 5 if part of the change would be refused, otherwise 0."""
+    """Print the answer. Returns exit code 5 if part of the change would be refused, otherwise 0."""
     few = output in (Format.TABLE, Format.WIDE)
     _table(answer).show(output, _worst_and_best(answer, SHOWN) if few else answer.shifts, answer)
     if few:
@@ -50,8 +52,8 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
 
 
 def summarise(answer: WhatIfAnswer) -> None:
-    """Print the answer on stderr: refusals, jobs that would start at another time, and the number of these
-    jobs.
+    """Print on stderr what would be refused, the jobs that would start at another time, and how many there
+    are.
     """
     for refused in answer.refused:
         print_note(f"This would be refused: {refused}")
@@ -62,8 +64,8 @@ def summarise(answer: WhatIfAnswer) -> None:
 
 
 def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
-    """The new jobs, then the jobs with the largest delays, then those with the largest gains; `each` is the
-    most jobs of each of these two groups.
+    """Return the new jobs, then at most `each` jobs with the largest delays, then at most `each` jobs with
+    the largest gains.
     """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]
@@ -80,7 +82,7 @@ def _sum_up(answer: WhatIfAnswer) -> None:
     line = f"{later} would start later, {sooner} sooner, {answer.unchanged} as now"
     print_note(f"{line}{f' ({waited})' if waited else ''}.")
     if not answer.whole:
-        print_note("Starts after a job without a time limit are unknown.")
+        print_note("Start times that depend on the end of a job without a time limit are unknown.")
     if limits := extent(answer):
         print_note(f"{limits[0].upper()}{limits[1:]}.")
     if answer.covers_until is not None:

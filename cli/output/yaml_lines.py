@@ -1,4 +1,6 @@
-"""Writes plain data as YAML in block style. Strings are ASCII, so that all YAML parsers read them alike."""
+"""Writes data as YAML, one item on each line. Non-ASCII characters are escaped, so that all YAML parsers read
+the same text.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
-"""Words that need quotation marks, because YAML 1.1 reads them as booleans or null."""
+"""These words need quotation marks, because YAML 1.1 reads them as booleans or null."""
 
 
 def yaml_lines(data: Any) -> Iterator[str]:
-    """The lines of a document. Example: [{"job": 7}] gives `- job: 7`."""
+    """Yield the lines of a YAML document. Example: [{"job": 7}] gives `- job: 7`."""
     if isinstance(data, dict) and data:
         for key, value in data.items():
             inner = isinstance(value, dict | list) and value
@@ -29,15 +31,15 @@ def yaml_lines(data: Any) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value on one line. It is written as JSON, because JSON is valid YAML; simple strings are not
-    quoted.
+    """Return a value on one line as JSON, which is valid YAML, too. Simple strings are written without
+    quotation marks.
     """
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             return value
         return re.sub(r"[^\x00-\x7e]", _escaped, json.dumps(value, ensure_ascii=False))
     text = json.dumps(value)
-    # Add a decimal point, because YAML 1.1 reads 1e-05 as a string.
+    # Add a decimal point, because YAML 1.1 would read 1e-05 as a string.
     return text.replace("e", ".0e") if isinstance(value, float) and "e" in text and "." not in text else text
 
 

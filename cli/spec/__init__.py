@@ -1,1 +1,1 @@
-"""Conversion of flags, job scripts and sbatch directives to a JobSpec, and of a JobSpec to flags."""
+"""Converts flags, job scripts and #SBATCH lines to a JobSpec, and a JobSpec to flags."""

@@ -1,4 +1,4 @@
-"""The changes that `corral job set` sends: the fields of the options that were given, and no others."""
+"""Computes the changes that `corral job set` sends: only fields whose options the user wrote."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wire.codec import encode
 
 
 def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
-    """The new value of each field to change, as JSON data. None means that the field gets its default
-    again.
+    """Return the new value of each changed field as JSON data. The value None resets the field to its
+    default.
     """
     given = from_flags(asked)
     spec = encode(spec_from(("true",), "", given, {}))
@@ -32,12 +32,12 @@ def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """The controller's problem report, changed so that it names the flag of the command instead of the API
+    """Change the error of the controller so that it names the flag of the command instead of the API
     field.
     """
     return replace(problem, where=flag_of(problem.where))
 
 
 def _fields(option: JobOption) -> tuple[str, ...]:
-    # --gpus-per-node sets two fields, because it also determines the number of nodes.
+    # --gpus-per-node sets two fields, because the number of nodes depends on it, too.
     return ("gpus", "nodes") if option.name == "gpus_per_node" else (option.field,)

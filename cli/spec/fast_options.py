@@ -1,9 +1,9 @@
-"""Reads numbers, words and paths of the command line without pydantic, which typer loads to do it.
+"""Parses values of the command line without pydantic, because importing pydantic takes 60 ms at each start.
 
-Typer calls `get_runtime_param()` of each parameter on first use to get a reader. `use_fast_readers` sets the
-reader before that: the parser of the flag if it has one (`option(..., parser=amounts.seconds)`), otherwise a
-reader for the type of the value. Other types are left to typer. This saves 60 ms at each start, and the
-errors name the wrong value and valid values.
+Typer asks each parameter for a reader by calling `get_runtime_param()`, and its own reader imports pydantic.
+`use_fast_readers` replaces the reader for flags with a parser (`option(..., parser=amounts.seconds)`) and for
+simple types. Other types keep the reader of Typer. The new readers also give better errors: they name the
+wrong value and the valid values.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from wire import amounts
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the value of one parameter. Typer calls this class in place of its own."""
+    """Parses the text of one parameter. Typer calls it instead of its own reader, which would import
+    pydantic.
+    """
 
     read: Callable[[Any], Any]
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value of a parameter, parsed from the text of the command line, or its default."""
+        """Return the value of a parameter, parsed from the text on the command line, or its default."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -38,11 +40,10 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Give each parameter of a command and its subcommands a `Reader`, if the type of its value has one."""
-    # Make the context of the group first, because a command takes the names of its help option from that
-    # context.
+    """Give each parameter of a command and of its subcommands a `Reader`, if its type is a simple one."""
+    # Create the context of the group first, because a command gets the names of its --help option from it.
     context = command.context_class(command, above, **command.context_settings)
-    for param in command.get_params(context):  # includes --help, which typer creates on demand
+    for param in command.get_params(context):  # includes --help, which Typer creates only here
         read = _reader(param)
         if read is not None:
             param.get_runtime_param = partial(_same, Reader(read))
@@ -60,7 +61,7 @@ def _reader(param: Any) -> Callable[[Any], Any] | None:
     kind: Any = getattr(descriptor, "annotation", None)
     parser: Any = getattr(getattr(descriptor, "parameter_info", None), "parser", None)
     if parser is not None:
-        # Do not parse a default, because it is a value already.
+        # Parse only text. A default value is not text, because it has the right type already.
         return lambda value: parser(value) if isinstance(value, str) else value
     if get_origin(kind) is list:
         (kind,) = get_args(kind)

@@ -1,14 +1,15 @@
-"""The table of job options: one row joins a flag, a script line, a JobSpec field and its printed form.
+"""The table of all job options. One row defines the flag, the JobSpec field, and how its value is printed.
 
-1. A row's `name` gives the flag (`--gpu-model`), the word of a #CORRAL line and the variable
-   (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
-2. `read` parses the text into a value of `field`; its ValueError names valid values. Options with the same
-`field` make one value together: `part` is the keyword of each option in `spec_builder.COMBINED`.
-3. `show` turns the value of the field back into the texts of the flag, for `corral job set` in suggestions.
-4. `title` is the heading in `corral job show`; a row without one is part of a line in `detail_views.py`.
+1. The `name` of a row gives the flag (`--gpu-model`), the same flag in a #CORRAL line, and the environment
+   variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
+2. `read` parses a text into the value of the JobSpec field `field`. If the text is invalid, it raises a
+   ValueError that names valid values. If several rows have the same `field`, `spec_builder.COMBINED` makes
+   one value of their values, and `part` names the row's value.
+3. `show` converts the value back to the texts of the flag, for suggestions such as `corral job set 7 …`.
+4. `title` is the heading in `corral job show`. Rows without a title are shown together with other options.
 
 Example: `--memory 16G`, `#CORRAL --memory=16G` and CORRAL_SUBMIT_MEMORY=16G all set `memory_mib` to 16384. A
-suggestion to halve it reads `corral job set 7 --memory 8G`. A new option is one new row.
+suggestion to halve the memory is `corral job set 7 --memory 8G`. A new option is one new row.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ from wire.names import priority_name
 
 @dataclass(frozen=True)
 class JobOption:
-    """One row of the table. An option without a `metavar` is a switch, with the text true or false."""
+    """One row of the table of job options. An option without a `metavar` is a switch; its text is true or
+    false.
+    """
 
     name: str
     help: str
     field: str = ""
-    """The field of JobSpec, or a part of a field, such as gang.min_nodes. If empty, the field has the name of
-    the option.
+    """The field of JobSpec that the option sets, or a part of that field, such as gang.min_nodes. If empty,
+    the field has the name of the option.
     """
     metavar: str = ""
     read: Callable[[str], Any] = str
@@ -49,16 +52,14 @@ class JobOption:
     title: str = ""
     repeats: bool = False
     adds_up: bool = False
-    """True: the values of flags, environment and script are joined. False: flags override the environment,
-    which overrides the script.
+    """If True, the values from flags, environment and script are combined. If False, flags override the
+    environment, and the environment overrides the script.
     """
     separator: str | None = None
-    """The separator between the values of a repeated option in its environment variable. None means white
-    space.
-    """
+    """Separates the values of a repeated option in its environment variable. None means white space."""
 
     part: str = ""
-    """The part of the field that `field` names after the dot."""
+    """The name after the dot in `field`, such as min_nodes; empty if the option sets the whole field."""
 
     def __post_init__(self) -> None:
         field, _, part = (self.field or self.name).partition(".")
@@ -74,9 +75,11 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """The texts with which this option sets the value of the spec. Empty if the spec has the default."""
+        """Return the texts with which this option sets its field to the value in `spec`; empty for the
+        default value.
+        """
         value = getattr(spec, self.field)
-        # If `part` is not a field of the value, as for the restart policy, the text is computed from the
+        # If the value has no field `part`, as with the restart policy, `show` computes the text from the
         # whole value.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
@@ -84,7 +87,7 @@ class JobOption:
 
 
 def yes_or_no(text: str) -> bool:
-    """The value of a switch, from its text."""
+    """Return True or False for the text of a switch. Raises ValueError for any other text."""
     word = text.lower()
     if word not in ("1", "true", "yes", "0", "false", "no"):
         raise ValueError(f"{text!r} is neither true nor false")
@@ -92,7 +95,7 @@ def yes_or_no(text: str) -> bool:
 
 
 def directory(text: str) -> str:
-    """The absolute path of a directory. A relative path starts at the current directory."""
+    """Return the absolute path of a directory. A relative path starts at the current directory."""
     try:
         return os.path.abspath(text)
     except FileNotFoundError:
@@ -135,7 +138,7 @@ _SIGNAL: Mapping[str, Any] = {"metavar": "SIGNAL", "read": amounts.signal}
 
 
 def _after(name: str, metavar: str, help_text: str) -> JobOption:
-    """An option for dependencies."""
+    """Return the row for an option such as --after-ok, which makes a job depend on other jobs."""
     until = AFTER[name]
 
     def show(after: tuple[Dependency, ...]) -> option_texts.Texts:
@@ -146,11 +149,14 @@ def _after(name: str, metavar: str, help_text: str) -> JobOption:
 
 _ROWS = (
     JobOption("name", "Name of the job. Default: the name of the program or script.", metavar="NAME"),
-    JobOption("project", "Project that the job is billed to. Default: default.", metavar="NAME"),
-    JobOption("queue", "Queue that the job waits in. Default: default.", metavar="NAME"),
+    JobOption(
+        "project", "Project that the job is billed to. Default: the project 'default'.", metavar="NAME"
+    ),
+    JobOption("queue", "Queue that the job waits in. Default: the queue 'default'.", metavar="NAME"),
     JobOption(
         "profile",
-        "Scheduler profile for the job. Default: the first that accepts it.",
+        "Scheduler profile of the job. Default: the first profile that accepts the job's user, "
+        "project or queue.",
         metavar="NAME",
         title="profile",
     ),
@@ -163,19 +169,22 @@ _ROWS = (
     ),
     JobOption(
         "cpus",
-        "CPU cores per node, such as 4 or 0.5. Default: the share of the job's GPUs, or 1.",
+        "CPU cores per node, such as 4 or 0.5. Default: in proportion to the job's part of the "
+        "node's GPUs, or 1 without GPUs.",
         "cpu_milli",
         **_CORES,
     ),
     JobOption(
         "memory",
-        "Memory per node, such as 512M or 16G. Default: the share of the job's GPUs or CPUs.",
+        "Memory per node, such as 512M or 16G. Default: in proportion to the job's part of the "
+        "node's GPUs or CPUs.",
         "memory_mib",
         **_SIZE,
     ),
     JobOption(
         "scratch",
-        "Local disk per node in $CORRAL_SCRATCH, such as 100G. Default: none.",
+        "Space on the local disk of each node, such as 100G, in the directory $CORRAL_SCRATCH. "
+        "Default: none.",
         "scratch_mib",
         **_SIZE,
     ),
@@ -199,13 +208,13 @@ _ROWS = (
     JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **_COUNT),
     JobOption(
         "min_nodes",
-        "Start on at least N nodes if --nodes are not free. Default: --nodes.",
+        "Let the job start on N nodes or more if not all --nodes are free. Default: the value of --nodes.",
         "gang.min_nodes",
         **_COUNT,
     ),
     JobOption(
         "assembly_time",
-        "Wait this long for all --nodes before starting on --min-nodes. Default: 0s.",
+        "Wait this long for all --nodes before the job may start on fewer (--min-nodes). Default: 0s.",
         "gang.assembly_s",
         **_TIME,
     ),
@@ -218,7 +227,7 @@ _ROWS = (
     ),
     JobOption(
         "elastic",
-        "Let the job lose and gain nodes while it runs, down to --min-nodes.",
+        "Let the scheduler take away and add nodes while the job runs, from --min-nodes to --nodes.",
         "gang.elastic",
         **_SWITCH,
     ),
@@ -257,21 +266,21 @@ _ROWS = (
     ),
     JobOption(
         "numa",
-        "Place the GPUs of a node on one NUMA node: require or prefer.",
+        "Use GPUs of a host that are all on one of its NUMA nodes: require or prefer.",
         "gpu.numa",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "nvlink",
-        "Use GPUs of a node that are all linked by NVLink: require or prefer.",
+        "Use GPUs of a host that are all linked by NVLink: require or prefer.",
         "gpu.nvlink",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "data",
-        "Prefer nodes with the label data/NAME. May be repeated.",
+        "Prefer nodes that have this data set; such nodes have the label data/NAME. May be repeated.",
         "datasets",
         metavar="NAME",
         title="reads",
@@ -279,7 +288,7 @@ _ROWS = (
     ),
     JobOption(
         "licence",
-        "Hold N of this licence while the job runs. Default for N: 1. May be repeated.",
+        "Hold N licences of this name while the job runs. Default for N: 1. May be repeated.",
         "licences",
         metavar="NAME[:N]",
         read=parse_licence,
@@ -297,14 +306,15 @@ _ROWS = (
     ),
     JobOption(
         "comment",
-        "A note for people, shown by 'corral job show'.",
+        "Note about the job, shown by 'corral job show'.",
         "comment",
         metavar="TEXT",
         title="comment",
     ),
     JobOption(
         "near",
-        "Run on the node or rack of a job with this label: 'app=ps on rack', or 'app=ps on rack:prefer'.",
+        "Run on the same node or rack as a job with this label, such as 'app=ps on rack'. "
+        "':prefer' at the end makes it a preference.",
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),
@@ -312,7 +322,7 @@ _ROWS = (
     ),
     JobOption(
         "apart",
-        "Run on a node or rack without any job with this label: 'app=db on node'.",
+        "Run on nodes or racks on which no job with this label runs, such as 'app=db on node'.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
@@ -320,7 +330,8 @@ _ROWS = (
     ),
     JobOption(
         "over",
-        "Spread this job and the jobs with this label over exactly N domains: 'app=db on rack=2'.",
+        "Spread this job and all jobs with this label over exactly N racks or other groups of "
+        "nodes, such as 'app=db on rack=2'.",
         "company",
         read=lambda text: parse_job_term(text, 0),
         show=option_texts.job_terms("over"),
@@ -328,7 +339,8 @@ _ROWS = (
     ),
     JobOption(
         "same",
-        "Use nodes that all have the same value of this node label: rack, or rack:prefer.",
+        "Use nodes that all have the same value of this label, such as rack. rack:prefer makes it "
+        "a preference.",
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, 1),
@@ -336,7 +348,8 @@ _ROWS = (
     ),
     JobOption(
         "different",
-        "Use nodes that all have different values of this node label: rack, or rack:prefer.",
+        "Use nodes that all have different values of this label, such as rack. rack:prefer makes "
+        "it a preference.",
         "topology",
         metavar="LABEL",
         read=lambda text: parse_topology(text, None),
@@ -344,7 +357,7 @@ _ROWS = (
     ),
     JobOption(
         "domains",
-        "Divide the nodes evenly over N values of this node label: rack=2.",
+        "Divide the job's nodes evenly over N values of this label, such as rack=2 for two racks.",
         "topology",
         metavar="LABEL=N",
         read=parse_domains,
@@ -384,8 +397,9 @@ _ROWS = (
     ),
     JobOption(
         "env",
-        "Set a variable, or pass on one of yours. 'all' passes on all of yours. 'none' drops those of an "
-        "activated venv or conda environment, which are passed on by default. May be repeated.",
+        "Set an environment variable, or pass on one of yours. 'all' passes on all of yours. "
+        "'none' passes on none; the default is those of an activated venv or conda environment. "
+        "May be repeated.",
         metavar="KEY[=VALUE]",
         **_SUM,
     ),
@@ -399,31 +413,34 @@ _ROWS = (
     ),
     JobOption(
         "output",
-        "Write stdout to this file, and stderr too without --error. Relative to --workdir. %j is the job id, "
-        "%A and %a the array id and index, %x the job name, %N the node, %u the user.",
+        "Write stdout to this file, and stderr too if --error is not given. A relative path "
+        "starts at --workdir. %j is the job id, %A and %a the array id and index, %x the job "
+        "name, %N the node, %u the user.",
         metavar="FILE",
         title="stdout to",
     ),
     JobOption(
-        "error", "Write stderr to this file. Patterns as for --output.", metavar="FILE", title="stderr to"
+        "error",
+        "Write stderr to this file. The path may contain %j and so on, as for --output.",
+        metavar="FILE",
+        title="stderr to",
     ),
     JobOption(
         "open_mode",
-        "append to --output and --error, or truncate them. Default: truncate in the first attempt, append in "
-        "later ones.",
+        "How the files of --output and --error are opened: append or truncate. Default: the first "
+        "attempt truncates, later attempts append.",
         metavar="MODE",
         title="open mode",
     ),
     JobOption(
         "separate_output",
-        "Keep stderr in a log of its own. Default: one log for both, in the order written.",
+        "Keep stderr in a log of its own. Default: one log for stdout and stderr, in the order written.",
         "merge_output",
         **_NEGATED,
     ),
     JobOption(
         "batch",
-        "Run the command once, on the first node. The other nodes are reserved for programs that it starts "
-        "there.",
+        "Run the command once, on the first node. The command itself may start programs on the other nodes.",
         **_SWITCH,
     ),
     JobOption("workdir", "Directory to run in. Default: the current directory.", **_DIR),
@@ -435,7 +452,7 @@ _ROWS = (
     ),
     JobOption(
         "mount",
-        "Mount this directory of the host in the container, besides --workdir. May be repeated.",
+        "Mount this directory of the host in the container, in addition to --workdir. May be repeated.",
         "mounts",
         metavar="DIR[:DIR][:ro]",
         title="mounts",
@@ -443,11 +460,13 @@ _ROWS = (
     ),
     JobOption(
         "time",
-        "Time limit: 2h30m, 90s, 01:30:00 or 1-12:00:00. Default: that of the queue, or none.",
+        "Time limit, such as 2h30m, 90s, 01:30:00 or 1-12:00:00. Default: the limit of the queue, or none.",
         "time_limit_s",
         **_TIME,
     ),
-    JobOption("grace", "Time between SIGTERM and SIGKILL. Default: 10s.", "grace_s", **_TIME),
+    JobOption(
+        "grace", "Time between SIGTERM and SIGKILL when the job is stopped. Default: 10s.", "grace_s", **_TIME
+    ),
     JobOption(
         "checkpoint_command",
         "Run this command to save the job's state before the job is stopped.",
@@ -462,29 +481,44 @@ _ROWS = (
     ),
     JobOption(
         "checkpoint_dir",
-        "Directory for checkpoints; each job uses DIR/<job>. Default: corral-checkpoints in --workdir.",
+        "Directory for checkpoints; each job uses DIR/<job id>. Default: corral-checkpoints in --workdir.",
         title="checkpoints in",
         **_DIR,
     ),
-    JobOption("checkpoint_time", "Longest time that saving may take. Default: 60s.", "checkpoint_s", **_TIME),
+    JobOption(
+        "checkpoint_time",
+        "The most time that saving the job's state may take. Default: 60s.",
+        "checkpoint_s",
+        **_TIME,
+    ),
     JobOption(
         "checkpoint_keep",
-        "Keep only the newest N checkpoints. Default: keep all.",
+        "Keep only the newest N checkpoints of the job. Default: keep all.",
         title="checkpoints kept",
         **_COUNT,
     ),
-    JobOption("warn_signal", "Send this signal before the time limit, --warn-time earlier.", **_SIGNAL),
-    JobOption("warn_time", "Time between --warn-signal and the time limit. Default: 60s.", "warn_s", **_TIME),
+    JobOption(
+        "warn_signal",
+        "Send this signal to the job some time before its time limit; see --warn-time.",
+        **_SIGNAL,
+    ),
+    JobOption(
+        "warn_time",
+        "Time from the signal of --warn-signal to the time limit. Default: 60s.",
+        "warn_s",
+        **_TIME,
+    ),
     JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **_NEGATED),
     JobOption(
         "min_runtime",
-        "Do not preempt this job until an attempt has run this long. Default: 0s.",
+        "Do not preempt this job before it has run this long since its last start. Default: 0s.",
         "min_runtime_s",
         **_TIME,
     ),
     JobOption(
         "array",
-        "Submit one job per index: 0-9, 1,3,7 or 0-20:5. 0-99%8 runs at most 8 at a time.",
+        "Submit one job for each index, such as 0-9, 1,3,7 or 0-20:5. 0-99%8 runs at most 8 of "
+        "them at a time.",
         metavar="INDICES",
         title="array",
     ),
@@ -496,27 +530,28 @@ _ROWS = (
     ),
     JobOption(
         "deadline",
-        "Cancel the job when it can no longer end by this time. Formats as for --begin.",
+        "Cancel the job when it can no longer end by this time. The time is written as for --begin.",
         "deadline_at",
         **_WHEN,
     ),
     JobOption(
         "timeout",
-        "Cancel the job if it waits longer than this only because of missing resources, such as 2h.",
+        "Cancel the job if it waits longer than this, such as 2h, for nothing but free resources.",
         "start_within_s",
         **_TIME,
     ),
     JobOption(
         "restart",
-        "Run the job again up to N times: on-hardware:3 (a GPU failed; the default), on-failure:3, always or "
-        "never.",
+        "When to run the job again, and how often: on-hardware:3 (if a GPU failed; the default), "
+        "on-failure:3, always or never.",
         "restart.policy",
         metavar="POLICY[:N]",
         show=option_texts.restart_policy,
     ),
     JobOption(
         "restart_delay",
-        "Wait this long before a restart. It doubles each time, up to the second value. Default: 10s:10m.",
+        "Wait this long before a restart. The wait doubles each time, up to the second value. "
+        "Default: 10s:10m.",
         "restart.delay",
         metavar="TIME[:TIME]",
         show=option_texts.restart_delay,
@@ -530,29 +565,36 @@ _ROWS = (
     ),
     JobOption(
         "on_node_lost",
-        "Action if the controller loses contact with the job's node: wait, requeue-after-lease or manual.",
+        "If the job's node does not report: wait for it, requeue-after-lease (when the node has "
+        "certainly stopped the job), or manual (wait for an operator).",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),
-    _after("after", "JOBS", "Start after these jobs have started: 12,12_3. An array id means all its jobs."),
+    _after(
+        "after",
+        "JOBS",
+        "Start after these jobs have started, such as 12,12_3. The id of an array means all its jobs.",
+    ),
     _after("after_ok", "JOBS", "Start after these jobs have completed. If one fails, this job is cancelled."),
     _after("after_not_ok", "JOBS", "Start after these jobs have failed or been cancelled."),
     _after("after_end", "JOBS", "Start after these jobs have ended, with any result."),
     _after("after_checkpoint", "JOBS", "Start after these jobs have saved a checkpoint."),
     _after("after_data", "PATH", "Start after this path exists. May be repeated."),
     JobOption(
-        "after_count", "Start after N of the --after conditions are met. Default: all of them.", **_COUNT
+        "after_count",
+        "Start when N of the conditions of the --after options are met. Default: all of them.",
+        **_COUNT,
     ),
     JobOption(
         "after_timeout",
-        "Cancel the job if it waits longer than this for its --after conditions.",
+        "Cancel the job if it waits longer than this for the conditions of its --after options.",
         "after_within_s",
         **_TIME,
     ),
     JobOption(
         "relax",
-        "Drop the requirement of this option once the job has waited for the time of --relax-after: select, "
-        "gpu-model, affinity or nodes. May be repeated.",
+        "Ignore this option of the job (select, gpu-model, affinity or nodes) when it has waited "
+        "for the time of --relax-after. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
         **_LIST,
@@ -565,22 +607,24 @@ _ROWS = (
     ),
     JobOption(
         "cpu_limit",
-        "CPU cores per node that the job may use while they are idle. Default: --cpus.",
+        "The most CPU cores per node that the job may use while other jobs leave them idle. "
+        "Default: the value of --cpus.",
         "cpu_limit_milli",
         **_CORES,
     ),
     JobOption(
         "memory_limit",
-        "Memory per node that the job may use while it is free. Default: --memory.",
+        "The most memory per node that the job may use while other jobs leave it free. Default: "
+        "the value of --memory.",
         "memory_limit_mib",
         **_SIZE,
     ),
     JobOption(
         "best_effort",
-        "Reserve almost no CPU and memory, and use what other jobs leave, without limits.",
+        "Request almost no CPU and memory, and use whatever other jobs leave idle, without a limit.",
         **_SWITCH,
     ),
-    JobOption("hold", "Hold the job: it does not start before 'corral job release'.", **_SWITCH),
+    JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **_SWITCH),
 )
 
 OPTIONS: Mapping[str, JobOption] = {option.name: option for option in _ROWS}
@@ -588,8 +632,8 @@ BY_FLAG: Mapping[str, JobOption] = {option.flag: option for option in _ROWS}
 
 
 def _flags_of_fields() -> dict[str, str]:
-    """The flag for each path of a JobSpec field, such as `cpu_milli` or `gpu.numa`. If several options set a
-    field, the first one is taken.
+    """Return, for each field of JobSpec such as `cpu_milli` or `gpu.numa`, the flag that sets it. If several
+    flags set the field, it is the first.
     """
     found = {"restart": "--restart", "topology.domains": "--domains"}
     for option in _ROWS:

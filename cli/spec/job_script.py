@@ -1,4 +1,4 @@
-"""Reads job scripts: their text, and their #CORRAL and #SBATCH lines."""
+"""Reads job scripts: the text of the script, and its #CORRAL and #SBATCH lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from cli.spec.job_options import BY_FLAG, OPTIONS
 from cli.spec.submit_options import Given, Layer, merged
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""The most bytes of one argument of a program on Linux, not counting the NUL at its end."""
+"""Linux accepts at most this many bytes in one argument of a program, without the final NUL."""
 
 _DIRECTIVE = re.compile(r"#(CORRAL|SBATCH)(?:\s+(.*))?")
 _HASH = "\0"
-"""A placeholder for '#' inside a word. It cannot occur in a script."""
+"""Stands for a '#' inside a word while a line is split into words. This character cannot occur in a
+script.
+"""
 
 _SHELLS = {"sh", "bash", "dash", "ksh", "mksh", "zsh"}
 _PYTHON = re.compile(r"python[\d.]*")
@@ -27,8 +29,8 @@ _PYTHON = re.compile(r"python[\d.]*")
 
 @dataclass(frozen=True)
 class Script:
-    """A script, converted to a command that needs no shared file system, with the options from its #CORRAL
-    and #SBATCH lines.
+    """A script that was read: a command that contains the text of the script, so that nodes need no shared
+    file system, and the options of its #CORRAL and #SBATCH lines.
     """
 
     command: tuple[str, ...]
@@ -39,7 +41,7 @@ class Script:
 
 
 def read(path: str, arguments: list[str]) -> Script:
-    """Read a script. Raises CommandError, which names each invalid line."""
+    """Read a script. Raises CommandError with the line number if a line is invalid."""
     text = _text(path)
     name = Path(path).name
     interpreter = _interpreter(text, path)
@@ -70,7 +72,7 @@ def _text(path: str) -> str:
         raise CommandError(f"{path}: {error.strerror}", "Give a script that you may read.") from None
     if len(data) > MAX_ARGUMENT_BYTES:
         raise CommandError(
-            f"{path} has {len(data):,} bytes; a script is sent as text and may have {MAX_ARGUMENT_BYTES:,}",
+            f"{path} has {len(data):,} bytes; a script may have at most {MAX_ARGUMENT_BYTES:,}",
             "Put the large part on a shared file system, and call it from a short script.",
         )
     if not data.strip():
@@ -100,7 +102,9 @@ def _interpreter(text: str, path: str) -> list[str]:
 
 
 def _program(interpreter: list[str]) -> str:
-    """The name of the interpreter in a #! line: bash for /bin/bash -l and for /usr/bin/env -S bash -l."""
+    """Return the name of the interpreter in a #! line: bash for /bin/bash -l and for /usr/bin/env -S bash
+    -l.
+    """
     names = [Path(word).name for word in interpreter if not word.startswith("-") and "=" not in word]
     return names[1] if names[0] == "env" and len(names) > 1 else names[0]
 
@@ -130,9 +134,10 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
 def _with_slurms(
     found: dict[str, list[Given]], slurms: list[sbatch_sizes.Option], path: str
 ) -> tuple[Layer, bool]:
-    """The options of #CORRAL and #SBATCH lines, and whether to wait. A #CORRAL line overrides a #SBATCH line.
+    """Combine the options of #CORRAL and #SBATCH lines; #CORRAL lines override. Also return whether the
+    script has #SBATCH --wait.
 
-    The error names all invalid #SBATCH lines.
+    Raises CommandError that names all invalid #SBATCH lines.
     """
     translated = sbatch_directives.translate(slurms)
     if translated.problems:
@@ -157,8 +162,8 @@ def _add(found: dict[str, list[Given]], pairs: list[tuple[str, Given]]) -> None:
 
 
 def _words(text: str, where: str) -> list[str]:
-    """The words of a line. '#' begins a comment only at the start of a word, because image names have the
-    form host#name.
+    """Split a line into words. '#' begins a comment only at the start of a word, because names of images may
+    contain it, as in host#name.
     """
     kept = re.sub(r"(?<=[\w.])#(?=\w)", _HASH, text)
     try:
@@ -168,7 +173,7 @@ def _words(text: str, where: str) -> list[str]:
 
 
 def _own(words: list[str], where: str) -> list[tuple[str, Given]]:
-    """The options of one #CORRAL line."""
+    """Return the options of one #CORRAL line."""
     found = []
     left = list(words)
     while left:

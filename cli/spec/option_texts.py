@@ -1,7 +1,7 @@
 """Converts values of a JobSpec to the texts of the options that set them: 16G for `--memory 16G`.
 
-The result is a list with one text for each time the option is written; it is empty if the option is not
-needed.
+Each function returns a list with one text for each time that the option must be written; the list is empty if
+the option is not needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ Texts = list[str]
 
 
 def any_value(value: Any) -> Texts:
-    """The texts of a value: one text for each entry of a list or mapping, and none for an empty value."""
+    """Return the texts of a value: one text for each entry of a list or mapping, and no text for an empty
+    value.
+    """
     if isinstance(value, Mapping):
         return [f"{key}={each}" for key, each in value.items()]
     if isinstance(value, tuple):

@@ -1,6 +1,4 @@
-"""Translates #SBATCH lines to options of Corral. A line without a counterpart is an error that names the
-line.
-"""
+"""Translates #SBATCH lines to options of Corral. A line that Corral cannot translate is an error."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ Pairs = list[tuple[str, str]]
 
 
 def options(words: list[str], where: str) -> list[Option]:
-    """The options of one #SBATCH line."""
+    """Return the options of one #SBATCH line."""
     found = []
     left = list(words)
     while left:
@@ -65,29 +63,30 @@ def options(words: list[str], where: str) -> list[Option]:
 
 
 def translate(found: list[Option]) -> Translation:
-    """All options of a script at once, because tasks, CPUs, GPUs and memory depend on each other.
+    """Translate all #SBATCH options of a script together, because tasks, CPUs, GPUs and memory depend on each
+    other.
 
     1. If an option is written twice, the last one is used, as in Slurm.
-    2. An option without an effect in Corral gives a warning; an option without a counterpart gives a problem.
-    3. Options that do not depend on others are translated one by one.
+    2. An option that makes no difference in Corral gives a warning. An option that Corral does not have is an
+       error.
+    3. Options that do not depend on other options are translated one by one.
     4. Nodes, tasks, CPUs, GPUs and memory are computed together, because Slurm counts per task and Corral per
-    node.
+       node.
 
-    Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` is 16 CPUs and 32 GiB on each
-    of 2 nodes. The script runs once, on the first node.
+    Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` becomes 16 CPUs and 32 GiB on
+    each of 2 nodes. The script runs once, on the first node.
     """
     made = Translation()
     if not found:
         return made
-    last = {option.flag: option for option in found}  # in the order of their first lines
+    # Keep the last value of each option, in the order in which the options first appear.
+    last = {option.flag: option for option in found}
     sizes: dict[str, Option] = {}
     for option in last.values():
         if option.flag == "--wait":
             made.wait = True
         elif option.flag in _IGNORED:
-            made.warnings.append(
-                f"{option.where}: {option.flag} makes no difference: {_IGNORED[option.flag]}"
-            )
+            made.warnings.append(f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}")
         elif option.flag in _TOGETHER or option.flag in _MEANING:
             if option.value is None and option.flag not in _BARE:
                 made.problems.append(f"{option.where}: {option.flag} needs a value: #SBATCH {option.flag}=…")
@@ -122,7 +121,9 @@ def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
 
 
 class _Harmless(Exception):
-    """Raised when part of a value is ignored with a warning. `pairs` has the options for the other part."""
+    """Raised if part of a value is ignored with a warning. `pairs` has the Corral options for the rest of the
+    value.
+    """
 
     def __init__(self, warning: str, pairs: Pairs) -> None:
         super().__init__(warning)
@@ -135,7 +136,7 @@ def _split(word: str) -> tuple[str, str | None]:
         return flag, value if equals else None
     if not word.startswith("-"):
         return word, None
-    # A short option may have its value in the same word, as in -c4.
+    # The value may follow a short option without a space, as in -c4.
     return word[:2], word[2:] or None
 
 
@@ -144,7 +145,7 @@ def _as(name: str) -> Callable[[str], Pairs]:
 
 
 def _time(text: str) -> Pairs:
-    """Convert a time limit. Slurm reads a number without a unit as minutes, and 10:30 as minutes and
+    """Convert a time limit. In Slurm, a number without a unit is minutes, and 10:30 is minutes and
     seconds.
     """
     if text.upper() in ("UNLIMITED", "INFINITE", "0"):
@@ -164,7 +165,7 @@ def _export(text: str) -> Pairs:
 
 
 def _begin(text: str) -> Pairs:
-    """Convert a start time. In now+N Slurm reads N without a unit as seconds, and its units are words such as
+    """Convert a start time. In Slurm's now+N, a number without a unit is seconds; units are words such as
     hours.
     """
     match = _FROM_NOW.fullmatch(text)
@@ -180,12 +181,12 @@ _AFTER = {"after": "after", "afterok": "after_ok", "afternotok": "after_not_ok",
 
 def _dependency(text: str) -> Pairs:
     if "," in text and "?" in text:
-        raise ValueError(f"{text!r} means all and any at once; write ',' or '?'")
+        raise ValueError(f"{text!r} mixes ',' (all) and '?' (any); write only one of them")
     found: Pairs = []
     for part in re.split("[,?]", text):
         kind, _, labels = part.partition(":")
         if kind not in _AFTER or not labels:
-            raise ValueError(f"{part!r} has no counterpart; Corral knows {', '.join(_AFTER)}, each with jobs")
+            raise ValueError(f"{part!r} is not a dependency; write {', '.join(_AFTER)}, with job ids")
         if "+" in labels:
             raise ValueError(f"{part!r} requests a delay after a start, which Corral does not support")
         found += [(_AFTER[kind], label) for label in labels.split(":")]
@@ -201,8 +202,8 @@ def _licences(text: str) -> Pairs:
 
 
 def _signal(text: str) -> Pairs:
-    """Convert a warning signal: `B:USR1@120` is sent 120 s before the time limit. Corral sends it to all
-    processes with a handler.
+    """Convert a warning signal: `B:USR1@120` is sent 120 s before the time limit. Unlike Slurm, Corral sends
+    it to all processes of the job that have a handler for it.
     """
     match = _SIGNAL.fullmatch(text)
     if match is None:
@@ -211,20 +212,18 @@ def _signal(text: str) -> Pairs:
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
-    """Return a warning only: in Corral the configuration of the cluster decides whether jobs that can never
-    start are cancelled.
+    """Always raise a warning: in Corral, the configuration decides whether jobs that can never start are
+    cancelled.
     """
     if text == "yes":
-        raise _Harmless(
-            'such jobs are cancelled here anyway, unless [scheduler.waiting] hopeless is "hold"', []
-        )
-    raise _Harmless('such jobs are cancelled here, unless [scheduler.waiting] hopeless is "hold"', [])
+        raise _Harmless('Corral does this anyway, unless [scheduler.waiting] hopeless is "hold"', [])
+    raise _Harmless('Corral cancels such jobs, unless [scheduler.waiting] hopeless is "hold"', [])
 
 
 def _partition(text: str) -> Pairs:
     first, comma, _ = text.partition(",")
     if comma:
-        raise _Harmless(f"a job waits in one queue, here {first}", [("queue", first)])
+        raise _Harmless(f"a job waits in one queue only; Corral uses {first}", [("queue", first)])
     return [("queue", text)]
 
 
@@ -235,8 +234,8 @@ def _nice(text: str) -> Pairs:
 
 
 def _constraint(text: str) -> Pairs:
-    """Convert GPU models to --gpu-model. Other features are labels in Corral, and only the site knows the
-    names of the labels.
+    """Convert names of GPU models to --gpu-model. Any other feature is an error, because Corral has labels
+    instead, and their names differ from site to site.
     """
     pairs: Pairs = []
     for word in re.split("[&,]", text):
@@ -244,14 +243,14 @@ def _constraint(text: str) -> Pairs:
             pairs.append(("gpu_model", word))
         elif word not in ("gpu", "gpus"):
             raise ValueError(
-                f"{word!r} is a feature of nodes, which are labels here: #CORRAL --select KEY=VALUE, "
+                f"{word!r} is a node feature; Corral has labels instead: #CORRAL --select KEY=VALUE, "
                 "or --affinity 'KEY in A,B'; 'corral nodes show NODE' lists the labels"
             )
     return pairs
 
 
 def _hosts(text: str) -> list[str]:
-    """The host names in a list such as n[1-3,7],m2."""
+    """Return the host names in a Slurm host list such as n[1-3,7],m2."""
     names: list[str] = []
     for word in _HOSTS.findall(text):
         head, bracket, rest = word.partition("[")
@@ -305,7 +304,7 @@ _TOGETHER = {
     *("--mem", "--mem-per-cpu", "--mem-per-gpu", "--nodes", "--ntasks", "--ntasks-per-node"),
 }
 _BARE = frozenset(("--hold", "--nice", "--requeue", "--no-requeue", "--wait"))
-"""Options that may stand without a value. Only --nice may have a value, after '='."""
+"""These options need no value. Only --nice may have one, after '='."""
 _BIND = "a job gets its own CPUs, near its GPUs ([jobs] bind)"
 _TASKS = "the program that starts the tasks places them on the CPUs of a node"
 _IGNORED = {
@@ -313,7 +312,7 @@ _IGNORED = {
     "--cores-per-socket": _TASKS,
     "--cpu-bind": _BIND,
     "--distribution": _TASKS,
-    "--exclusive": "the job has its CPUs, memory and GPUs for itself, but others may run on the same node",
+    "--exclusive": "no other job uses the job's CPUs, memory and GPUs, but others may run on the same node",
     "--get-user-env": "write --export=ALL to pass on your variables",
     "--gpu-bind": _BIND,
     "--hint": _TASKS,
@@ -325,11 +324,11 @@ _IGNORED = {
     "--ntasks-per-socket": _TASKS,
     "--overcommit": _TASKS,
     "--oversubscribe": "jobs share nodes, and each gets the resources that it requests",
-    "--parsable": "'corral submit' prints the job's id alone",
+    "--parsable": "'corral submit' prints only the id of the job",
     "--profile": "Corral always measures the use of resources",
-    "--propagate": "a node sets its own limits",
+    "--propagate": "each node sets the ulimits of its jobs",
     "--qos": "Corral has queues and priorities: #CORRAL --queue NAME, --priority CLASS",
-    "--quiet": "'corral submit' prints the job's id alone",
+    "--quiet": "'corral submit' prints only the id of the job",
     "--reservation": "jobs of a reservation's users and projects use it without an option",
     "--sockets-per-node": _TASKS,
     "--switches": "--same LABEL takes only nodes with the same value of a node label",
@@ -339,12 +338,12 @@ _IGNORED = {
     "--wckey": "use --label to mark the job",
 }
 _REFUSED = {
-    "--clusters": "Choose the controller by --url or CORRAL_URL.",
+    "--clusters": "Choose the controller with --url or CORRAL_URL.",
     "--gpus-per-socket": "Write --gpus-per-node and #CORRAL --numa require.",
     "--input": "Redirect it in the script: program < FILE.",
     "--nodefile": "Write #CORRAL --affinity 'node in A,B'.",
     "--ntasks-per-gpu": "Write --ntasks-per-node.",
     "--priority": "Write #CORRAL --priority HIGH.",
-    "hetjob": "Submit a job for each kind of node; --after starts one when another has started.",
-    "packjob": "Submit a job for each kind of node; --after starts one when another has started.",
+    "hetjob": "Submit a job for each kind of node; with --after, a job starts when another has started.",
+    "packjob": "Submit a job for each kind of node; with --after, a job starts when another has started.",
 }

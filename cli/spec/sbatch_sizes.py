@@ -1,4 +1,4 @@
-"""Converts nodes, tasks, CPUs, GPUs and memory of #SBATCH lines: Slurm counts them per task, Corral per
+"""Converts node, task, CPU, GPU and memory options of #SBATCH lines: Slurm counts per task, Corral per
 node.
 """
 
@@ -16,7 +16,7 @@ _MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 
 @dataclass(frozen=True)
 class Option:
-    """One option of one line, by its long name. `value` is None if the option has no value."""
+    """One option of an #SBATCH line, with its long name. `value` is None if the option has no value."""
 
     flag: str
     value: str | None
@@ -25,7 +25,9 @@ class Option:
 
 @dataclass
 class Translation:
-    """The options of all #SBATCH lines of a script, the errors, and warnings about ignored lines."""
+    """The result for all #SBATCH lines of a script: the Corral options (`pairs`), the errors, and warnings
+    about ignored lines.
+    """
 
     pairs: list[tuple[str, Given]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -35,14 +37,16 @@ class Translation:
 
 
 class Sizes:
-    """Converts nodes, tasks, CPUs, GPUs and memory from Slurm's counts per task to Corral's per node."""
+    """Converts node, task, CPU, GPU and memory options from Slurm's counts per task to Corral's counts per
+    node.
+    """
 
     def __init__(self, given: dict[str, Option], made: Translation) -> None:
         self._given = given
         self._made = made
 
     def add(self) -> None:
-        """Add the resulting options, or the errors."""
+        """Add the Corral options, or the errors, to the translation of the script."""
         nodes, least = self._nodes()
         tasks = self._number("--ntasks")
         each = self._number("--ntasks-per-node")
@@ -60,7 +64,9 @@ class Sizes:
         self._memory(cpus or per_node, gpus)
 
     def _nodes(self) -> tuple[int | None, int | None]:
-        """The number of nodes, and the fewest nodes; None if the script does not set it."""
+        """Return the number of nodes and the least number of nodes. Each is None if the script does not set
+        it.
+        """
         option = self._given.get("--nodes")
         if option is None:
             return None, None
@@ -81,7 +87,7 @@ class Sizes:
         return None
 
     def _gpus(self, nodes: int, tasks: int) -> int:
-        """Add the GPU options; return the number of GPUs per node."""
+        """Add the GPU options to the translation, and return the number of GPUs per node."""
         for flag in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus"):
             option = self._given.get(flag)
             if option is None:
@@ -90,7 +96,7 @@ class Sizes:
             if flag == "--gres":
                 kind, _, text = text.partition(":")
                 if kind != "gpu":
-                    self._wrong(option, f"{option.value!r} asks for something other than GPUs")
+                    self._wrong(option, f"{option.value!r} requests something other than GPUs")
                     return 0
                 text = text or "1"
             match = _GPUS.fullmatch(text)
@@ -120,11 +126,11 @@ class Sizes:
             mib = int(match[1]) * _MIB[match[2].upper()] * times
             if not int(match[1]):
                 self._made.warnings.append(
-                    f"{option.where}: {flag}=0 (all memory of a node) is not known; "
-                    "the job gets the share of its GPUs or CPUs"
+                    f"{option.where}: {flag}=0 (all memory of a node) is not supported; "
+                    "the job gets memory in proportion to its GPUs or CPUs"
                 )
             elif not times:
-                self._wrong(option, "the job asks for no GPUs")
+                self._wrong(option, "the job requests no GPUs")
             else:
                 self._say("memory", f"{max(1, round(mib))}M", flag)
 

@@ -1,4 +1,4 @@
-"""Builds the JobSpec of a new job from flags, environment, script and the submitting shell."""
+"""Builds the JobSpec of a new job from flags, environment variables, the script and the submitting shell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from wire.job.gpu_requirements import GpuWish, Topology
 from wire.job.spec import JobSpec, gpus_text, spec_problems
 
 NO_SUBMITTER = Submitter()
-"""A submitter without a shell: the job gets no umask and no environment."""
+"""For jobs that are not submitted from a shell: they get no umask and no environment variables."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job, and whether `corral submit` must wait for the end of the job because its script has #SBATCH
-    --wait.
+    """The job to submit. `wait` is True if `corral submit` must wait for its end, because the script has
+    #SBATCH --wait.
     """
 
     spec: JobSpec
@@ -40,7 +40,7 @@ def spec_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """The JobSpec that `submission_of` returns."""
+    """Return the JobSpec of the job that `submission_of` would return."""
     return submission_of(
         asked, words, is_command=is_command, environment=environment, submitter=submitter
     ).spec
@@ -54,10 +54,11 @@ def submission_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> Submission:
-    """The job that a user submits. All checks that need no cluster are done. Raises CommandError.
+    """Return the job that the command line describes, after all checks that need no cluster. Raises
+    CommandError.
 
-    Flags override environment variables, and these override the lines of the script. With a `submitter` the
-    job also gets the umask and the activated environment of that shell.
+    Flags override environment variables, and these override the lines of the script. With a `submitter`, the
+    job also gets the umask and the activated venv or conda environment of that shell.
     """
     layers = [from_flags(asked), from_environment(environment)]
     if not words:
@@ -84,11 +85,11 @@ def spec_from(
     environment: Mapping[str, str],
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """The job that these options describe, without checks.
+    """Return the JobSpec that these options describe, without checks.
 
-    1. Read each option of the table. COMBINED joins the options of one field.
-    2. GPUs, nodes and the environment depend on other options, so they are computed after them.
-    3. Name, directory, umask and logs get the defaults of `corral submit` if no option sets them.
+    1. Parse each option of the table of job options. COMBINED joins options that set the same field.
+    2. Compute the numbers of GPUs and nodes and the environment, which depend on several options.
+    3. Fill in the defaults of `corral submit` for name, directory, umask and logs.
     """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
@@ -109,7 +110,7 @@ def spec_from(
         if field in fields:
             fields[field] = join(fields[field])
     fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **parts.get("gpus", {}))
-    # Do not pass on the environment to a container, because the host's PATH would hide the programs of the
+    # Give a container no variables of the shell, because PATH of the host would hide the programs of the
     # image.
     inherited = {} if fields.get("image") else submitter.activated
     fields["env"] = variables(given.get("env", []), environment, inherited)
@@ -137,8 +138,8 @@ def _gpu_requirements(**parts: Any) -> GpuWish | None:
 
 
 COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}
-"""For each field with several options, the function that makes the value of the field. Its keywords are the
-`part` names of the options.
+"""For each field that several options set together: the function that makes its value. The arguments of the
+function are named as the `part` of each option.
 """
 
 
@@ -163,7 +164,7 @@ JOINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "tolerations": tuple,
     "topology": _only_topology,
 }
-"""For each field that joins several values, the function that joins them. All other fields get the last
+"""For each field that collects several values: the function that combines them. All other fields get the last
 value.
 """
 
@@ -171,8 +172,8 @@ value.
 def _gpus_and_nodes(
     nodes: int | None, total: float | None = None, each: int | None = None
 ) -> tuple[float, int | None]:
-    """The number of GPUs on all nodes together, and the number of nodes. `total` and `each` (GPUs per node)
-    may both be given if they agree.
+    """Return the number of GPUs on all nodes together, and the number of nodes. `total` (--gpus) and `each`
+    (--gpus-per-node) may both be given if they agree.
     """
     if each is None:
         return total or 0, nodes
@@ -190,16 +191,16 @@ def _check(spec: JobSpec) -> None:
     found = [f"{flag_of(where, spec) or where}: {sentence}" for where, sentence in spec_problems(spec)]
     longest = max(len(part.encode(errors="replace")) for part in spec.command)
     if longest > job_script.MAX_ARGUMENT_BYTES:
-        found.append(f"an argument has {longest:,} bytes; Linux takes {job_script.MAX_ARGUMENT_BYTES:,}")
+        found.append(f"an argument has {longest:,} bytes; Linux accepts {job_script.MAX_ARGUMENT_BYTES:,}")
     if found:
         raise CommandError("; ".join(found), "'corral submit --help' shows all options.")
 
 
 def flag_of(where: str, spec: JobSpec | None = None) -> str:
-    """The flag that sets the spec's field with this path; empty if no flag sets it.
+    """Return the flag that sets the JobSpec field `where`; empty if no flag sets it.
 
-    The fields `after` and `topology` have several flags. If the spec is given, the flag that set the field is
-    returned.
+    The fields `after` and `topology` have several flags. If `spec` is given, return the flag that sets its
+    value.
     """
     index = re.fullmatch(r"after\[(\d+)\].*", where)
     if index is not None and spec is not None and int(index[1]) < len(spec.after):

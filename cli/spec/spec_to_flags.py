@@ -1,4 +1,4 @@
-"""Converts suggested changes of a job to the flags of `corral job set` that make them."""
+"""Converts a suggested change of a job to the flags of `corral job set` that make this change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wire.job.spec import JobSpec
 
 
 def flags_of(changes: Mapping[str, Any]) -> list[str]:
-    """The flags, as words of the command line. A new value that no flag can set is a default, which --clear
-    sets.
+    """Return the flags as words of the command line. A new value that no flag can set is a default, so
+    --clear sets it.
 
     Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same.
     """
@@ -32,8 +32,8 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
 
 
 def command_of(easing: Easing, label: str = "") -> str:
-    """The command for a suggested change. Without a label it is only the flags, because the job is not
-    submitted yet.
+    """Return the command that makes a suggested change. Without a label, return only the flags, because the
+    job is not submitted yet.
     """
     if easing.command:
         return f"corral {shlex.join(easing.command)}"

@@ -1,4 +1,4 @@
-"""Collects the job options that a user has set on the command line, in the environment and in the lines of a
+"""Collects the job options that a user has set in flags, in environment variables and in lines of the
 script.
 """
 
@@ -16,10 +16,10 @@ ENVIRONMENT = "CORRAL_SUBMIT_"
 
 
 class SubmitOptions(FlagGroup, dict[str, Any]):
-    """The flags of one command line by option name. A value is a text, True for a switch, or a list for a
-    repeated flag.
+    """The job flags of one command line, by option name. A value is a text, True for a switch, or a list for
+    a repeated flag.
 
-    The flags are the rows of the table of job options.
+    There is one flag for each row in the table of job options.
     """
 
     @classmethod
@@ -37,18 +37,18 @@ def _parameter(row: JobOption) -> inspect.Parameter:
 
 @dataclass(frozen=True)
 class Given:
-    """The text of an option, and the place in which the user wrote it, for error messages."""
+    """The text of an option, and where the user wrote it, such as "train.sh line 3", for error messages."""
 
     text: str
     source: str
 
 
 Layer = Mapping[str, list[Given]]
-"""The options of one source (flags, environment or script), by option name."""
+"""The options of one source (flags, environment or script) by option name."""
 
 
 def from_flags(asked: SubmitOptions) -> Layer:
-    """The options of the command line."""
+    """Return the options that were written as flags."""
     found: dict[str, list[Given]] = {}
     for name, value in asked.items():
         row = OPTIONS[name]
@@ -59,8 +59,8 @@ def from_flags(asked: SubmitOptions) -> Layer:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """The options of the CORRAL_SUBMIT_… variables. Spaces separate repeated values; semicolons separate
-    conditions on labels.
+    """Return the options that are set in CORRAL_SUBMIT_… variables. Spaces separate the values of a repeated
+    option; semicolons separate conditions on labels.
     """
     found: dict[str, list[Given]] = {}
     for name, row in OPTIONS.items():
@@ -73,8 +73,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
-    """All options, each from the source that overrides the others. An option with `adds_up` gets the values
-    of all sources, those of the overriding source last.
+    """Combine the options of several sources; the first source overrides the others. An option with `adds_up`
+    gets the values of all sources, with those of the first source last.
     """
     found = {name: list(given) for name, given in strongest.items()}
     for layer in weaker:

@@ -1,4 +1,4 @@
-"""Gives a job the umask, the activated environment and the chosen variables of the shell that submits it."""
+"""Gives a job settings of the shell that submits it: the umask, an activated venv, and chosen variables."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from wire.job.spec import JobSpec, is_storable
 
 ALL, NONE = "all", "none"
 _OF_THE_SHELL = frozenset(("HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "TERM"))
-"""Variables that --env all does not pass on, because the node sets them for the job's user, or only the shell
-needs them.
+"""--env all does not pass on these variables, because they describe the user's shell, or the node sets them
+for the job's user.
 """
 _OF_SCHEDULERS = ("CORRAL_", "SLURM_")
-"""Prefixes of variables that --env all does not pass on: settings and secrets of this client, and variables
-of a job that submits another job.
+"""--env all does not pass on variables with these prefixes: settings and secrets of corral, and the variables
+of a job from which another job is submitted.
 """
 
 
 @dataclass(frozen=True)
 class Submitter:
-    """The shell from which a job is submitted."""
+    """The umask and the environment variables of the shell from which a job is submitted."""
 
     umask: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def activated(self) -> dict[str, str]:
-        """The variables of an activated Python venv or conda environment; none if none is active."""
+        """The variables of an activated Python venv or conda environment; empty if none is active."""
         if not (self.environment.get("VIRTUAL_ENV") or self.environment.get("CONDA_PREFIX")):
             return {}
         return {
@@ -42,25 +42,25 @@ class Submitter:
 
 
 def submitter() -> Submitter:
-    """The shell that started this process."""
+    """Return the umask and environment of this process, which it inherited from the user's shell."""
     before = os.umask(0o077)
     os.umask(before)
     return Submitter(before, os.environ)
 
 
 def inherited(spec: JobSpec) -> JobSpec:
-    """The same job with the defaults of `corral submit`: the umask, the activated environment, and one log
-    for stdout and stderr.
+    """Return the job with the defaults of `corral submit`: the umask, the activated venv or conda
+    environment, and one log for stdout and stderr.
     """
     shell = submitter()
     return replace(spec, umask=shell.umask, merge_output=True, env={**shell.activated, **spec.env})
 
 
 def variables(asked: list[Given], environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a job: first those of `first`, then those of each --env option in order.
+    """Return the environment variables of a job: those in `first`, changed by each --env option in order.
 
-    NAME=VALUE sets a variable, NAME passes one on, `all` passes on all variables of the submitter, and `none`
-    drops all variables before it.
+    NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all its
+    variables. `none` removes all variables that came before it.
     """
     found = dict(first)
     for given in asked:
@@ -94,6 +94,6 @@ def _one(given: Given, environment: Mapping[str, str]) -> tuple[str, str]:
     if text not in environment:
         raise CommandError(
             f"{given.source}: {text!r} is not set in your environment; write {text}=VALUE",
-            "'--env all' passes on everything that is set, '--env none' nothing.",
+            "'--env all' passes on all variables that are set, '--env none' passes on none.",
         )
     return text, environment[text]

@@ -1,4 +1,4 @@
-"""Parses dependencies and restart policies."""
+"""Parses options that make a job depend on other jobs, and options of the restart policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _RESTART_HELP = "Write --restart on-failure:3, --restart always or --restart nev
 def restart_of(
     policy: str | None = None, delay: str | None = None, codes: str | None = None
 ) -> Restart | None:
-    """The restart policy of the three --restart options; None if none is given. Raises CommandError."""
+    """Return the restart policy that the three --restart options describe; None if none of them is written.
+    Raises CommandError.
+    """
     if policy is None:
         if delay is None and codes is None:
             return None
@@ -36,7 +38,7 @@ def restart_of(
         delay_s = amounts.seconds(first)
         delay_most_s = amounts.seconds(most) if most else max(delay_s, 600.0)
         if delay_most_s < delay_s:
-            raise ValueError(f"{delay!r} begins with a longer time than it ends with")
+            raise ValueError(f"{delay!r}: the first time must not be longer than the second")
         return Restart(when, limit, delay_s, delay_most_s, _codes(codes))
     except ValueError as error:
         raise CommandError(f"--restart: {error}", _RESTART_HELP) from None
@@ -63,14 +65,14 @@ def _codes(text: str | None) -> tuple[int, ...]:
 
 
 def dependencies(until: Until) -> Callable[[str], list[Dependency]]:
-    """The parser of a dependency option: of a path if `until` is DATA, otherwise of jobs such as 12,12_3. The
-    parser raises ValueError.
+    """Return the parser of a dependency option. The parser reads a path if `until` is DATA, otherwise job ids
+    such as 12,12_3, and raises ValueError for any other text.
     """
 
     def read(text: str) -> list[Dependency]:
         if until is Until.DATA:
             if not text:
-                raise ValueError("names no path")
+                raise ValueError("the path is empty")
             return [Dependency(until, path=os.path.abspath(text))]
         labels = [part.strip() for part in text.split(",")]
         wrong = next((label for label in labels if not _LABEL.fullmatch(label)), None)
@@ -89,4 +91,4 @@ AFTER = {
     "after_checkpoint": Until.CHECKPOINT,
     "after_data": Until.DATA,
 }
-"""The options for dependencies, with the event for which each of them waits."""
+"""For each dependency option: the event of the other job for which this job waits."""

@@ -335,4 +335,4 @@ def test_config_check_names_a_failing_plugin(
     bad = f'{{ name = "bad", how = "{how}" }}'
     text = f'[plugins]\nfiles = ["bad.py"]\n[scheduler]\nfilters = ["available", "capacity", "gpu", {bad}]\n'
     assert main(["config", "check", "--quiet", str(configured(tmp_path, text))]) == USAGE
-    assert "a plugin fails when it is asked about an example node: filter bad: " in capsys.readouterr().err
+    assert "a plugin fails for an example node: filter bad: " in capsys.readouterr().err

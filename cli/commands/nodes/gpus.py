@@ -16,7 +16,9 @@ from wire.api.nodes import GpuList, GpuView
 from wire.http.client import Client
 from wire.names import GpuHealth
 
-Names = Annotated[list[str], argument("[NODE]...", autocompletion=completion.nodes)]
+Names = Annotated[
+    list[str], argument("[NODE]...", "Names of nodes. Default: all nodes.", autocompletion=completion.nodes)
+]
 
 app = application()
 
@@ -39,7 +41,7 @@ def gpus(
         bool, switch("--processes", "List the processes on the GPUs, with their owners.")
     ] = False,
     off_queue: Annotated[
-        bool, switch("--off-queue", "List only processes that no job started, with their owners.")
+        bool, switch("--off-queue", "List only processes that no job has started, with their owners.")
     ] = False,
     idle: Annotated[
         float | None,

@@ -19,7 +19,7 @@ _KEYS = ("identity", "python", "spool", "address", "gpus", "memory", "scratch", 
 
 
 def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[NodeRequest]:
-    """One request for each new node. `common` has the options that apply to all of them."""
+    """Return one request for each new node. The options in `common` apply to all of them."""
     found = [(name, replace(common, ssh=address)) for name, address in _pairs(words)]
     if file is not None:
         found += _of_file(file, common)
@@ -33,16 +33,17 @@ def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[
 
 
 def _pairs(words: Iterable[str]) -> list[tuple[str, str]]:
-    """The name and the address of each host, from words of the form NAME=ADDRESS, NAME, or NAME ADDRESS.
+    """Return the name and the address of each host. The words have the form NAME=ADDRESS, NAME, or NAME
+    ADDRESS.
 
-    A word is an address if it has a user or a port, or is an IP address, or has dots and follows a name
-    without dots. So `gpu01 gpu02` and `a.example.org b.example.org` are two hosts each, and `gpu01 10.0.0.7`
-    is one host.
+    A word is an address if it contains a user or a port, if it is an IP address, or if it has dots and
+    follows a name without dots. So `gpu01 gpu02` and `a.example.org b.example.org` are two hosts each, and
+    `gpu01 10.0.0.7` is one host.
     """
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, address = word.partition("=")
-        # True if the previous word is a host name that still needs an address: this word may be it.
+        # The previous word is a host name that has no address yet, so this word may be its address.
         alone = bool(found) and found[-1][1] == found[-1][0]
         if equals:
             found.append((name, address))
@@ -98,7 +99,7 @@ def _of_line(words: list[str], common: HostSpec) -> tuple[str, HostSpec]:
         elif key in _KEYS and equals:
             host = replace(host, **{key: value})  # type: ignore[arg-type]
         else:
-            raise ValueError(f"cannot read {word!r}; there are {', '.join(_KEYS)}, cpus and label.…")
+            raise ValueError(f"unknown setting {word!r}; write {', '.join(_KEYS)}, cpus or label.NAME")
     return name, host
 
 

@@ -29,8 +29,11 @@ from wire.text import counted
 
 JOIN_S = 20.0
 
-Names = Annotated[list[str], argument("NODE", autocompletion=completion.nodes)]
-Hosts = Annotated[list[str], argument("NAME [ADDRESS]")]
+Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
+Hosts = Annotated[
+    list[str],
+    argument("NAME [ADDRESS]", "Name of the new node, and the SSH address of its host if it differs."),
+]
 HostsFile = Annotated[
     Path | None,
     option(
@@ -51,11 +54,17 @@ def add(
     hosts_file: HostsFile = None,
     identity: Annotated[
         str,
-        option("--identity", "FILE", "Private key to log in with, on the controller's machine."),
+        option(
+            "--identity", "FILE", "File of the private key for the SSH login, on the controller's machine."
+        ),
     ] = "",
     gpus: Annotated[
         str,
-        option("--gpus", "WHAT", "GPUs of the host: auto, none, nvml or simulated:8xH100. Default: auto."),
+        option(
+            "--gpus",
+            "WHAT",
+            "GPUs of the host: auto (detect them), none, nvml (NVIDIA) or simulated:8xH100. Default: auto.",
+        ),
     ] = "auto",
     cpus: Annotated[int | None, option("--cpus", "N", "Number of CPUs for jobs. Default: all.")] = None,
     memory: Annotated[
@@ -64,21 +73,36 @@ def add(
     ] = None,
     scratch: Annotated[
         str | None,
-        option("--scratch", "2T", "Local disk for jobs, such as 2T. Default: the free space."),
+        option("--scratch", "2T", "Space on the local disk for jobs, such as 2T. Default: the free space."),
     ] = None,
     scratch_dir: Annotated[
         str,
-        option("--scratch-dir", "DIR", "Directory of the local disk on the host. Default: /var/tmp."),
+        option(
+            "--scratch-dir",
+            "DIR",
+            "Directory on the host for the local files of jobs (--scratch). Default: /var/tmp.",
+        ),
     ] = "",
     label: Annotated[
         list[str],
-        option("--label", "KEY=VALUE", "Label of the node, for --select of jobs. May be repeated."),
+        option(
+            "--label",
+            "KEY=VALUE",
+            "Label of the node, which jobs can request with --select. May be repeated.",
+        ),
     ] = [],  # noqa: B006
     python: Annotated[
         str,
         option("--python", "PATH", "Path of Python 3.9 or newer on the host. Default: the one in PATH."),
     ] = "",
-    spool: Annotated[str, option("--spool", "DIR", "Directory on the host for attempts and logs.")] = "",
+    spool: Annotated[
+        str,
+        option(
+            "--spool",
+            "DIR",
+            "Directory on the host in which the agent keeps its records of jobs and their logs.",
+        ),
+    ] = "",
     address: Annotated[
         str,
         option("--address", "IP", "Address at which other hosts reach this host. Default: its SSH address."),
@@ -93,8 +117,9 @@ def add(
 ) -> int:
     """Add GPU hosts over SSH: check them, pin their host keys, and start their agents.
 
-    The controller logs in as its own user, with the keys, SSH agent and ~/.ssh/config (also ProxyJump) of
-    that user. Hosts need only SSH and Python 3.9. An existing node gets the new address and options.
+    The controller logs in to the hosts as the user that runs the controller, with the keys, SSH agent and
+    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9. If a node of this name
+    exists, it gets the new address and options.
     """
     common = HostSpec(
         "",
@@ -119,13 +144,13 @@ def add(
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
-    """Check the hosts of nodes again: one line for each requirement."""
+    """Check the hosts of nodes again, and print one line for each requirement."""
     looked = look([NodeRequest(name) for name in names], False, "", keys=False)
     return show([result for _, result in looked], output)
 
 
 def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
-    """Pin the host keys that nodes show now, after their hosts were reinstalled."""
+    """Pin the host keys that the hosts of these nodes show now, for example after a reinstallation."""
     code = 0
     for name in names:
         result = Client(timeout_s=LOOK_S).preflight(NodeRequest(name))
@@ -141,7 +166,7 @@ def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
 
 
 def remove(names: Names, output: Output = Format.TABLE) -> int:
-    """Remove nodes that no job needs. Files of their agents stay on the hosts."""
+    """Remove nodes that have no jobs. The files of the agent stay on the host."""
     client = Client()
     done, refusals = for_each(dict.fromkeys(names), client.remove_node)
     if output.is_data:
@@ -152,10 +177,10 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
 
 
 def lost(names: Names, yes: Yes = False) -> int:
-    """Declare that no job runs on these nodes any more: you have checked, or switched them off.
+    """Declare nodes lost after you have switched them off or checked that no job runs there.
 
-    Jobs whose on_node_lost is manual or requeue-after-lease are queued again at once, all others end as
-    failed. If a job is still running there, it may run twice.
+    Jobs with --on-node-lost manual or requeue-after-lease are queued again at once; all other jobs of these
+    nodes end as failed. If a job still runs on such a node, it may run twice.
     """
     question = f"Is it certain that no job runs on {', '.join(names)} any more?"
     if not yes and sys.stdin.isatty() and not confirmed(question):
@@ -181,9 +206,6 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-# --- joining ---
-
-
 @dataclass(frozen=True)
 class Arrival:
     """The result of adding one host."""
@@ -196,7 +218,7 @@ class Arrival:
 
 
 def _join_all(looked: Sequence[Looked], output: Format) -> int:
-    """Add all hosts that are ready, in parallel. If the user interrupts this, list the hosts that were
+    """Add all hosts that have passed the checks, in parallel. After Ctrl-C, list the hosts that were
     added.
     """
     ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
@@ -241,7 +263,9 @@ def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
 
 
 def _join(request: NodeRequest, added: list[str]) -> Arrival:
-    """Add one host, and wait until its node is up or the reason is known why it is not up."""
+    """Add one host, and wait until its node is up. After JOIN_S seconds, return the reason why the node is
+    not up.
+    """
     address = request.host.ssh if request.host is not None else ""
     try:
         with Client() as client:

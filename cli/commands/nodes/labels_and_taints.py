@@ -1,4 +1,4 @@
-"""corral nodes taint and label: set taints and labels that override those of the configuration."""
+"""corral nodes taint and corral nodes label: set taints and labels that override the configuration."""
 
 from __future__ import annotations
 
@@ -29,21 +29,25 @@ TAINT_EXAMPLES = examples(
 )
 Words = Annotated[
     list[str],
-    argument("NODE... MARK...", autocompletion=completion.nodes),
+    argument(
+        "NODE... MARK...",
+        "Nodes, and the taints or labels to set or remove.",
+        autocompletion=completion.nodes,
+    ),
 ]
 
 
 def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Set taints, key=value:Effect, or remove them with a '-' at the end.
+    """Set taints of the form key=value:Effect on nodes, or remove them: a '-' at the end removes a taint.
 
-    Words with a ':' are taints, and so is 'key-', which removes all taints of a key. All other words are
-    nodes. NoSchedule keeps new jobs away, PreferNoSchedule only if
-    another node fits. NoExecute also removes running jobs: they are queued again.
+    A word with a ':' is a taint. A word of the form 'key-' removes all taints with this key. All other words
+    are nodes. NoSchedule keeps new jobs off the node. PreferNoSchedule does so only if another node can run
+    the job. NoExecute also stops running jobs and queues them again.
     """
     nodes, given = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in given:
-        if ":" not in word:  # as in kubectl: whatever the effect is
+        if ":" not in word:  # a taint without an effect stands for the taints of all effects, as in kubectl
             changes.update({f"{word[:-1]}:{effect.value}": None for effect in Effect})
             continue
         try:
@@ -55,10 +59,10 @@ def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
 
 
 def label(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Set labels, key=value, or remove them with a '-' at the end.
+    """Set labels of the form key=value on nodes, or remove them: a '-' at the end removes a label.
 
-    The first word is a node, and so is each word after it without '=' and without '-' at the end. A label set
-    here overrides the configuration, also after a restart of the controller.
+    The first word is a node, and so is each later word without '=' and without '-' at the end. A label that
+    is set here overrides the configuration, also after a restart of the controller.
     """
     nodes, given = _split(words, lambda word: "=" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
@@ -71,7 +75,9 @@ def label(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
 def _split(words: list[str], is_mark: Callable[[str], bool]) -> tuple[list[str], list[str]]:
     marks = [word for word in words[1:] if is_mark(word)]
     if not marks:
-        raise CommandError("there is nothing to change", "Write it behind the node; --help shows how.")
+        raise CommandError(
+            "there is nothing to change", "Write taints or labels after the node; --help shows how."
+        )
     return [words[0], *(word for word in words[1:] if not is_mark(word))], marks
 
 

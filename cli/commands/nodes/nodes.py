@@ -22,8 +22,8 @@ from wire.api.nodes import NodeView
 from wire.http.client import Client
 from wire.text import counted
 
-Name = Annotated[str, argument("NODE", autocompletion=completion.nodes)]
-Names = Annotated[list[str], argument("NODE", autocompletion=completion.nodes)]
+Name = Annotated[str, argument("NODE", "Name of the node.", autocompletion=completion.nodes)]
+Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
 DryRun = Annotated[
     bool, switch("--dry-run", "Show which nodes the command would change, and change nothing.")
 ]
@@ -35,13 +35,13 @@ app = application(invoke_without_command=True)
     epilog=examples("corral nodes", "corral nodes show gpu01", "corral nodes drain gpu01 --why 'new fan'")
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show nodes and their GPUs; add, drain, label, taint and remove them. Without a command: list them."""
+    """Show nodes and their GPUs; add, drain, label, taint and remove nodes. Without a command: list nodes."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral nodes list -o wide", "corral nodes list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List all nodes with their used and total resources."""
+    """List all nodes with their used resources and their total resources."""
     body = Client().nodes()
     node_table().show(output, body.nodes, body)
     return 0
@@ -70,18 +70,18 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
 def drain(
     names: Names,
-    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
+    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Drain nodes: running jobs continue, and no new job starts there."""
+    """Drain nodes: running jobs continue, but no new job starts on these nodes."""
     client = Client()
     return _each(names, client.node if dry_run else lambda name: client.drain(name, why), output)
 
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
 def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Resume drained nodes, or cordoned GPUs written as NODE:GPU, so that jobs start there again."""
+    """Resume drained nodes, or cordoned GPUs written as NODE:GPU: new jobs may start there again."""
     client = Client()
 
     def act(name: str) -> NodeView:
@@ -95,12 +95,12 @@ def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 @app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
 def cordon(
-    names: Annotated[list[str], argument("NODE:GPU")],
-    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
+    names: Annotated[list[str], argument("NODE:GPU", "Nodes with the number of a GPU, such as gpu01:3.")],
+    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Cordon single GPUs: running jobs continue, and no new job gets them until they are resumed."""
+    """Cordon single GPUs: running jobs continue, but no new job gets these GPUs until they are resumed."""
     client = Client()
 
     def act(name: str) -> NodeView:
@@ -114,7 +114,9 @@ def cordon(
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Split `gpu01`, `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of GPU 2) into node and GPU."""
+    """Return the node and the GPU of a name: `gpu01` (no GPU), `gpu01:3`, or `gpu01:2:1` (MIG instance 1 of
+    GPU 2).
+    """
     node, colon, gpu = name.partition(":")
     if not colon:
         return name, None
@@ -145,7 +147,7 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
 
 
 def _line(name: str, node: NodeView) -> str:
-    """One line about the node after the change, or about the GPU if the name is that of a GPU."""
+    """Return one line that shows the new state of the node, or of the GPU if `name` is that of a GPU."""
     number = name.partition(":")[2]
     gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)
     if number and gpu is not None:

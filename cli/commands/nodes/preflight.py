@@ -1,6 +1,4 @@
-"""Checks hosts in parallel before they are added, asks the user about unknown host keys, and prints the
-results.
-"""
+"""Checks hosts before they are added as nodes, and asks the user about host keys that are not known yet."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from wire.http.client import Client, Refused
 from wire.text import printable
 
 AT_ONCE = 16
-"""The most hosts that are checked in parallel. The controller has its own limit in addition."""
+"""At most this many hosts are checked in parallel by one command. The controller has its own limit."""
 LOOK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
@@ -36,8 +34,8 @@ R = TypeVar("R")
 
 
 def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """The results of `work` for all items, computed in parallel threads. Ctrl-C does not wait for the
-    threads.
+    """Call `work` for each item in parallel threads, and return the results in the order of the items. The
+    threads do not delay the end of the program after Ctrl-C.
     """
     waiting: queue.SimpleQueue[tuple[int, T]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
@@ -67,11 +65,14 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
 
 
 def look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
-    """Check all hosts and ask the user about unknown host keys; then repeat the check of hosts whose keys
-    were accepted.
+    """Check all hosts, and ask the user about unknown host keys. Hosts whose key the user accepts are checked
+    again.
     """
     if fingerprint and len(wanted) > 1:
-        raise CommandError("--fingerprint is for one host", "Name one host, or pin keys with --yes.")
+        raise CommandError(
+            "--fingerprint works with one host only",
+            "Name one host, or accept the keys of all hosts with --yes.",
+        )
     looked = at_once(wanted, _preflight)
     if not keys:
         return looked
@@ -100,12 +101,12 @@ def _unknown(result: Preflight) -> bool:
 
 
 def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
-    """Whether the host key is accepted: by --yes, by --fingerprint, or by an answer on the terminal."""
+    """Return True if --yes, --fingerprint or the user's answer on the terminal accepts the host key."""
     if fingerprint:
         if fingerprint == result.fingerprint:
             return True
         raise CommandError(
-            f"{result.name} shows {result.fingerprint}, not {fingerprint}",
+            f"host {result.name} has the key {result.fingerprint}, not {fingerprint}",
             "Nothing was sent to that host.",
             FAILED,
         )
@@ -120,8 +121,8 @@ def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
 
 
 def show(results: Sequence[Preflight], output: Format, *, ready: bool = True) -> int:
-    """Print every check if there is one host; for several hosts print only problems and notes. Returns the
-    exit code.
+    """Print all checks of a single host, or only the problems and notes of several hosts. Returns the exit
+    code.
 
     If `ready` is false, hosts without a problem are not printed.
     """
@@ -150,7 +151,7 @@ def _checks_text(result: Preflight, checks: Sequence[Check]) -> str:
 
 
 def _notes(results: Sequence[Preflight]) -> str:
-    """Print each note once, with the hosts to which it applies."""
+    """Return the text of the notes: each note once, below the names of the hosts to which it applies."""
     noted: dict[Check, list[str]] = {}
     machines: dict[str, list[str]] = {}
     for result in results:

@@ -16,7 +16,8 @@ app = application()
 def licences(output: Output = Format.TABLE) -> int:
     """Show licences: how many exist, which jobs hold them, and how many jobs wait for them.
 
-    Licences are declared in [licences] of scheduler.toml. A job requests them with --licence NAME:N.
+    Licences are declared in the table [licences] of scheduler.toml. A job requests them with --licence
+    NAME:N.
     """
     body = Client().licences()
     table().show(output, body.licences, body)
@@ -26,7 +27,7 @@ def licences(output: Output = Format.TABLE) -> int:
 
 
 def table() -> Table[LicenceView]:
-    """The table of licences, sorted by name."""
+    """Return the table of licences, sorted by name."""
     return Table(
         [
             Column("LICENCE", lambda each: each.name, least=8),

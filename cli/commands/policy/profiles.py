@@ -15,7 +15,7 @@ from wire.api.tenants import ProfileView
 from wire.http.client import Client
 from wire.text import counted
 
-Name = Annotated[str, argument("NAME")]
+Name = Annotated[str, argument("NAME", "Name of the scheduler profile.")]
 
 app = application(invoke_without_command=True)
 
@@ -29,13 +29,15 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show scheduler profiles: their jobs, nodes and policy. Without a command: list profiles."""
+    """Show scheduler profiles: their jobs, nodes and scheduling policy. Without a command: list profiles."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral profiles list", "corral profiles list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List all profiles. A job gets the profile that it names, otherwise the first that accepts it."""
+    """List all profiles. A job gets the profile that it names. Other jobs get the first profile whose users,
+    projects or queues include them.
+    """
     body = Client().profiles()
     if not body.profiles and output in (Format.TABLE, Format.WIDE):
         print_note("there are no profiles: [scheduler] of scheduler.toml applies to all jobs")
@@ -46,7 +48,7 @@ def listing(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral profiles show training", "corral profiles show training -o json"))
 def show(name: Name, output: Output = Format.TABLE) -> int:
-    """Show one profile: its jobs, its nodes and its policy."""
+    """Show one profile: its jobs, its nodes and its scheduling policy."""
     view = Client().profile(name)
     if output.is_data:
         write_data(output, view)
@@ -58,8 +60,8 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 
 def profile_table() -> Table[ProfileView]:
-    """The table of profiles in the order in which a job is matched with them, with users, nodes and
-    policy.
+    """Return the table of profiles. A job without --profile gets the first profile of this list that fits
+    it.
     """
     return Table(
         [
@@ -81,7 +83,7 @@ def profile_table() -> Table[ProfileView]:
 
 
 def facts_of(view: ProfileView) -> list[tuple[str, str]]:
-    """All details of a profile, as headings and values."""
+    """Return all details of a profile as pairs of heading and value."""
     policy, preemption = dict(view.policy), dict(view.preemption)
     strategies = preemption.pop("strategies")
     return [
@@ -105,14 +107,18 @@ def facts_of(view: ProfileView) -> list[tuple[str, str]]:
 
 
 def owners(view: ProfileView) -> str:
-    """The users, projects and queues of a profile."""
+    """Return the users, projects and queues whose jobs use this profile, as text; "all" if there is no
+    restriction.
+    """
     parts = (("queue", view.queues), ("project", view.projects), ("user", view.users))
     texts = [f"{kind} {' or '.join(names)}" for kind, names in parts if names]
     return ", ".join(texts) or "all"
 
 
 def order_text(policy: Mapping[str, Any]) -> str:
-    """The order of a policy, such as "priority, then fair"."""
+    """Return the order plugins of a policy as text. Example: "priority, then fair" sorts equal priorities by
+    fair share.
+    """
     then = policy.get("then")
     return _plugin(policy["order"]) + (f", then {_plugin(then)}" if then else "")
 
@@ -131,7 +137,7 @@ def _names(plugins: Any) -> str:
 
 
 def _plugin(written: Any) -> str:
-    """The name of a plugin with its options."""
+    """Return the name of a plugin, with its options in parentheses if the configuration sets options."""
     if not isinstance(written, Mapping):
         return str(written)
     options = ", ".join(f"{name} {value}" for name, value in written.items() if name != "name")

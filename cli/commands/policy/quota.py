@@ -24,12 +24,14 @@ from wire.text import printable
 _AMOUNTS = {each.word: each for each in AMOUNTS}
 _KINDS = tuple(each.name for each in fields(Quota))
 
-Scope = Annotated[str, argument("user|project|queue")]
+Scope = Annotated[
+    str, argument("user|project|queue", "Whether NAME is that of a user, a project or a queue.")
+]
 Name = Annotated[
     str,
-    argument("NAME", "Name of the user, project or queue; '*' is each one without a quota of its own."),
+    argument("NAME", "Name of the user, project or queue; '*' means each one that has no quota of its own."),
 ]
-Words = Annotated[list[str], argument("KEY=VALUE...")]
+Words = Annotated[list[str], argument("KEY=VALUE...", "Limits, such as gpus=8 soft.gpus=4.")]
 
 app = application(invoke_without_command=True)
 
@@ -50,7 +52,7 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 
 @app.command("list", epilog=examples("corral quota list", "corral quota list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List users, projects and queues that have a quota or jobs, with usage and limits."""
+    """List the users, projects and queues that have a quota or jobs, with their usage and limits."""
     body = Client().quotas()
     quota_table().show(output, body.quotas, body)
     return 0
@@ -67,12 +69,12 @@ def listing(output: Output = Format.TABLE) -> int:
 def change(
     scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
 ) -> int:
-    """Set limits that override those of the configuration, at once. Other limits stay as they are.
+    """Set limits at once. They override the configuration; limits that you do not name stay as they are.
 
-    The limits are cpus, memory, gpus, running, queued and gpu-hours. They are hard: they are never exceeded.
-    soft.gpus and so on are soft limits: jobs over them start after all other jobs. borrow.gpus and so on, for
-    projects only, is the amount above the hard limit that a project may use while other projects leave their
-    quota unused. The value none means no limit.
+    The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: no job starts
+    that would exceed them. Limits such as soft.gpus are soft: jobs above a soft limit start after all other
+    jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard limit that a project
+    may use while other projects leave their quota unused. The value none means no limit.
     """
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))
@@ -82,12 +84,12 @@ def change(
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
-    """Remove limits that were set with 'corral quota set'; those of the configuration apply again."""
+    """Remove limits that were set with 'corral quota set'; the limits of the configuration apply again."""
     return _print_view(Client().unset_quota(scope_of(scope), name), output)
 
 
 def quota_of(words: list[str]) -> Quota:
-    """Parse words such as gpus=8 soft.gpus=4 into a quota."""
+    """Parse words such as gpus=8 and soft.gpus=4 into a quota."""
     given: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for word in words:
         key, equals, text = word.partition("=")
@@ -105,7 +107,7 @@ def quota_of(words: list[str]) -> Quota:
 
 
 def scope_of(word: str) -> str:
-    """Parse user, project or queue. Raises CommandError for any other word."""
+    """Parse the word user, project or queue. Raises CommandError for any other word."""
     if word not in SCOPES:
         raise CommandError(f"{word!r} has no quotas", f"It is one of {', '.join(SCOPES)}.")
     return word
@@ -120,7 +122,7 @@ def _print_view(view: QuotaView, output: Format) -> int:
 
 
 def limits_text(quota: Quota) -> str:
-    """A quota as words, such as gpus=8 soft.gpus=4."""
+    """Return a quota as words, such as gpus=8 soft.gpus=4."""
     return " ".join(
         f"{'' if kind == 'hard' else kind + '.'}{amount.word}={text}"
         for kind in _KINDS
@@ -130,7 +132,7 @@ def limits_text(quota: Quota) -> str:
 
 
 def quota_table() -> Table[QuotaView]:
-    """The table of users, projects and queues with their usage, and the hard limits if there are any."""
+    """Return the table of users, projects and queues with their usage and their hard limits."""
 
     def cell(word: str) -> Callable[[QuotaView], str]:
         amount = _AMOUNTS[word]

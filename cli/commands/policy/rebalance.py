@@ -1,4 +1,4 @@
-"""corral rebalance: shows possible moves of running jobs, with cost and benefit, and carries them out."""
+"""corral rebalance: lists proposed moves of running jobs to other nodes, and carries them out."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show which running jobs could be moved, with cost and benefit. Only 'run' moves jobs."""
+    """Show which running jobs could move to other nodes, with cost and benefit. Only 'run' moves jobs."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral rebalance list", "corral rebalance list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List the moves that are possible now. Each proposal is checked again when it is run."""
+    """List the moves that are proposed now. 'corral rebalance run' checks a proposal again before it moves
+    jobs.
+    """
     body = Client().rebalance()
     if body.proposals or output is not Format.TABLE:
         proposal_table().show(output, body.proposals, body)
@@ -69,7 +71,7 @@ def _say_what_there_is(mode: str, proposals: Sequence[ProposalView], moves: Sequ
     elif not proposals:
         print_note("No proposals: no move is worth its cost.")
     elif mode == "auto":
-        print_note("The controller makes such moves by itself at intervals.")
+        print_note("The controller carries out such moves automatically, at intervals.")
     if under_way:
         print_note(f"{counted(len(under_way), 'job')} being moved: see 'corral rebalance history'.")
 
@@ -78,8 +80,8 @@ def _say_what_there_is(mode: str, proposals: Sequence[ProposalView], moves: Sequ
 def run(which: Which, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Move jobs as proposed: they save their state, stop, and continue on the nodes reserved for them.
 
-    A proposal that is no longer possible is refused. If the new nodes are lost before the job runs there, it
-    returns to its old nodes, or to its old position in the queue.
+    A proposal that is no longer possible is refused. If a reserved node is lost before the job runs on it,
+    the job returns to its old nodes, or to its old position in the queue.
     """
     client = Client()
     if dry_run:
@@ -110,14 +112,14 @@ def _would(client: Client, which: str, output: Format) -> int:
 
 @app.command(epilog=examples("corral rebalance history", "corral rebalance history -o json"))
 def history(output: Output = Format.TABLE) -> int:
-    """List the latest moves, with their purpose and result."""
+    """List the latest moves, with the purpose and the result of each."""
     moves = Client().rebalance().moves
     move_table().show(output, moves, moves)
     return 0
 
 
 def proposal_table() -> Table[ProposalView]:
-    """The table of proposed moves: jobs, nodes, benefit and cost."""
+    """Return the table of proposed moves, with the jobs, nodes, benefit and cost of each."""
     return Table(
         [
             Column("PROPOSAL", lambda each: each.id),
@@ -157,7 +159,9 @@ def _move_text(move: MoveView) -> str:
 
 
 def move_table() -> Table[Moved]:
-    """The table of latest moves: job, old and new nodes, and result."""
+    """Return the table of the latest moves, with the job, the old nodes, the new nodes and the result of
+    each.
+    """
     return Table(
         [
             Column("AT", lambda move: clock(move.at), keep=2),

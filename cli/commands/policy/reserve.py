@@ -23,23 +23,24 @@ from wire.cluster.reservation import ReservationSpec, reservation_problems
 from wire.http.client import Client
 from wire.text import counted, duration, printable
 
-Name = Annotated[str, argument("NAME")]
+Name = Annotated[str, argument("NAME", "Name of the reservation.")]
 
 
 @dataclass(frozen=True)
 class ReservationFlags(FlagGroup):
-    """The name and the flags of a new reservation."""
+    """The name and the flags of a new reservation, as given on the command line."""
 
     name: Name
     length: Annotated[
-        float | None, option("--for", "TIME", "Length, such as 4h or 2d.", parser=amounts.seconds)
+        float | None,
+        option("--for", "TIME", "Length of the reservation, such as 4h or 2d.", parser=amounts.seconds),
     ] = None
     start: Annotated[
         float | None,
         option(
             "--start",
             "WHEN",
-            "Start: now, 18:30, 2030-05-01T08:00 or +2h. Default: now.",
+            "Start of the reservation: now, 18:30, 2030-05-01T08:00 or +2h. Default: now.",
             parser=amounts.moment,
         ),
     ] = None
@@ -49,7 +50,7 @@ class ReservationFlags(FlagGroup):
     count: Annotated[int | None, option("--count", "N", "Reserve this number of nodes.", min=1)] = None
     gpus: Annotated[
         int | None,
-        option("--gpus", "N", "Reserve whole nodes that have this number of GPUs together.", min=1),
+        option("--gpus", "N", "Reserve as many whole nodes as have this number of GPUs together.", min=1),
     ] = None
     select: Annotated[
         list[Any],
@@ -68,12 +69,19 @@ class ReservationFlags(FlagGroup):
     ] = field(default_factory=list)
     every: Annotated[
         float | None,
-        option("--every", "TIME", "Repeat at this interval, such as 1d or 7d.", parser=amounts.seconds),
+        option(
+            "--every",
+            "TIME",
+            "Repeat the reservation at this interval, such as 1d or 7d.",
+            parser=amounts.seconds,
+        ),
     ] = None
-    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = ""
+    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = ""
 
     def spec(self) -> ReservationSpec:
-        """The reservation that these flags describe. Raises CommandError."""
+        """Return the reservation that these flags describe. Raises CommandError if the flags contradict each
+        other.
+        """
         if self.length is None:
             raise CommandError(
                 "--for is missing", "Add the length, such as --for 2h. See 'corral reserve create --help'."
@@ -139,7 +147,11 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 def create(
     flags: ReservationFlags,
     anyway: Annotated[
-        bool, switch("--anyway", "Reserve even if running jobs may still be there at the start.")
+        bool,
+        switch(
+            "--anyway",
+            "Reserve the nodes even if jobs that run now may still be there when the reservation starts.",
+        ),
     ] = False,
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
@@ -147,8 +159,8 @@ def create(
     """Reserve nodes for users or projects. Without a user or project it is for maintenance: no job runs
     there.
 
-    Jobs that may still run when the reservation starts, such as jobs without a time limit, start on other
-    nodes.
+    A job that may still run when the reservation starts, such as a job without a time limit, is placed on
+    other nodes.
     """
     spec = flags.spec()
     if dry_run:
@@ -207,7 +219,7 @@ def _for(view: ReservationView) -> str:
 
 
 def reservation_table() -> Table[ReservationView]:
-    """The table of reservations: times, nodes, users and projects."""
+    """Return the table of reservations, with their times, nodes, users and projects."""
     return Table(
         [
             Column("RESERVATION", lambda view: view.spec.name, least=8),

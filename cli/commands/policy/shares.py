@@ -26,19 +26,22 @@ app = application(invoke_without_command=True)
 
 @dataclass(frozen=True)
 class ShareFlags(FlagGroup):
-    """The flags for a share and its new weight and limits."""
+    """The flags that name a share and set its weight and its limits."""
 
     share: Annotated[str, argument("SHARE", "Organisation, project, or project/user.")]
     weight: Annotated[
         float | None,
-        argument("[WEIGHT]", "Weight against the other shares of the same parent. Default: 1."),
+        argument(
+            "[WEIGHT]", "Weight of the share compared with the other shares of the same parent. Default: 1."
+        ),
     ] = None
     soft: Annotated[
         float | None,
         option(
             "--soft",
             "UNITS",
-            "Soft limit of decayed usage; jobs over it start after all others. none: no limit.",
+            "Soft limit for the share's usage in billing units, where old usage counts less. Jobs of "
+            "a share above it start after all other jobs. none: no limit.",
             parser=amounts.limit,
         ),
     ] = None
@@ -47,13 +50,14 @@ class ShareFlags(FlagGroup):
         option(
             "--hard",
             "UNITS",
-            "Hard limit of decayed usage; no job starts above it. none: no limit.",
+            "Hard limit for the share's usage in billing units, where old usage counts less. No job "
+            "of a share above it starts. none: no limit.",
             parser=amounts.limit,
         ),
     ] = None
 
     def change(self) -> ShareWeight:
-        """The change of the share. Raises CommandError if there is none."""
+        """Return the change that the flags describe. Raises CommandError if they change nothing."""
         if self.weight is None and self.soft is None and self.hard is None:
             raise CommandError("there is nothing to change", "Name a weight, --soft or --hard.")
         return ShareWeight(self.share, self.weight, self.soft, self.hard)
@@ -61,13 +65,13 @@ class ShareFlags(FlagGroup):
 
 @app.callback(epilog=examples("corral shares", "corral shares -o json", "corral shares set vision 3"))
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show fair shares and past usage; change weights and limits. Without a command: list them."""
+    """Show fair shares and past usage; change weights and limits. Without a command: list shares."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral shares list", "corral shares list -o csv"))
 def listing(output: Output = Format.TABLE) -> int:
-    """Show the tree of organisations, projects and users with the usage of each."""
+    """Show the share tree: organisations, projects and users, with the usage of each."""
     return _show(Client().shares(), output)
 
 
@@ -82,7 +86,7 @@ def listing(output: Output = Format.TABLE) -> int:
 )
 @with_flag_groups
 def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Change a weight or limits. --dry-run shows which jobs would start sooner or later."""
+    """Change the weight or the limits of a share. --dry-run shows which jobs would start sooner or later."""
     if dry_run:
         return what_if_table.show(Client().what_if(WhatIf(shares=(flags.change(),))), output)
     return _show(Client().set_share(flags.change()), output)
@@ -96,7 +100,7 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(each: ShareView, now: float) -> str:
-    """The limit that the share exceeds, as text; empty if it exceeds none."""
+    """Return text about the limit that the share has exceeded; empty if the share is below its limits."""
     if not each.stopped:
         return "past its soft limit" if each.beyond else ""
     parent = "" if each.stopped == each.share else f" {printable(each.stopped)}"
@@ -105,13 +109,13 @@ def _state(each: ShareView, now: float) -> str:
 
 
 def _limits(each: ShareView) -> str:
-    """The soft and the hard limit, as soft/hard; empty without limits."""
+    """Return the soft limit and the hard limit as soft/hard; empty if the share has no limits."""
     limits = ["-" if limit is None else f"{limit:g}" for limit in (each.soft, each.hard)]
     return "" if limits == ["-", "-"] else "/".join(limits)
 
 
 def table(now: float) -> Table[ShareView]:
-    """The share tree, indented by level."""
+    """Return the table of the share tree. The names are indented by their level in the tree."""
     return Table(
         [
             Column("SHARE", lambda each: "  " * (len(each.path) - 1) + each.path[-1], keep=1, least=8),

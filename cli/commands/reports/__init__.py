@@ -1,1 +1,1 @@
-"""Commands that report: usage, events, estimates."""
+"""Commands that print reports: usage, events, accuracy of estimates."""

@@ -1,4 +1,4 @@
-"""corral events: shows the journal as sentences."""
+"""corral events: shows the events of the journal as sentences."""
 
 from __future__ import annotations
 
@@ -30,22 +30,29 @@ app = application()
     )
 )
 def events(
-    follow: Annotated[bool, switch("--follow -f", "Follow new events.")] = False,
+    follow: Annotated[
+        bool, switch("--follow -f", "Keep running, and show each new event as it happens.")
+    ] = False,
     job: Annotated[
         str,
         option("--job", "JOB", "Show only events of this job.", autocompletion=known_jobs),
     ] = "",
     count: Annotated[
         int,
-        option("--lines -n", "N", "Number of newest events. Default: 30.", min=0, max=100_000),
+        option("--lines -n", "N", "Show this many of the newest events. Default: 30.", min=0, max=100_000),
     ] = 30,
     after: Annotated[
         int | None,
-        option("--after", "SEQ", "Show all events after this position of the journal instead.", min=0),
+        option(
+            "--after",
+            "SEQ",
+            "Show all events after this journal position, instead of the newest events.",
+            min=0,
+        ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show past events; follow new events."""
+    "Show past events of the cluster; follow new events."
     client = Client()
     about = select_one(client, job).id if job else None
     seq = client.health().seq
@@ -58,7 +65,8 @@ def events(
         event_table().show(output, known, EventList(tuple(known), seq, begins))
         if start < begins and (after is not None or about is not None):
             print_note(
-                f"Entries up to {begins} were deleted: [retention] in scheduler.toml sets how long they stay."
+                f"Entries up to {begins} were deleted: [retention] in scheduler.toml sets how long "
+                "they are kept."
             )
         return 0
     _line(known, output, heading=True)
@@ -68,7 +76,9 @@ def events(
 
 
 def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
-    """The events after journal position `start`, up to position `seq`, requested page by page."""
+    """Yield the events after journal position `start`, up to position `seq`. They are requested page by
+    page.
+    """
     while start < seq:
         page = client.events(after=start, job=job)
         if not page.events:
@@ -78,8 +88,8 @@ def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[Ev
 
 
 def _coming(seq: int) -> Iterator[Sequence[EventView]]:
-    """The new events after journal position `seq`. After a restart of the controller it continues with the
-    next event.
+    """Yield the new events after journal position `seq`. If the controller restarts, no event is lost or
+    repeated.
     """
     retries = RetryLimit()
     while True:
@@ -90,7 +100,8 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
                 if batch is not None:
                     seq = batch.seq
                     yield batch.events
-            time.sleep(PAUSE_S)  # wait a moment, because the stream ends when the controller stops
+            # Wait before connecting again, because the stream ends when the controller stops.
+            time.sleep(PAUSE_S)
         except Unreachable as lost:
             retries.disconnected(lost)
         finally:
@@ -98,9 +109,7 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
 
 
 def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
-    """Print one event on one line. JSON is on one line, too, so that a program can read each event
-    immediately.
-    """
+    """Print the events, one line each, in JSON too, so that a program can read each event at once."""
     if output.is_data:
         for event in events:
             write_data(output, event, indented=False)

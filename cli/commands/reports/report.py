@@ -1,4 +1,4 @@
-"""corral report: compares estimates with what happened."""
+"""corral report: compares predicted run times and start times with the real ones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
 
-app = application("Show how accurate estimates have been.")
+app = application("Show how accurate predicted run times and estimated starts have been.")
 
 
 @app.callback(epilog=examples("corral report estimates", "corral report starts"))
 def front() -> None:
-    """Show how accurate estimates have been."""
+    """Show how accurate predicted run times and estimated start times have been."""
 
 
 @app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))
 def estimates(output: Output = Format.TABLE) -> int:
-    """Show the errors of predicted run times, time limits and estimated starts."""
+    """Show the errors of predicted run times, of time limits and of estimated start times."""
     body = Client().estimates()
     runs_table().show(output, _lines(body), body)
     if output in (Format.TABLE, Format.WIDE):
@@ -31,7 +31,7 @@ def estimates(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
 def starts(output: Output = Format.TABLE) -> int:
-    """Show the errors of estimated starts, by kind of estimate."""
+    """Show the errors of estimated start times, for each kind of estimate."""
     body = Client().estimates()
     starts_table().show(output, body.starts, body)
     return 0
@@ -48,7 +48,7 @@ def _told(body: EstimateReport) -> str:
 
 
 def runs_table() -> Table[RunEstimate]:
-    """The table of errors of predicted run times: one line for each user, and one for all users."""
+    """Return the table of errors of predicted run times: one line for each user, and one for all users."""
     return Table(
         [
             Column("USER", lambda each: each.user or "(all)", least=6),
@@ -72,7 +72,7 @@ _KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
 
 
 def starts_table() -> Table[StartEstimates]:
-    """The table of errors of estimated starts: one line for each kind of estimate."""
+    """Return the table of errors of estimated start times: one line for each kind of estimate."""
     return Table(
         [
             Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),

@@ -1,4 +1,4 @@
-"""corral usage: GPU-hours, GPU load and energy by user, project, queue or job."""
+"""corral usage: shows GPU-hours, GPU load and energy by user, project, queue or job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wire.text import memory
 
 
 class By(StrEnum):
-    """The kinds of rows by which usage can be summed."""
+    """What one line of the usage table stands for: a user, a project, a queue or a job."""
 
     USER = "user"
     PROJECT = "project"
@@ -44,7 +44,7 @@ def usage(
         option(
             "--since",
             "AGO",
-            "Start of the window, as a time before now: 7d. Default: 7d.",
+            "Show usage since this long ago. Default: 7d, a week.",
             parser=amounts.seconds,
         ),
     ] = 7 * 86_400.0,
@@ -53,16 +53,17 @@ def usage(
         option(
             "--until",
             "AGO",
-            "End of the window, as a time before now: 1d. Default: now.",
+            "Show usage until this long ago, such as 1d. Default: now.",
             parser=amounts.seconds,
         ),
     ] = None,
     off_queue: Annotated[
-        bool, switch("--off-queue", "Show GPU use by processes that no job started, instead.")
+        bool,
+        switch("--off-queue", "Show GPU use by processes that no job has started, instead of usage by jobs."),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show GPU-hours, how well the GPUs were used, peak memory and energy."""
+    """Show GPU-hours, GPU load, peak memory and energy of jobs."""
     now = time.time()
     window = max(0, int(now - since)), None if until is None else int(now - until)
     if off_queue:
@@ -72,14 +73,12 @@ def usage(
     body = Client().usage(by.value, *window)
     usage_table(by.value).show(output, body.usage, body)
     if body.total > len(body.usage):
-        print_note(
-            f"{body.total - len(body.usage)} more lines with less usage. A shorter window has fewer lines."
-        )
+        print_note(f"{body.total - len(body.usage)} more lines, with less usage, are not shown.")
     return 0
 
 
 def usage_table(by: str) -> Table[UsageView]:
-    """The table of usage, with one line for each user, project, queue or job."""
+    """Return the table of usage, with one line for each user, project, queue or job."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, least=8),
@@ -97,7 +96,7 @@ def usage_table(by: str) -> Table[UsageView]:
 
 
 def stint_table() -> Table[StintView]:
-    """The table of off-queue GPU use, with one line for each user and GPU."""
+    """Return the table of GPU use by processes that no job started, with one line for each user and GPU."""
     return Table(
         [
             Column("USER", lambda each: each.user, least=6),

@@ -20,17 +20,21 @@ if TYPE_CHECKING:
     from controller.store.errors import StoreFailure
 
 app = application()
-Config = Annotated[str, option("--config", "FILE", "The scheduler.toml that names the store.")]
+Config = Annotated[str, option("--config", "FILE", "The scheduler.toml that contains the URL of the store.")]
 StoreUrl = Annotated[
     str,
-    option("--store", "URL", "URL of another store, such as sqlite:////backup/corral.db."),
+    option(
+        "--store",
+        "URL",
+        "URL of another store than that of scheduler.toml, such as sqlite:////backup/corral.db.",
+    ),
 ]
 COMPACT_S = 3_600.0
 
 
 @dataclass(frozen=True)
 class BackedUp:
-    """A finished backup: the name of its file and the result of its verification."""
+    """The result of a finished backup: the name of the file, and the result of its verification."""
 
     file: str
     store: str
@@ -45,7 +49,7 @@ class BackedUp:
     )
 )
 def admin() -> None:
-    """Verify, back up, restore and compact the store."""
+    """Verify, back up, restore and compact the store, the database of the controller."""
 
 
 @app.command(
@@ -58,9 +62,9 @@ def admin() -> None:
 def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TABLE) -> int:
     """Read the whole store and check that it is unchanged.
 
-    Checks the hash chain of the journal, and compares the row of each job with the journal. Keep the head
-    hash on another machine and compare it later: a person with write access to the store could replace the
-    whole chain, and only the kept hash shows this.
+    The command checks the hash chain of the journal, and compares the row of each job with the journal. Keep
+    the printed hash on another machine and compare it later: a person with write access to the store could
+    replace the whole chain, and only the kept hash would show this.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -89,8 +93,8 @@ def backup(
 ) -> int:
     """Copy the store into one file and verify the copy. The controller may be running.
 
-    Only its owner can read the file, because it contains the environment variables of jobs. For PostgreSQL
-    use pg_dump, and note the head that 'corral admin verify' prints.
+    Only the owner of the file can read it, because it contains the environment variables of jobs. For
+    PostgreSQL use pg_dump, and keep the hash that 'corral admin verify' prints.
     """
     from controller.store.errors import StoreFailure
     from controller.store.read_only_store import StoreReader
@@ -102,7 +106,11 @@ def backup(
     except StoreFailure as failure:
         raise _mistake(failure) from None
     if not report.good:
-        raise CommandError(f"{target} is not sound: {report.problems[0]}", "Verify the store itself.", FAILED)
+        raise CommandError(
+            f"{target} is damaged: {report.problems[0]}",
+            "Check the store with 'corral admin verify'.",
+            FAILED,
+        )
     made = BackedUp(str(target), report.store, report.head.seq, report.head.hash.hex(), report.jobs)
     if output.is_data:
         write_data(output, made)
@@ -124,13 +132,16 @@ def restore(
     yes: Annotated[bool, switch("--yes", "Replace the existing store without asking.")] = False,
     accept_loss: Annotated[
         bool,
-        switch("--accept-loss", "Accept a backup that lacks the newest entries; they are lost."),
+        switch(
+            "--accept-loss", "Accept a backup that lacks the newest journal entries; these entries are lost."
+        ),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
     """Replace the store by a backup. The controller must be stopped.
 
-    The old store is renamed, not deleted. A backup that lacks acknowledged entries is refused.
+    The old store is renamed, not deleted. A backup is refused if it lacks journal entries that the controller
+    had already confirmed to users.
     """
     from controller.store.errors import StoreFailure
     from controller.store.restore import restore as put
@@ -185,10 +196,10 @@ def compact(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Delete old jobs and old entries of the journal now, through the running controller.
+    """Delete old jobs and old journal entries now. The controller must be running.
 
-    The journal keeps the hash of the deleted entries, so the chain remains valid. The usage of each day and
-    the newest 1,000 entries are always kept.
+    The hash of the deleted entries is kept, so the hash chain of the journal remains valid. The daily usage
+    and the newest 1,000 entries are always kept.
     """
     done = Client(timeout_s=COMPACT_S).compact(CompactRequest(jobs_days, journal_days))
     if output.is_data:
@@ -206,7 +217,8 @@ def compact(
 
 def _answers() -> bool:
     if os.environ.get("CORRAL_URL"):
-        return True  # no request, because an unreachable controller that the user named is an error
+        # Assume that the controller answers: if the user named one that does not, the command must fail.
+        return True
     try:
         with Client() as client:
             client.health()

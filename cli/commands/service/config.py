@@ -1,4 +1,6 @@
-"""corral config: checks configuration files, compares them with the one in effect, and applies them."""
+"""corral config: checks configuration files, compares them with the configuration in effect, and applies
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,18 @@ app = application()
 
 File = Annotated[
     Path | None,
-    argument("[FILE]", "A scheduler.toml on this machine. Default: the controller's own file, read again."),
+    argument(
+        "[FILE]",
+        "A scheduler.toml on this machine. Default: the controller's own file, which the "
+        "controller reads again.",
+    ),
 ]
-Previous = Annotated[bool, switch("--previous", "Use the configuration that was in effect before this one.")]
+Previous = Annotated[
+    bool,
+    switch(
+        "--previous", "Use the configuration that was in effect before the last change, instead of a file."
+    ),
+]
 Yes = Annotated[bool, switch("--yes -y", "Do not ask for confirmation.")]
 DryRun = Annotated[bool, switch("--dry-run", "Show what would change, and change nothing.")]
 
@@ -45,9 +56,9 @@ def check(
         Path | None,
         argument("[FILE]", "File to check. Default: the file that the controller would read."),
     ] = None,
-    quiet: Annotated[bool, switch("--quiet -q", "Print problems only, not the configuration.")] = False,
+    quiet: Annotated[bool, switch("--quiet -q", "Print only problems, not the configuration.")] = False,
 ) -> int:
-    """List every problem of a configuration file; print the whole configuration if there is none."""
+    """List all problems of a configuration file. If there are none, print the whole configuration."""
     from controller.config import ConfigRefused, render
     from controller.registry import build_pipeline, check_config, open_projects
     from controller.registry.plugin_check import failing_plugins
@@ -61,16 +72,16 @@ def check(
         return USAGE
     failing = failing_plugins(build_pipeline(found))
     for each in failing:
-        print_error(f"{path}: a plugin fails when it is asked about an example node: {each}")
+        print_error(f"{path}: a plugin fails for an example node: {each}")
     if failing:
         return USAGE
     if not quiet:
         write(render(found))
         if unguarded := open_projects(found):
             print_note(
-                f"every user may submit to {', '.join(unguarded)}: [projects.NAME] members limits that"
+                f"all users may submit to {', '.join(unguarded)}: set members in [projects.NAME] to limit it"
             )
-        print_note(f"{path or 'no file, all defaults'}: good")
+        print_note(f"{path or 'no file, all defaults'}: no problem")
     return 0
 
 
@@ -82,7 +93,7 @@ def check(
     )
 )
 def diff(file: File = None, previous: Previous = False, output: Output = Format.TABLE) -> int:
-    """Show which keys differ between a configuration and the one in effect. For operators."""
+    """Show which keys of a configuration differ from the configuration in effect. For operators."""
     answer = Client().apply_config(_asked(file, previous, dry_run=True))
     return _show(answer, output)
 
@@ -102,12 +113,12 @@ def apply(
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Change the configuration of the running controller. Jobs go on running.
+    """Change the configuration of the running controller. Jobs keep running.
 
-    Shows the changes, and the jobs that would start sooner or later; then asks for confirmation and applies
-    them. The controller's file is replaced, so a restart keeps the changes. Keys that need a restart are
-    listed. Operators may let the controller read its own file again; only administrators may send another
-    file.
+    The command shows the changes, and the jobs that would start sooner or later; then it asks for
+    confirmation and applies them. The controller's file is replaced, so a restart keeps the changes. Keys
+    that need a restart are listed. An operator may let the controller read its own file again; only an
+    administrator may send another file.
     """
     client = Client()
     asked = _asked(file, previous, dry_run=True)
@@ -137,14 +148,14 @@ def apply(
 
 def _asked(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigRequest:
     if file is not None and previous:
-        raise CommandError("FILE and --previous exclude each other", "Name one of them.")
+        raise CommandError("FILE and --previous cannot be combined", "Leave one of them out.")
     if file is None:
         return ConfigRequest(previous=previous, dry_run=dry_run)
     return ConfigRequest(read_text(file), str(file.absolute()), dry_run=dry_run)
 
 
 def read_text(file: Path) -> str:
-    """The text of a configuration file on this machine. Raises CommandError."""
+    """Return the text of a configuration file on this machine. Raises CommandError if it cannot be read."""
     try:
         with file.open(encoding="utf-8", newline="") as opened:
             return opened.read()
@@ -179,14 +190,16 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start sooner or later. Without the text of the configuration, print nothing."""
+    """Print which jobs would start sooner or later under the new configuration. Print nothing if its text is
+    not known here.
+    """
     text = asked.text if asked.text is not None else plan.text
     if not text:
         return
     try:
         answer = client.what_if(WhatIf(config=ConfigFile(text, asked.name if asked.text else plan.file)))
     except Refused as refused:
-        print_note(f"Starts cannot be compared: {refused.problem.message}.")
+        print_note(f"Start times cannot be compared: {refused.problem.message}.")
         return
     what_if_table.summarise(answer)
 
@@ -204,7 +217,7 @@ def _print_result(done: ConfigAnswer) -> int:
 
 
 def table() -> Table[ConfigChange]:
-    """The table of changed keys, with the value in effect and the new value."""
+    """Return the table of the changed keys, with the value in effect and the new value of each."""
     return Table(
         [
             Column("KEY", lambda each: each.key),
@@ -223,7 +236,7 @@ def table() -> Table[ConfigChange]:
 
 @app.command(epilog=examples("corral config show", "corral config show -o json"))
 def show(output: Output = Format.TABLE) -> int:
-    """Show which configuration is in effect, since when, and who applied it."""
+    """Show the configuration in effect, the time since when, and the user that applied it."""
     view = Client().config()
     columns: list[Column[ConfigView]] = [
         Column("FILE", lambda each: each.file or "none: all defaults", least=12),

@@ -1,4 +1,4 @@
-"""corral config add, use, list and remove: manage the names of controllers."""
+"""corral config add, use, list and remove: manage named contexts, each the address of a controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Name = Annotated[str, argument("NAME", "Name of a controller.")]
 
 @dataclass(frozen=True)
 class Row:
-    """One named controller, as a row of `corral config list`."""
+    """One named controller: a row of `corral config list`."""
 
     name: str
     url: str
@@ -38,12 +38,18 @@ def add(
     ],
     ca: Annotated[
         str,
-        option("--ca", "FILE", "PEM file of the authority that signed the controller's certificate (https)."),
+        option(
+            "--ca",
+            "FILE",
+            "PEM file of the certificate authority that signed the controller's certificate (https only).",
+        ),
     ] = "",
-    token_file: Annotated[str, option("--token-file", "FILE", "File with the token (http and https).")] = "",
+    token_file: Annotated[
+        str, option("--token-file", "FILE", "File with your access token (http and https only).")
+    ] = "",
 ) -> int:
-    """Name a controller, or change its address. The first controller added is used by default."""
-    Transport(url, 1.0, "", ca=ca).close()  # because this refuses an invalid address or file of certificates
+    """Save the address of a controller under a name. The first controller added is used by default."""
+    Transport(url, 1.0, "", ca=ca).close()  # refuse an invalid address or certificate file before it is saved
     known = _load()
     made = {**known.known, name: Context(url, ca, token_file)}
     contexts.save(Contexts(known.current or name, made))
@@ -52,7 +58,7 @@ def add(
 
 
 def use(name: Name) -> int:
-    """Use this controller by default, if neither --url, --context nor the environment names one."""
+    """Use this controller by default, unless --url, --context or the environment names another one."""
     known = _load()
     _need(known, name)
     contexts.save(replace(known, current=name))
@@ -61,7 +67,7 @@ def use(name: Name) -> int:
 
 
 def remove(name: Name) -> int:
-    """Remove the name of a controller."""
+    """Remove a controller from 'corral config list'. The controller keeps running."""
     known = _load()
     _need(known, name)
     left = {each: context for each, context in known.known.items() if each != name}
@@ -70,7 +76,7 @@ def remove(name: Name) -> int:
 
 
 def listing(output: Output = Format.TABLE) -> int:
-    """List the named controllers, and show which one commands use now."""
+    """List the named controllers, and show which one is used now."""
     known = _load()
     rows = [
         Row(name, each.url, each.ca, each.token_file, name == known.current)
@@ -105,7 +111,7 @@ def _need(known: Contexts, name: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to `corral config`."""
+    """Add the commands of this module to `corral config`."""
     app.command(
         "add",
         epilog=examples(

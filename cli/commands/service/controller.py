@@ -15,21 +15,26 @@ app = application()
 def controller(
     config: Annotated[
         str,
-        option("--config", "FILE", "The scheduler.toml to use. Default: see below."),
+        option(
+            "--config",
+            "FILE",
+            "The scheduler.toml to use. Default: the first existing file of the list above.",
+        ),
     ] = "",
     new_cluster: Annotated[
         bool,
         switch(
             "--new-cluster",
-            "Start with an empty store although another cluster has jobs on this host; end those jobs.",
+            "Start with an empty store although jobs of another cluster run on this host. Those jobs "
+            "are ended.",
         ),
     ] = False,
 ) -> int:
     """Run the controller in the foreground. SIGTERM stops it; jobs keep running.
 
-    SIGHUP makes the controller read its configuration again. It stops if its terminal is closed.
+    SIGHUP makes the controller read its configuration again. The controller stops if its terminal is closed.
 
-    Without --config the first of these is used: $CORRAL_CONFIG, ./scheduler.toml,
+    Without --config, the first of these files that exists is used: $CORRAL_CONFIG, ./scheduler.toml,
     ~/.config/corral/scheduler.toml, /etc/corral/scheduler.toml.
     """
     from controller.__main__ import main

@@ -16,7 +16,7 @@ app = application()
     epilog=examples("corral tui", "corral tui --read-only", "corral --url http://127.0.0.1:7070 tui")
 )
 def tui(
-    read_only: Annotated[bool, switch("--read-only", "Do not allow any changes.")] = False,
+    read_only: Annotated[bool, switch("--read-only", "Only show the cluster; do not allow changes.")] = False,
 ) -> int:
     """Open the terminal UI."""
     import sys

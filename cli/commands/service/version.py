@@ -1,4 +1,4 @@
-"""corral version: shows versions."""
+"""corral version: shows the versions of this program and of the controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app = application()
 
 @dataclass(frozen=True)
 class Versions:
-    """The version of this program, and that of the controller if it answers."""
+    """The version of this program, and the version of the controller; empty if no controller answers."""
 
     client: str
     controller: str = ""
@@ -26,7 +26,7 @@ class Versions:
 
 @app.command(epilog=examples("corral version", "corral version -o json", "corral --version"))
 def version(output: Output = Format.TABLE) -> int:
-    """Show the version of this program and of the controller; warn if they differ."""
+    """Show the version of this program and of the controller, and warn if they differ."""
     found = _ask()
     controller = (
         f"{printable(found.controller)} at {printable(found.url)}" if found.controller else found.problem

@@ -1,1 +1,1 @@
-"""corral sim: the scheduler in virtual time."""
+"""The subcommands of corral sim, which run the scheduler in simulated time."""

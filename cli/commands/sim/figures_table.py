@@ -1,4 +1,4 @@
-"""Prints the results of simulated runs as headings and values, as a table, as JSON or as CSV."""
+"""Prints the results of simulated runs: as a table, as headings and values, as JSON or as CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Body = Mapping[str, Any]
 
 
 def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
-    """Print the results. `alone` is true for one run that is not compared with others."""
+    """Print the results. `alone` is true if the user ran one policy and did not compare several."""
     if form.is_data:
         write_data(form, bodies[0] if alone else list(bodies))
     elif form is Format.CSV:
@@ -27,8 +27,8 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def table(*more: Column[Body]) -> Table[Body]:
-    """The table of results, one line for each run. The last columns are those of `more`; without any, the
-    last column is the CPU time of the simulation itself.
+    """Return the table of results, one line for each run. The columns `more` come last. Without them, the
+    last column is the CPU time that the simulation took.
     """
     return Table(
         [
@@ -78,7 +78,7 @@ def _percent(part: float) -> str:
 
 
 def write_csv(bodies: Sequence[Body]) -> None:
-    """Print one line per run, as CSV."""
+    """Print one line of CSV for each run."""
     names = [name for name, value in bodies[0].items() if not isinstance(value, (dict, list))]
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(names)

@@ -31,7 +31,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class WorkloadFlags(FlagGroup):
-    """The flags that describe the workload to generate."""
+    """The flags that describe the synthetic workload to generate."""
 
     jobs: Annotated[int | None, option("--jobs", "N", "Number of jobs.", min=1, max=1_000_000)] = None
     days: Annotated[
@@ -43,11 +43,15 @@ class WorkloadFlags(FlagGroup):
         option("--load", "L", "Mean load; 1.0 keeps all GPUs busy. Default: 0.8.", min=0.01, max=100),
     ] = None
     users: Annotated[int, option("--users", "N", "Number of users. Default: 20.", min=1, max=10_000)] = 20
-    nodes: Annotated[int, option("--nodes", "N", "Nodes of the cluster. Default: 16.", min=1, max=10_000)] = (
-        16
-    )
-    gpus: Annotated[int, option("--gpus", "N", "GPUs of each node. Default: 8.", min=1, max=999)] = 8
-    cpus: Annotated[int, option("--cpus", "N", "CPUs of each node. Default: 64.", min=1, max=10_000)] = 64
+    nodes: Annotated[
+        int, option("--nodes", "N", "Number of nodes of the cluster. Default: 16.", min=1, max=10_000)
+    ] = 16
+    gpus: Annotated[
+        int, option("--gpus", "N", "Number of GPUs of each node. Default: 8.", min=1, max=999)
+    ] = 8
+    cpus: Annotated[
+        int, option("--cpus", "N", "Number of CPUs of each node. Default: 64.", min=1, max=10_000)
+    ] = 64
     memory: Annotated[
         int, option("--memory", "SIZE", "Memory of each node. Default: 512G.", parser=amounts.memory_mib)
     ] = MEMORY_MIB
@@ -57,15 +61,15 @@ class WorkloadFlags(FlagGroup):
     seed: Annotated[int, option("--seed", "N", "Seed of the random numbers. Default: 1.")] = 1
 
     def wish(self) -> Wish:
-        """The workload to generate. Raises CommandError."""
+        """Return the settings of the generator that the flags describe. Raises CommandError for invalid
+        settings.
+        """
         from controller.sim.cluster import nodes_of
         from controller.sim.generate import Wish
 
         jobs, days, load = self.jobs, self.days, self.load
         if None not in (jobs, days, load):
-            raise CommandError(
-                "--jobs, --days and --load: two of them decide the third", "Leave one of them out."
-            )
+            raise CommandError("--jobs, --days and --load cannot all be given", "Leave one of them out.")
         if jobs is None:
             days = 7.0 if days is None else days
         if days is None or jobs is None:
@@ -93,9 +97,9 @@ def generate(
 ) -> int:
     """Write a synthetic workload of GPU jobs.
 
-    Users submit by hour and weekday; some submit more than others. Each user repeats job names and sizes, has
-    log-normal run times, submits sweeps and interactive sessions, and gives time limits that
-    are mostly too long and sometimes too short. Some jobs fail, most of them early.
+    The number of submits depends on the hour and the weekday, and some users submit more than others. Each
+    user repeats job names and sizes, has log-normal run times, and submits sweeps and interactive sessions.
+    Time limits are mostly too long and sometimes too short. Some jobs fail, most of them early.
 
     Give at most two of --jobs, --days and --load; the third is computed from them. The same options give the
     same file, byte for byte.

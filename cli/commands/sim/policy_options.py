@@ -1,4 +1,4 @@
-"""The flags of `corral sim` that describe a cluster and choose policies."""
+"""The flags of `corral sim` that describe the simulated cluster and choose the scheduling policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.output.stderr import print_note
 from wire import amounts
 from wire.text import counted
 
-if TYPE_CHECKING:  # not imported at run time, because numpy and pydantic are slow to import
+if TYPE_CHECKING:  # import these only for type checks, because numpy and pydantic are slow to import
     from controller.config import Config
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
@@ -22,7 +22,7 @@ MEMORY_MIB = 512 * 1024
 
 
 def one_of(kind: Any, word: str, option: str) -> Any:
-    """The enum value that the text of a flag names. Raises CommandError if there is none."""
+    """Return the enum value that the text of a flag names. Raises CommandError for any other text."""
     try:
         return kind(word)
     except ValueError:
@@ -36,14 +36,14 @@ class ClusterFlags(FlagGroup):
 
     pool: Annotated[
         int | None,
-        option("--pool", "N", "Run on a pool of N interchangeable processors.", min=1, max=10_000_000),
+        option("--pool", "N", "Simulate a pool of N equal processors without nodes.", min=1, max=10_000_000),
     ] = None
-    nodes: Annotated[int | None, option("--nodes", "N", "Run on N equal nodes.", min=1, max=10_000)] = None
-    gpus: Annotated[int | None, option("--gpus", "N", "GPUs of each node. Default: 0.", min=0, max=999)] = (
-        None
-    )
+    nodes: Annotated[int | None, option("--nodes", "N", "Simulate N equal nodes.", min=1, max=10_000)] = None
+    gpus: Annotated[
+        int | None, option("--gpus", "N", "Number of GPUs of each node. Default: 0.", min=0, max=999)
+    ] = None
     cpus: Annotated[
-        int | None, option("--cpus", "N", "CPUs of each node. Default: 64.", min=1, max=10_000)
+        int | None, option("--cpus", "N", "Number of CPUs of each node. Default: 64.", min=1, max=10_000)
     ] = None
     memory: Annotated[
         int | None,
@@ -52,21 +52,21 @@ class ClusterFlags(FlagGroup):
     model: Annotated[str | None, option("--model", "NAME", "Model of the GPUs. Default: H100.")] = None
 
     def cluster(self) -> Cluster | None:
-        """The cluster that the flags describe; None if they describe none. Raises CommandError."""
+        """Return the cluster that the flags describe; None if no flag describes one. Raises CommandError."""
         from controller.sim.cluster import nodes_of, pool_of
 
         kind = {"--gpus": self.gpus, "--cpus": self.cpus, "--memory": self.memory, "--model": self.model}
         given = [flag for flag, value in kind.items() if value is not None]
         if self.pool is not None and (self.nodes is not None or given):
             raise CommandError(
-                f"--pool and {given[0] if given else '--nodes'} exclude each other",
+                f"--pool and {given[0] if given else '--nodes'} cannot be combined",
                 "A pool of processors has no nodes.",
             )
         if self.pool is not None:
             return pool_of(self.pool)
         if self.nodes is None and given:
             raise CommandError(
-                f"{given[0]} says what each node has, but not how many there are", "Add --nodes N."
+                f"{given[0]} describes each node, but the number of nodes is missing", "Add --nodes N."
             )
         if self.nodes is None:
             return None
@@ -77,7 +77,7 @@ class ClusterFlags(FlagGroup):
 
 @dataclass(frozen=True)
 class PolicyFlags(FlagGroup):
-    """The flags that choose one policy, or several to compare."""
+    """The flags that choose one scheduling policy, or several to compare."""
 
     config: Annotated[
         str, option("--config", "FILE", "The scheduler.toml to use: its policy and its nodes.")
@@ -95,12 +95,13 @@ class PolicyFlags(FlagGroup):
         option(
             "--compare",
             "A,B,…",
-            "Compare policies: fcfs, sjf, easy, easy-sjbf, conservative, aggressive, greedy, a .toml file.",
+            "Run the log once under each of these policies: fcfs, sjf, easy, easy-sjbf, conservative, "
+            "aggressive, greedy, or a .toml file.",
         ),
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """The policies to run. Raises CommandError before any of them runs."""
+        """Return the policies to simulate. Raises CommandError if one of them is invalid."""
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (
             Policy,
@@ -112,10 +113,14 @@ class PolicyFlags(FlagGroup):
         )
 
         if self.compare and (self.order or self.backfill):
-            raise CommandError("--compare names whole policies", "Leave --order and --backfill out.")
+            raise CommandError(
+                "--compare cannot be combined with --order or --backfill",
+                "Each name of --compare is a whole policy.",
+            )
         if profile and (self.order or self.backfill or self.compare):
             raise CommandError(
-                "--profile names a whole policy", "Leave --order, --backfill and --compare out."
+                "--profile cannot be combined with --order, --backfill or --compare",
+                "A profile is a whole policy.",
             )
         if self.backfill and self.backfill not in (kinds := sorted(installed_plugins("backfill"))):
             raise CommandError(f"--backfill: {self.backfill!r} is none of {', '.join(kinds)}")
@@ -135,14 +140,16 @@ class PolicyFlags(FlagGroup):
             raise CommandError("--compare names no policy")
         (name, count), *_ = Counter(policy.name for policy in policies).most_common()
         if count > 1:
-            raise CommandError(f"--compare: {name!r} is there {count} times")
+            raise CommandError(f"--compare: {name!r} is listed {count} times")
         for policy in policies:
             build_pipeline(policy.config)
         return policies
 
 
 def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:
-    """The cluster of the simulation if no flag describes one. `explicit` is true if --config was given."""
+    """Return the simulated cluster if no flag describes one: the size in the log, or the nodes of the
+    configuration. With `explicit` (--config was given) the nodes of the configuration come first.
+    """
     from controller.sim.cluster import cluster_of_config, pool_of
 
     if read.processors and not (explicit and chosen.nodes):

@@ -16,7 +16,7 @@ _ROOM = 30
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """A context in which errors of a simulation or its configuration are raised as CommandError."""
+    """Context manager that turns errors of a simulation or its configuration into a CommandError."""
     from controller.config import ConfigRefused
     from controller.sim.errors import SimulationRefused
 
@@ -29,7 +29,7 @@ def refusals() -> Iterator[None]:
 
 
 class Progress:
-    """A progress bar on stderr. If stderr is not a terminal, nothing is shown."""
+    """Progress bar on stderr. If stderr is not a terminal, nothing is shown."""
 
     def __init__(self, total: int, what: str) -> None:
         self._total = max(1, total)

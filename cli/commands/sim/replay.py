@@ -1,4 +1,4 @@
-"""corral sim replay: runs a controller's journal again under another policy."""
+"""corral sim replay: runs the inputs in a controller's journal again under another scheduling policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from cli.registry import examples
 from wire.http import addresses
 from wire.text import duration
 
-if TYPE_CHECKING:  # not imported at run time, because numpy, pydantic and SQLAlchemy are slow to import
+if (
+    TYPE_CHECKING
+):  # import these only for type checks, because numpy, pydantic and SQLAlchemy are slow to import
     from controller.core.model.events import Event
     from controller.sim.replay.history import History
     from controller.sim.replay.outcome import ReplayResult, WaitChange
@@ -42,7 +44,8 @@ def replay(
         str,
         argument(
             "[JOURNAL]",
-            "State directory, corral.db or URL of a store. Default: that of the usual scheduler.toml.",
+            "Journal to replay: a state directory, a corral.db, or the URL of a store. Default: the "
+            "store of the usual scheduler.toml.",
         ),
     ] = "",
     top: Annotated[
@@ -50,7 +53,7 @@ def replay(
         option(
             "--top",
             "N",
-            "Number of jobs to list with the largest gain and loss. Default: 5.",
+            "List this many jobs with the largest gain, and as many with the largest loss. Default: 5.",
             min=0,
             max=10_000,
         ),
@@ -58,19 +61,22 @@ def replay(
     jobs_csv: Annotated[
         Path | None,
         option(
-            "--jobs-csv", "FILE", "Write the start and end of each job, recorded and replayed, to this file."
+            "--jobs-csv",
+            "FILE",
+            "Write the recorded and the replayed start and end of each job to this CSV file.",
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
     """Replay a controller's journal under another scheduler.toml: waits, utilisation, gains and losses.
 
-    The engine gets every outside input at its recorded time: submits, cancels, holds, drains,
-    lost and returning nodes. Jobs run as long as they ran. The journal is only read, also while its
-    controller runs. Under the same scheduler.toml the replay repeats the recorded decisions.
+    The scheduler gets every input at the time at which it was recorded: submits, cancels, holds, drains, lost
+    and returning nodes. Jobs run as long as they ran in reality. The journal is only read; its controller may
+    be running. Under the same scheduler.toml, the replay repeats the recorded decisions.
 
-    Both sides end where the journal ends. How long a job would have run that was cancelled, lost or is still
-    running is unknown: it is cancelled at the same time, or ends after its recorded run time.
+    The recorded and the replayed run both end where the journal ends. For a job that was cancelled, was lost
+    or is still running, the full run time is unknown. In the replay such a job is cancelled at the recorded
+    time, or ends after its recorded run time.
     """
     with refusals():
         from controller.config import load

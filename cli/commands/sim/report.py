@@ -1,4 +1,4 @@
-"""corral sim report: writes an HTML report of simulated runs."""
+"""corral sim report: writes the results of simulated runs as an HTML page."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def report(
         "report.html"
     ),
 ) -> int:
-    """Run a log as `corral sim run` does, and write the results as one HTML page.
+    """Run a log as 'corral sim run' does, and write the results as one HTML page.
 
-    Shows utilisation and queue over time, waits by user and size, slowdowns, and the jobs on each GPU; with
-    --compare, several policies side by side. The page is one file that needs no server, loads
-    nothing and sends nothing.
+    The page shows utilisation and queue over time, waits by user and size, slowdowns, and the jobs on each
+    GPU. With --compare it shows several policies side by side. The page is one file; it needs no server, and
+    loads and sends nothing.
     """
     return run.simulate(log, flags, report=file)

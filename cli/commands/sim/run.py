@@ -1,4 +1,4 @@
-"""corral sim run: runs a job log through the scheduler in virtual time."""
+"""corral sim run: runs a log of jobs through the scheduler in simulated time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import addresses
 
-if TYPE_CHECKING:  # because numpy and pydantic are slow to import
+if TYPE_CHECKING:  # import these only for type checks, because numpy and pydantic are slow to import
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
     from controller.sim.run import JobTimes, Policy, RunResult, RunTask
@@ -41,27 +41,45 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
     """The flags of a simulated run."""
 
     estimate: Annotated[
-        str, option("--estimate", "WHICH", "Run time for planning: limit, or predicted from earlier runs.")
+        str,
+        option(
+            "--estimate",
+            "WHICH",
+            "Run time with which the scheduler plans: limit (the time limit) or predicted (from "
+            "earlier runs).",
+        ),
     ] = ""
-    clairvoyant: Annotated[bool, switch("--clairvoyant", "Use the real run times as estimates.")] = False
+    clairvoyant: Annotated[
+        bool,
+        switch(
+            "--clairvoyant", "Let the scheduler plan with the real run times, as if it knew them in advance."
+        ),
+    ] = False
     same_second: Annotated[
         str,
         option(
             "--same-second",
             "HOW",
-            "Events at one time: house (ends, arrivals, one pass) or sc15 (arrivals first, a pass each).",
+            "Order of events of the same second: house (ends, then submits, then one scheduling pass) "
+            "or sc15 (submits first, and a pass after each event).",
         ),
     ] = "house"
     swf_filter: Annotated[
         str,
         option(
-            "--swf-filter", "WHICH", "sc15: leave out the jobs that the tables of the SC'15 paper left out."
+            "--swf-filter",
+            "WHICH",
+            "Filter for jobs of an SWF log: sc15 leaves out the jobs that the SC'15 paper on "
+            "predictsim left out.",
         ),
     ] = "house"
     zero_runs: Annotated[
         str,
         option(
-            "--zero-runs", "HOW", "SWF jobs that ran for 0 s: drop, keep, or second (run 1 s). Default: drop."
+            "--zero-runs",
+            "HOW",
+            "What to do with SWF jobs that ran for 0 s: drop, keep, or second (let them run 1 s). "
+            "Default: drop.",
         ),
     ] = "drop"
     skip_bad: Annotated[bool, switch("--skip-bad", "Skip invalid lines of the log, and count them.")] = False
@@ -73,25 +91,34 @@ def run(
     flags: RunFlags,
     jobs_csv: Annotated[
         Path | None,
-        option("--jobs-csv", "FILE", "Write job,submit,start,end to this file, one line per job."),
+        option("--jobs-csv", "FILE", "Write the submit, start and end time of each job to this CSV file."),
     ] = None,
     report: Annotated[
-        Path | None, option("--report", "FILE", "Write the results as one HTML page; see corral sim report.")
+        Path | None,
+        option(
+            "--report",
+            "FILE",
+            "Write the results to this file as one HTML page, as 'corral sim report' does.",
+        ),
     ] = None,
     output: Output = Format.TABLE,
-    profile: Annotated[str, option("--profile", "NAME", "Use this profile of --config for all jobs.")] = "",
+    profile: Annotated[
+        str, option("--profile", "NAME", "Use this scheduler profile of --config for all jobs.")
+    ] = "",
 ) -> int:
-    """Run a log of jobs through the scheduler in virtual time, under one policy or several.
+    """Run a log of jobs through the scheduler in simulated time, under one policy or several.
 
-    The cluster is --pool or --nodes; otherwise the nodes of --config; otherwise the number of processors in
-    the header of an SWF log; otherwise the nodes of the usual scheduler.toml. A job of an SWF log that
-    requests k processors gets them on as few nodes as can hold them, the same number on each, rounded up.
+    The simulated cluster is that of --pool or --nodes. Without these it has the nodes of --config, else the
+    number of processors in the header of an SWF log, else the nodes of the usual scheduler.toml. A job of an
+    SWF log that requests k processors gets them on as few nodes as possible, the same number on each, rounded
+    up.
 
-    A table has a heading (CSV) or one object per line (JSON): submit and duration in seconds, and if they
-    are known estimate, user, gpus, nodes, cpu, memory, model, priority and more; docs/simulator.md lists all.
+    A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
+    duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority and more;
+    docs/simulator.md lists all fields.
 
-    The policy is --order and --backfill; otherwise that of --config or the usual scheduler.toml, with all its
-    profiles. --profile uses one of the profiles for all jobs, on all nodes.
+    The policy is that of --order and --backfill; without these it is that of --config or of the usual
+    scheduler.toml, with all its profiles. --profile uses one of the profiles for all jobs, on all nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 
@@ -104,7 +131,9 @@ def simulate(
     jobs_csv: Path | None = None,
     report: Path | None = None,
 ) -> int:
-    """Run the log and print the results; write starts and report to the files, if they are given."""
+    """Run the log and print the results. If `jobs_csv` or `report` is given, also write the start times or
+    the HTML report to that file.
+    """
     with refusals():
         from controller.config import load
         from controller.sim.logs.job_log import read_log
@@ -124,7 +153,8 @@ def simulate(
         _print_notes(read, cluster, len(work), dropped)
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
-                # Open the file before the run, because an error about it should be reported immediately.
+                # Open the file before the run, so that an error about the file is reported before the long
+                # run.
                 report.open("a").close()
             outcomes = _outcomes(
                 [
@@ -153,7 +183,9 @@ def _outcomes(tasks: Sequence[RunTask]) -> list[RunResult]:
 
 @contextmanager
 def _jobs_files(path: Path | None, policies: Sequence[Policy]) -> Iterator[list[TextIO]]:
-    """The opened files for the starts of jobs: one file, or one for each policy."""
+    """Open the files for the start times of jobs: one file for a single policy, otherwise one for each
+    policy.
+    """
     with ExitStack() as stack:
         several = len(policies) > 1
         paths = [
@@ -201,7 +233,7 @@ def _exact(seconds: float) -> float:
 
 
 def _print_notes(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[str, int]) -> None:
-    """Print the number of lines and jobs of the log that were skipped, with the reasons."""
+    """Print how many lines and jobs of the log were skipped, and why."""
     if read.bad:
         line, why = read.bad[0]
         count = f"{len(read.bad):,} broken line{'s' * (len(read.bad) > 1)}"

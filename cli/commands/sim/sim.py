@@ -1,4 +1,4 @@
-"""corral sim: runs the scheduler in virtual time. Each subcommand has its own module."""
+"""corral sim: runs the scheduler in simulated time. Each subcommand has its own module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ app = application()
     )
 )
 def sim() -> None:
-    """Run the scheduler in virtual time: job logs, other policies, clusters that you do not have."""
+    """Run the scheduler in simulated time: on job logs, under other policies, on clusters that do not
+    exist.
+    """
 
 
 app.command("run", epilog=run.EXAMPLES)(run.run)

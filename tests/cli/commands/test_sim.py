@@ -226,7 +226,7 @@ def test_single_profile_applies_to_all_jobs_and_nodes(sim: Sim, tmp_path: Path) 
     ("words", "said"),
     [
         (["--profile", "trainign"], "there is no profile 'trainign'"),
-        (["--profile", "training", "--order", "fifo"], "--profile names a whole policy"),
+        (["--profile", "training", "--order", "fifo"], "--profile cannot be combined with --order"),
     ],
 )
 def test_profile_that_cannot_be_simulated_is_refused(
@@ -321,8 +321,8 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--compare", "fcfs,eazy"], "there is no policy 'eazy'\n  Did you mean 'easy'?"),
         ([SMALL, "--compare", "fcfs,fcfs/../nothing.toml"], "nothing.toml: there is no such file"),
         ([SMALL, "--compare", ","], "--compare names no policy"),
-        ([SMALL, "--compare", "fcfs,easy,fcfs"], "--compare: 'fcfs' is there 2 times"),
-        ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare names whole policies"),
+        ([SMALL, "--compare", "fcfs,easy,fcfs"], "--compare: 'fcfs' is listed 2 times"),
+        ([SMALL, "--compare", "easy", "--order", "fifo"], "--compare cannot be combined"),
         (
             [SMALL, "--order", "best"],
             "--order: 'best' is none of aging, deadline, fair, fifo, multifactor, priority, shortest, sjf",
@@ -331,9 +331,9 @@ def test_jobs_that_can_never_run_are_counted_with_the_reason(sim: Sim) -> None:
         ([SMALL, "--same-second", "never"], "--same-second: 'never' is none of house, sc15"),
         ([SMALL, "--zero-runs", "eat"], "--zero-runs: 'eat' is none of drop, keep, second"),
         ([SMALL, "--swf-filter", "x"], "--swf-filter: 'x' is none of house, sc15"),
-        ([SMALL, "--pool", "8", "--nodes", "2"], "--pool and --nodes exclude each other"),
-        ([SMALL, "--pool", "8", "--cpus", "2"], "--pool and --cpus exclude each other"),
-        ([SMALL, "--gpus", "8"], "--gpus says what each node has, but not how many there are"),
+        ([SMALL, "--pool", "8", "--nodes", "2"], "--pool and --nodes cannot be combined"),
+        ([SMALL, "--pool", "8", "--cpus", "2"], "--pool and --cpus cannot be combined"),
+        ([SMALL, "--gpus", "8"], "--gpus describes each node, but the number of nodes is missing"),
         ([SMALL, "--nodes", "2", "--memory", "much"], "'--memory': 'much' is not an amount of memory"),
         ([SMALL, "--pool", "0"], "'0' is not a whole number from 1"),
         ([SMALL, "--config", "none.toml"], "none.toml: there is no such file"),

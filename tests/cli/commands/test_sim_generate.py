@@ -29,7 +29,7 @@ def test_stdout_is_the_file_and_the_ending_chooses_the_form(corral: Corral, tmp_
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--jobs", "9", "--days", "2", "--load", "1"), "two of them decide the third"),
+        (("--jobs", "9", "--days", "2", "--load", "1"), "--load cannot all be given"),
         (("jobs.parquet",), "jobs.parquet: .parquet is none of csv, jsonl, swf"),
         (("--format", "xml"), "--format: 'xml' is none of csv, jsonl, swf"),
         (("--memory", "lots"), "'--memory': 'lots' is not an amount of memory"),

@@ -55,8 +55,8 @@ def test_every_unsupported_directive_is_named_in_one_run(tmp_path: Path) -> None
 def test_ignored_directives_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     read("juwels")
     told = capsys.readouterr().err
-    assert "juwels.sh line 11: --hint makes no difference" in told
-    assert "juwels.sh line 12: --threads-per-core makes no difference" in told
+    assert "juwels.sh line 11: --hint has no effect" in told
+    assert "juwels.sh line 12: --threads-per-core has no effect" in told
 
 
 def test_sbatch_amounts_are_per_node() -> None:
@@ -78,4 +78,4 @@ def test_wait_comment_and_lost_dependencies(tmp_path: Path, capsys: pytest.Captu
     made = submission_of(SubmitOptions(), [str(script)], is_command=False, environment={})
     assert made.wait
     assert made.spec.comment == "third try"
-    assert 'cancelled here, unless [scheduler.waiting] hopeless is "hold"' in capsys.readouterr().err
+    assert 'cancels such jobs, unless [scheduler.waiting] hopeless is "hold"' in capsys.readouterr().err

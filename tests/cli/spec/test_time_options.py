@@ -36,7 +36,7 @@ def test_restart_policies(given: tuple[str | None, str | None, str | None], expe
         ),
         (("on-failure:0", None, None), "'0' is not a number of restarts"),
         (("on-failure:x", None, None), "'x' is not a number of restarts"),
-        (("on-failure", "5m:1m", None), "begins with a longer time than it ends with"),
+        (("on-failure", "5m:1m", None), "the first time must not be longer than the second"),
         (("on-failure", "5", None), "has no unit"),
         (("on-failure", None, "0"), "are not exit codes"),
         (("on-failure", None, "x"), "cannot read 'x'"),
