@@ -1,7 +1,8 @@
-"""The table of all actions of the terminal UI. Key bindings, footer, command palette and help are made from
-it.
+"""The table of all actions of the terminal UI. Key bindings, the footer, the command menu and the help are
+built from this table.
 
-Capital letters change the cluster, except `G`, which goes to the end of the list. All other keys only show.
+Actions that change the cluster have a capital letter as their key. The only other capital letter is `G`,
+which goes to the end of the list.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ LOGS: Final = frozenset({JOB})
 class ScreenAction:
     """An action of the user, its key, and the views in which it is available.
 
-    `command` is the same action as a shell command. A word in braces, such as {jobs}, is replaced by the
-    chosen jobs.
-    `footer` is the position of the action in the footer; 0 means that the footer does not show it.
+    `command` is the shell command that does the same. A word in braces, such as {jobs}, stands for the marked
+    jobs or the job under the cursor. `footer` is the position of the action in the footer; 0 means that the
+    footer does not show it.
     """
 
     name: str
@@ -44,14 +45,14 @@ class ScreenAction:
     footer: int = 0
 
     def in_view(self, view: str) -> bool:
-        """Whether the action is available in the view."""
+        """Return True if the action is available in the view."""
         return view in self.views
 
 
 def _change(
     name: str, key: str, title: str, help: str, views: frozenset[str], command: str, footer: int = 0
 ) -> ScreenAction:
-    """An action that changes the cluster. Its key is a capital letter."""
+    """Return an action that changes the cluster. Its key must be a capital letter."""
     return ScreenAction(name, (key,), title, help, views, True, command, footer)
 
 
@@ -266,26 +267,26 @@ _SHOWN: Final = {
 
 
 def words_of(command: str) -> set[str]:
-    """The placeholders of a command, such as {jobs}, without their braces."""
+    """Return the words in braces of a shell command, such as jobs for {jobs}."""
     return {name for _, name, _, _ in Formatter().parse(command) if name}
 
 
 def shown_command(action: ScreenAction) -> str:
-    """The command of an action with placeholders in capitals, e.g. corral job cancel JOBS."""
+    """Return the shell command of an action with placeholders in capitals, such as corral job cancel JOBS."""
     return action.command.format(**{word: word.upper() for word in words_of(action.command)})
 
 
 def shown_key(key: str) -> str:
-    """The name of a key as shown to users."""
+    """Return the name of a key as the screen shows it, such as esc for escape."""
     return _SHOWN.get(key, key.replace("ctrl+", "^"))
 
 
 def actions_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """The actions of a view; for a read-only user only those that change nothing."""
+    """Return the actions of a view. With `read_only`, leave out the actions that change the cluster."""
     return [action for action in ACTIONS if action.in_view(view) and not (read_only and action.changes)]
 
 
 def footer_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """The actions that the footer shows, from left to right."""
+    """Return the actions that the footer shows, from left to right."""
     shown = [action for action in actions_of(view, read_only) if action.footer]
     return sorted(shown, key=lambda action: action.footer)

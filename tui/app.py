@@ -1,4 +1,4 @@
-"""The Textual application: the frame around the views, and the dispatch of actions."""
+"""The Textual application: it shows the views and the lines around them, and carries out actions."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ from wire.http.client import Client
 from wire.text import printable
 
 PACE_S = 0.05
-"""The seconds between two updates of the screen."""
+"""The least number of seconds between two updates of the screen."""
 
 SAID_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 
 
 class CorralApp(OrderedKeysApp):
-    """The application. It shows the model and sends orders to the controller.
+    """The application. It shows the state of the cluster and sends requests to the controller.
 
-    1. A thread of the feed collects changes (cluster_feed) and wakes the screen.
+    1. A thread collects changes of the cluster (module cluster_feed) and wakes the screen.
     2. `take` applies the changes to the model, at most once in PACE_S seconds, and updates the view.
     3. A key is looked up in `tui.actions`; `act` checks whether its action is allowed and calls its
        method.
-    4. Requests to the controller run in RequestWorkers; their answers come back on the screen's thread.
+    4. RequestWorkers send requests in other threads and pass the answers to the screen's thread.
     """
 
     CSS = resources.files("tui").joinpath("theme.tcss").read_text(encoding="utf-8")
@@ -113,7 +113,9 @@ class CorralApp(OrderedKeysApp):
         self._was_stale = True
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """The filters of Textual, and after them the translation to ASCII if the terminal needs it."""
+        """Return Textual's filters for each screen line, followed by the translation to ASCII if the terminal
+        needs it.
+        """
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
 
     def compose(self) -> ComposeResult:
@@ -126,7 +128,7 @@ class CorralApp(OrderedKeysApp):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Start the feed."""
+        """Start receiving the state of the cluster, and start the threads that send requests."""
         self._show()
         self.requests.open()
         self.what_ifs.open()
@@ -134,17 +136,19 @@ class CorralApp(OrderedKeysApp):
         self.set_interval(1.0, self._tick)
 
     def on_unmount(self) -> None:
-        """Stop the feed and the request workers."""
+        """Stop receiving the state of the cluster, and stop the threads that send requests."""
         self.feed.stop()
         self.requests.close()
         self.what_ifs.close()
         for view in self.trail[1:]:
             view.close()
 
-    # -- the feed -----------------------------------------------------------------------
+    # -- updates from the controller ------------------------------------------------------
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. If the screen is closed, the function is not run."""
+        """Run a function on the screen's thread. The function does not run if the screen is closed by
+        then.
+        """
 
         def run() -> None:
             if self.screen_stack:
@@ -160,7 +164,7 @@ class CorralApp(OrderedKeysApp):
             self.set_timer(wait, self.take)
 
     def take(self) -> None:
-        """Show the changes that the feed has collected."""
+        """Apply the changes that have arrived from the controller since the last call, and show them."""
         if not self.screen_stack:
             return
         self._taken_at = time.monotonic()
@@ -183,7 +187,7 @@ class CorralApp(OrderedKeysApp):
         if isinstance(self.screen, Dialog):
             self.screen.changed()
 
-    # -- AppInterface --------------------------------------------------------
+    # -- methods of AppInterface ---------------------------------------------
 
     @property
     def view(self) -> View:
@@ -225,8 +229,8 @@ class CorralApp(OrderedKeysApp):
             duty()
 
     def duty(self, action: ScreenAction) -> Callable[[], None] | None:
-        """The method that does the action: the first that is found in the view, the application, JobOrders,
-        TenantEdits or Menus.
+        """Return the method that does the action; None if there is none. Search the view, the application,
+        JobOrders, TenantEdits and Menus in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -245,10 +249,10 @@ class CorralApp(OrderedKeysApp):
         return None
 
     def action_act(self, name: str) -> None:
-        """Do the named action; every key binding calls this method."""
+        """Do the action with this name. Textual calls this method for every key binding."""
         self.act(name)
 
-    # -- navigation -------------------------------------------------------------------
+    # -- moving between views -----------------------------------------------------------
 
     def _show(self) -> None:
         for view in (*self.roots, *self.trail):
@@ -260,14 +264,18 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Give the view the focus immediately, because the next key may already be queued."""
+        """Give the keyboard focus to the view at once, because the next key may be waiting already. Returns
+        True if the view has the focus.
+        """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
             pane.screen.set_focus(pane)
         return pane.screen.focused is pane if pane.is_attached else False
 
     def ready(self) -> bool:
-        """Whether the screen accepts the next key: a dialog with the focus, or a mounted view."""
+        """Return True if the screen accepts the next key: a dialog or the filter line is open, or the view
+        has the focus.
+        """
         if isinstance(self.screen, Dialog):
             return self.screen.focused is not None
         return self._filter.display or self._focus_view()
@@ -305,7 +313,7 @@ class CorralApp(OrderedKeysApp):
         self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
 
     def act_back(self) -> None:
-        """Undo one step: the filter, the marks or the view."""
+        """Undo one step: remove the filter, remove the marks, or go back to the previous view."""
         if self.view.undo():
             self.refresh_lines()
         elif len(self.trail) > 1:
@@ -315,10 +323,10 @@ class CorralApp(OrderedKeysApp):
             self._show()
 
     def act_quit(self) -> None:
-        """Quit the terminal UI; jobs go on running."""
+        """Quit the terminal UI. Jobs keep running."""
         self.exit(0)
 
-    # -- overlays ------------------------------------------------------------------
+    # -- menus, dialogs and screenshots -----------------------------------------------
 
     def act_filter(self) -> None:
         view = self.view
@@ -339,7 +347,9 @@ class CorralApp(OrderedKeysApp):
                 widget.refresh()
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """A screenshot as SVG without web fonts, so that it loads nothing from other hosts."""
+        """Return a screenshot as SVG. It names no web fonts, so that a viewer loads nothing from other
+        hosts.
+        """
         svg = super().export_screenshot(title=title, simplify=simplify)
         bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
         return bare.replace("Fira Code", MONOSPACE)
@@ -347,13 +357,13 @@ class CorralApp(OrderedKeysApp):
     # -- errors ----------------------------------------------------------
 
     def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
-        """Show an exception of a thread as an error of the application."""
+        """Stop the application with the error, because a thread has failed with an exception."""
         error = broken.exc_value
         if isinstance(error, Exception):
             self.deliver(lambda: self._handle_exception(error))
 
     def _fatal_error(self) -> None:
-        """End the application; the traceback goes to a file instead of over the screen."""
+        """End the application, and write the traceback to a file, because the screen cannot show it."""
         error = self._exception
         handle, path = tempfile.mkstemp(prefix="corral-tui-", suffix=".txt")
         with os.fdopen(handle, "w") as report:

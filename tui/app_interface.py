@@ -1,4 +1,4 @@
-"""The interface of the application for views, widgets and dialogs; CorralApp implements it."""
+"""The methods of the application that views, widgets and dialogs may call. CorralApp implements them."""
 
 from __future__ import annotations
 
@@ -22,39 +22,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CliFunctions:
-    """Functions of the command line that the terminal UI uses."""
+    """Functions of the command line (package cli) that the terminal UI uses."""
 
     command_of: Callable[[Easing, str], str]
-    """Returns the shell command for a suggested change of a job."""
+    """Returns the shell command that makes a suggested change of a job."""
     inherit: Callable[[JobSpec], JobSpec]
-    """Adds to a new job the settings that `corral submit` takes from the shell, such as its environment
-    variables.
-    """
+    """Adds to a new job the settings that `corral submit` takes from the shell, such as the umask."""
 
 
 class AppInterface(App[int]):
-    """The methods of the application that views, widgets and dialogs may call."""
+    """The methods and attributes of the application that views, widgets and dialogs may use."""
 
     model: ClusterModel
     paint: Paint
     requests: RequestWorkers
     what_ifs: RequestWorkers
-    """Separate workers for what-if requests, because these take long and must not delay other requests."""
+    """Threads that only send what-if requests, because these take long and would delay other requests."""
     connect: Callable[[], Client]
     cli: CliFunctions
     read_only: bool
 
     @property
     def view(self) -> View:
-        """The current view."""
+        """The view that is shown now."""
         raise NotImplementedError
 
     def act(self, name: str) -> None:
-        """Do the action of this name, if it is allowed now."""
+        """Do the action with this name if it is allowed now. Otherwise show the reason why it is not."""
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:
-        """The reason why the action cannot be done now; empty if it can be done."""
+        """Return the reason why the action cannot be done now; empty if it can be done."""
         raise NotImplementedError
 
     def say(self, text: str, part: str = "text") -> None:
@@ -62,7 +60,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def wear(self, look: str) -> None:
-        """Change the theme."""
+        """Use this theme from now on."""
         raise NotImplementedError
 
     def copy(self, text: str) -> None:
@@ -70,32 +68,32 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def refresh_lines(self) -> None:
-        """Repaint the header, the trail, the status line and the footer."""
+        """Repaint the lines above and below the view: header, view names, status line and footer."""
         raise NotImplementedError
 
     def refresh_view(self) -> None:
-        """Repaint the view, the header, the trail, the status line and the footer."""
+        """Repaint the view and the lines above and below it."""
         raise NotImplementedError
 
     def open_job(self, job: int) -> None:
-        """Show one job."""
+        """Show the details of one job."""
         raise NotImplementedError
 
     def open_node(self, name: str) -> None:
-        """Show one node."""
+        """Show the details of one node."""
         raise NotImplementedError
 
     def show_jobs(self, wanted: str) -> None:
-        """Show the jobs that pass this filter."""
+        """Show the list of jobs with this filter text."""
         raise NotImplementedError
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. Any thread may call this method, also after the screen is
-        closed.
+        """Run a function on the screen's thread. Every thread may call this method. If the screen is closed,
+        the function does not run.
         """
         raise NotImplementedError
 
 
 def app_of(widget: Widget) -> AppInterface:
-    """The application to which a widget belongs."""
+    """Return the application to which a widget belongs."""
     return cast(AppInterface, widget.app)

@@ -23,9 +23,11 @@ EXIT_USAGE, EXIT_DENIED, EXIT_UNREACHABLE = 2, 4, 7
 
 
 def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
-    """Run the terminal UI until the user quits. Returns 0, or 7 if the controller cannot be reached at the
-    start."""
-    # Textual reads stdin and writes to stderr. Messages after the end of the terminal UI go to stdout.
+    """Run the terminal UI until the user quits, and return the exit code, which is 7 if the controller cannot
+    be reached at the start.
+    """
+    # All three must be terminals: Textual reads stdin and writes the screen to stderr, and messages after the
+    # end of the terminal UI go to stdout.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
             "the terminal UI needs a terminal",

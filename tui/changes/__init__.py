@@ -1,1 +1,1 @@
-"""Changes to the cluster: the user confirms them, the application sends them and shows the results."""
+"""Changes that a user makes to the cluster: ask for confirmation, send the request, show the result."""

@@ -1,4 +1,4 @@
-"""The texts of confirmation dialogs, which describe the consequences of a change."""
+"""The texts of confirmation dialogs. They describe the effect of a change before it is made."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from wire.names import JobState
 from wire.text import counted, duration, printable
 
 TYPED_ABOVE: Final = 20
-"""A change to at least this many jobs must be confirmed by typing their number."""
+"""A change of more jobs than this must be confirmed by typing the number of jobs."""
 
 LISTED: Final = 6
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The content of a confirmation dialog: the consequences, the label of the button, and the text that must
-    be typed.
+    """The content of a confirmation dialog. If `must_type` is not empty, the user must type this text.
 
-    If `reason` is set, the user may type a reason; `reason` is the flag of the command that passes it. If
-    `trial` is set, the dialog shows which jobs would start sooner or later.
+    If `reason` is not empty, the user may type a reason; `reason` is the flag with which the shell command
+    passes it. If `trial` is set, the dialog shows which jobs would start sooner or later.
     """
 
     title: str
@@ -45,7 +44,7 @@ class Confirmation:
 
 
 def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
-    """The confirmation of a cancel."""
+    """Return the dialog that asks whether to cancel these jobs."""
     number = counted(len(jobs), "job")
     running = [job for job in jobs if job.started_at is not None]
     lines: list[Sequence[Piece]] = [[("Owners   ", "muted"), (_owners(jobs), "text")]]
@@ -73,7 +72,7 @@ def cancel(jobs: Sequence[JobView], now: float) -> Confirmation:
 
 
 def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
-    """The confirmation of a preemption."""
+    """Return the dialog that asks whether to preempt these jobs."""
     number = counted(len(jobs), "job")
     held = sum(job.gpus for job in jobs)
     spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
@@ -93,7 +92,7 @@ def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
 
 
 def drain(nodes: Sequence[NodeView]) -> Confirmation:
-    """The confirmation of a drain."""
+    """Return the dialog that asks whether to drain these nodes."""
     names = ", ".join(printable(node.name, 40) for node in nodes)
     jobs = sum(len(node.jobs) for node in nodes)
     free = gpus_text(round(sum(len(node.gpus) - cells.gpus_used(node) for node in nodes), 2))
@@ -111,7 +110,7 @@ def drain(nodes: Sequence[NodeView]) -> Confirmation:
 
 
 def unset_quota(quota: QuotaView) -> Confirmation:
-    """The confirmation of unsetting a quota."""
+    """Return the dialog that asks whether to remove the limits that were set for this quota."""
     name = printable(quota.name)
     return Confirmation(
         f"Unset the quota of {quota.scope} {printable(quota.name, 40)}?",
@@ -123,7 +122,7 @@ def unset_quota(quota: QuotaView) -> Confirmation:
 
 
 def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
-    """The confirmation of cancelling a reservation."""
+    """Return the dialog that asks whether to cancel this reservation."""
     spec = row.spec
     when = "it is on" if row.on else f"it begins in {duration(row.starts_at - now)}"
     again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
@@ -141,7 +140,7 @@ def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
 
 
 def move(steps: Sequence[MoveRow]) -> Confirmation:
-    """The confirmation of moving jobs: one proposal, or all."""
+    """Return the dialog that asks whether to move jobs as one proposal or all proposals describe."""
     proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
     moves = [each for proposal in proposals for each in proposal.moves]
     number = counted(len({each.job for each in moves}), "job")
@@ -162,7 +161,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
 
 
 def going(each: MoveView) -> Sequence[Piece]:
-    """A job, its nodes now and its nodes after the move."""
+    """Return a line with a job, its nodes now, and its nodes after the move."""
     return [
         (f"{printable(each.label)} ", "strong"),
         (f"{printable(each.name, 24)}  ", "text"),
@@ -172,13 +171,13 @@ def going(each: MoveView) -> Sequence[Piece]:
 
 
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:
-    """The shell command for the same change."""
+    """Return the shell command that makes the same change, such as corral job cancel 7 8."""
     return f"corral job {verb} {' '.join(shlex.quote(printable(job.label)) for job in jobs)}"
 
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
-    """The first jobs and the number of the others. They are below the consequences, because a low screen cuts
-    off the end.
+    """Return lines for the first jobs, and for the number of further jobs. They come last in the dialog,
+    because a low screen does not show the last lines.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []
@@ -214,15 +213,15 @@ def _lost(held: float, spent: float, *, brief: bool = False) -> str:
 
 
 def cancellable(job: JobView) -> bool:
-    """Whether the job can be cancelled: it has not ended."""
+    """Return True if the job can be cancelled, because it has not ended."""
     return not job.state.terminal
 
 
 def preemptible(job: JobView) -> bool:
-    """Whether the job can be preempted: it holds resources."""
+    """Return True if the job can be preempted, because it holds resources."""
     return job.state in (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def holdable(job: JobView) -> bool:
-    """Whether the job can be held: it waits in the queue."""
+    """Return True if the job can be held, because it waits in the queue."""
     return job.state in (JobState.QUEUED, JobState.PREEMPTED)

@@ -1,5 +1,5 @@
-"""Changes to jobs and nodes: the user confirms them, RequestWorkers send them, and the status line shows the
-results.
+"""Actions that change jobs or nodes: they ask the user, send the request, and show the result on the status
+line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """The results of one change to several jobs or nodes."""
+    """The result of changing several jobs or nodes: those that were changed, and those that were refused,
+    with the error.
+    """
 
     done: tuple[Thing, ...]
     failed: tuple[tuple[Thing, Failure], ...]
 
 
 class JobOrders:
-    """One method for each action that changes jobs or nodes."""
+    """One method for each action of the user that changes jobs or nodes."""
 
     def __init__(self, app: AppInterface) -> None:
         self._app = app
@@ -42,25 +44,25 @@ class JobOrders:
         self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
-        """Cancel the chosen jobs after the user has confirmed it."""
+        """Ask the user to confirm, then cancel the marked jobs, or the job under the cursor."""
         self._ask("cancel", "cancelled", confirm.cancellable, confirm.cancel, "the job has ended")
 
     def preempt(self) -> None:
-        """Preempt the chosen jobs after the user has confirmed it."""
+        """Ask the user to confirm, then preempt the marked jobs, or the job under the cursor."""
         self._ask(
             "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
         )
 
     def hold(self) -> None:
-        """Hold the chosen jobs."""
+        """Hold the marked jobs, or the job under the cursor."""
         self._waiting("held", "hold")
 
     def release(self) -> None:
-        """Release the chosen jobs."""
+        """Release the marked jobs, or the job under the cursor."""
         self._waiting("released", "release")
 
     def drain(self) -> None:
-        """Drain the chosen nodes after the user has confirmed it and may have typed a reason."""
+        """Ask the user to confirm and for an optional reason, then drain the nodes."""
         nodes = self._app.view.nodes()
         if not nodes:
             return
@@ -77,7 +79,7 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def resume(self) -> None:
-        """Resume the chosen nodes."""
+        """Resume the drained nodes."""
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
     # -- private -------------------------------------------------------------------------
@@ -90,7 +92,9 @@ class JobOrders:
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
-        """Ask for confirmation; then send the change for those chosen jobs for which it is still possible."""
+        """Ask the user to confirm a change of the chosen jobs. Then send it for those jobs for which
+        `possible` is still true.
+        """
         ids = [job.id for job in self._chosen(possible)]
 
         def still() -> list[JobView]:
@@ -124,13 +128,13 @@ class JobOrders:
             self._app.say(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
-        """Send one request for all these jobs or nodes. `left_out` is the message about chosen jobs that are
-        not among them.
+        """Send one request that changes all these jobs. `left_out` is added to the message about the result;
+        it is about jobs that cannot be changed.
         """
         meant = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
-            # The request names jobs by label, because the id of the first element of an array means the whole
+            # Name each job by its label, such as 7_0, because the id 7 of the first element means the whole
             # array.
             answer = client.order(JobsOrder(action, tuple(meant)))
             failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
@@ -153,8 +157,8 @@ class JobOrders:
         self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
-        """Show the results. Jobs that were held or released stay marked, so that one more key can undo the
-        change.
+        """Show the result on the status line. Jobs that were held or released keep their marks, so that the
+        user can undo the change with one key.
         """
         if not isinstance(outcome, OrderResults):
             self._app.say(failure_text(outcome), "bad")

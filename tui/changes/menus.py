@@ -1,4 +1,4 @@
-"""The menus that open above a view: command palette, commands to copy, themes, help."""
+"""Actions that open a menu above a view: command menu, commands to copy, themes, and the help."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from wire.text import printable
 
 
 class Menus:
-    """One method for each action that opens a menu."""
+    """One method for each action of the user that opens a menu or the help."""
 
     def __init__(self, app: AppInterface) -> None:
         self._app = app
 
     def palette(self) -> None:
-        """Open the command palette: all actions of the view. A typed number opens the job with that id."""
+        """Open the menu with all actions of the view. If the user types a number, the menu offers to open the
+        job with this id.
+        """
         app = self._app
         entries = [
             MenuEntry(action.name, action.title, action.help, shown_key(action.keys[0]), app.allowed(action))
@@ -41,13 +43,13 @@ class Menus:
         app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
     def help(self) -> None:
-        """Open the help: all keys of the view."""
+        """Open the help, which lists all keys of the view."""
         view = self._app.view
         fields = list(view.listing.fields) if isinstance(view, ListView) else []
         self._app.push_screen(HelpDialog(view.NAME, help_lines(view.NAME, self._app.read_only, fields)))
 
     def theme(self) -> None:
-        """Open the menu of themes; the screen uses the theme under the cursor at once."""
+        """Open the menu of themes. The screen shows each theme as soon as the cursor is on it."""
         app = self._app
         before = app.theme
         if before == SIXTEEN.colours.name:
@@ -58,14 +60,16 @@ class Menus:
         app.push_screen(menu, lambda name: app.wear(name or before))
 
     def copy(self) -> None:
-        """Open the menu of shell commands that can be copied."""
+        """Open the menu of shell commands that the user can copy to the clipboard."""
         app = self._app
         entries = [MenuEntry(command, command) for command in self.commands()]
         menu = Menu("Copy as a command", entries)
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """The shell commands of the menu: first those that the view advises, then the actions of the view."""
+        """Return the shell commands of the copy menu: those that the view suggests, then those of its
+        actions.
+        """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())
         subjects = view.subjects()

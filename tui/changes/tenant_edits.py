@@ -1,4 +1,4 @@
-"""Changes to shares, quotas and reservations, and moves of running jobs."""
+"""Actions that change shares, quotas and reservations, or move running jobs."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ Thing = TypeVar("Thing")
 
 
 class TenantEdits:
-    """One method for each action. Each method changes the tenant, reservation or move in the row under the
-    cursor.
+    """One method for each action of the user. Most methods change the share, quota, reservation or proposal
+    under the cursor.
     """
 
     def __init__(self, app: AppInterface) -> None:
         self._app = app
 
     def edit_share(self) -> None:
-        """Change the share under the cursor."""
+        """Open the form that changes the share under the cursor."""
         row = self._here(self._app.model.shares, "share")
         if row is not None:
             said = f"share of {printable(row.share, 60)} set"
             self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
 
     def new_quota(self) -> None:
-        """Set a quota for a tenant that has none."""
+        """Open the form that sets a quota for a user, project or queue without one."""
         self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:
-        """Change the quota under the cursor."""
+        """Open the form that changes the quota under the cursor."""
         row = self._here(self._app.model.quotas, "quota")
         if row is not None:
             self._app.push_screen(FormDialog(quota.edit(row), self._quota_set))
 
     def unset_quota(self) -> None:
-        """Unset the quota under the cursor after the user has confirmed it."""
+        """Ask the user to confirm, then remove the limits that were set for the quota under the cursor."""
         row = self._here(self._app.model.quotas, "quota")
         if row is not None and not row.edited:
             self._app.say("nothing to unset: these limits are those of scheduler.toml", "warn")
@@ -59,7 +59,7 @@ class TenantEdits:
             )
 
     def new_reservation(self) -> None:
-        """Make a reservation."""
+        """Open the form that makes a reservation."""
 
         def made(view: ReservationView) -> None:
             self._app.model.reservations.put((view,))
@@ -70,7 +70,7 @@ class TenantEdits:
         self._app.push_screen(FormDialog(reservation.new(self._app.model.now), made))
 
     def cancel_reservation(self) -> None:
-        """Cancel the reservation under the cursor after the user has confirmed it."""
+        """Ask the user to confirm, then cancel the reservation under the cursor."""
         model = self._app.model
         row = self._here(model.reservations, "reservation")
         if row is None:
@@ -85,7 +85,7 @@ class TenantEdits:
         self._ask(question, lambda client: client.cancel_reservation(name), lambda _: said)
 
     def move(self) -> None:
-        """Carry out the proposal under the cursor after the user has confirmed it."""
+        """Ask the user to confirm, then move jobs as the proposal under the cursor describes."""
         steps = self._app.model.steps
         row = self._here(steps, "proposal")
         if row is not None and row.state != "proposed":
@@ -112,7 +112,7 @@ class TenantEdits:
     # -- private -------------------------------------------------------------------------
 
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
-        """The row under the cursor."""
+        """Return the row under the cursor. If the list is empty, show a message and return None."""
         rows = listing.chosen()
         if not rows:
             self._app.say(f"no {what} under the cursor", "warn")
@@ -124,7 +124,7 @@ class TenantEdits:
         order: Callable[[Client], Thing],
         said: Callable[[Thing], str],
     ) -> None:
-        """Ask for confirmation, then send the change."""
+        """Ask the user to confirm, then send the request. `said` returns the message about its success."""
 
         def show_result(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
@@ -141,7 +141,7 @@ class TenantEdits:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _done(self, said: str) -> None:
-        """Show that the change succeeded, and request the list again."""
+        """Show a message that the change was made, and update the list."""
         self._app.say(said, "good")
         self._app.refresh_view()
 

@@ -1,1 +1,3 @@
-"""The data that the screens show: the model, the feed from the controller, lists and filters."""
+"""The data that the screens show: the state of the cluster, how it is received, and lists of it with
+filters.
+"""

@@ -1,7 +1,7 @@
-"""Receives the state of the cluster: a thread loads a snapshot, then follows the event stream.
+"""Receives the state of the cluster: a thread loads all of it once, then follows the event stream.
 
-That thread does all network input and JSON parsing. The screen takes the collected changes at its own pace.
-If a row has changed several times, the screen gets only the newest version.
+The thread does all network input and parses all JSON. The screen takes the collected changes whenever it is
+ready. If a row has changed several times, the screen gets only its newest version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""An ended job is shown only if it is among this many newest jobs."""
+"""At most this many ended jobs are loaded, the newest ones."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -32,7 +32,9 @@ _ENDED: Final = tuple(state for state in JobState if state.terminal)
 
 @dataclass(frozen=True)
 class ConnectionStatus:
-    """The state of the connection to the controller; `heard` is the time of the controller's last message."""
+    """The state of the connection to the controller. `heard` is the time at which its last message
+    arrived.
+    """
 
     state: Literal["loading", "live", "lost"] = "loading"
     heard: float = 0.0
@@ -42,7 +44,9 @@ class ConnectionStatus:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes since the last `take`. If `fresh` is true, they replace the whole earlier state."""
+    """Changes of the cluster since the last `take`. If `fresh` is true, they are the whole state and replace
+    all earlier data.
+    """
 
     connection: ConnectionStatus = ConnectionStatus()
     fresh: bool = False
@@ -53,20 +57,20 @@ class Changes:
 
 
 class ClusterFeed(Protocol):
-    """A source of changes: the controller, or a recording in tests."""
+    """A source of changes of the cluster: the controller, or a recording in tests."""
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Start collecting changes. `wake` is called on any thread, when there are changes to take."""
+        """Start collecting changes. `wake` is called, on any thread, when there are changes to take."""
 
     def take(self) -> Changes:
-        """All changes since the last call."""
+        """Return all changes since the last call."""
 
     def stop(self) -> None:
         """Stop collecting changes."""
 
 
 class ClusterSource(Protocol):
-    """The methods of wire.http.client.Client that a feed uses."""
+    """The methods of the API client (wire.http.client.Client) that the feed uses."""
 
     def cluster(self) -> ClusterView: ...
     def nodes(self) -> NodeList: ...
@@ -77,7 +81,7 @@ class ClusterSource(Protocol):
 
 
 class PendingChanges:
-    """Collects changes until the screen takes them, and keeps only the newest version of each row."""
+    """Collects changes until the screen takes them. Of each row it keeps only the newest version."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,11 +95,11 @@ class PendingChanges:
         self._events: list[EventView] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function that is called when the first change arrives."""
+        """Set the function that is called when the first change after a `take` arrives."""
         self._wake = wake
 
     def put(self, changes: Changes) -> None:
-        """Add changes; a change replaces an older change of the same row."""
+        """Add changes. A changed row replaces an earlier version of the same row."""
         with self._lock:
             if changes.fresh:
                 self._empty()
@@ -111,7 +115,9 @@ class PendingChanges:
             self._wake()
 
     def take(self) -> Changes:
-        """Return and clear all changes. The next change calls the wake function again."""
+        """Return all collected changes and forget them. After that, the next change calls the wake function
+        again.
+        """
         with self._lock:
             taken = Changes(
                 self._connection,
@@ -127,7 +133,7 @@ class PendingChanges:
 
     @property
     def quiet(self) -> bool:
-        """Whether there are no changes."""
+        """True if no changes have arrived since the last `take`."""
         return self._quiet
 
     def _empty(self) -> None:
@@ -136,8 +142,8 @@ class PendingChanges:
 
 
 class LiveFeed:
-    """A feed from a controller. After a lost connection it reconnects, without a limit, and continues after
-    the last event.
+    """Receives changes from a controller. After a lost connection it tries to reconnect forever, and
+    continues after the last event that it received.
     """
 
     def __init__(self, connect: Callable[[], ClusterSource], clock: Callable[[], float] = time.time) -> None:
@@ -151,16 +157,16 @@ class LiveFeed:
         self._failures = 0
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Start the thread."""
+        """Start the thread that receives changes."""
         self._basket.on_wake(wake)
         threading.Thread(target=self._run, name="feed", daemon=True).start()
 
     def take(self) -> Changes:
-        """All changes since the last call."""
+        """Return all changes since the last call."""
         return self._basket.take()
 
     def stop(self) -> None:
-        """Stop the thread, also while it waits for the controller."""
+        """Stop the thread, even while it waits for the controller."""
         self._over.set()
         if self._source is not None:
             self._source.close()
@@ -176,14 +182,16 @@ class LiveFeed:
             except Unreachable as error:
                 note = error.why
             except Refused as error:
-                # The controller no longer has the event after which to continue: load a snapshot.
+                # The controller has deleted the event from which the stream should continue, so load the
+                # whole state again.
                 note, self._seq = error.problem.message, None
             if not self._over.is_set():
                 self._over.wait(self._lost(note))
 
     def _lost(self, note: str) -> float:
-        """Report the lost connection to the screen. Returns the seconds to wait before the next attempt:
-        longer each time, and random, so that clients do not reconnect at the same moment.
+        """Report the lost connection to the screen. Returns the seconds to wait before the next attempt. The
+        wait grows with each attempt, and is partly random, so that many clients do not reconnect at the same
+        moment.
         """
         self._failures += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
@@ -198,7 +206,7 @@ class LiveFeed:
         self._basket.put(replace(changes, connection=self._connection))
 
     def _catch_up(self, source: ClusterSource) -> None:
-        """Load a snapshot, unless the event stream can continue after the last event."""
+        """Load the whole state, unless the event stream can continue after the last received event."""
         cluster = source.cluster()
         if self._seq is not None and cluster.seq >= self._seq:
             return
@@ -210,10 +218,10 @@ class LiveFeed:
         self._seq = cluster.seq
 
     def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
-        """Yield the state of the cluster in parts, with nodes and active jobs first.
+        """Yield the whole state of the cluster in parts, with nodes and active jobs first.
 
-        The event stream then continues from `cluster.seq`, so it sends the changes that happened during the
-        snapshot.
+        The event stream then continues from `cluster.seq`, so changes that happen while the parts are loaded
+        are not lost.
         """
         yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
         yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))
@@ -244,7 +252,9 @@ def _pages(source: ClusterSource, states: tuple[JobState, ...], after: int) -> I
 
 
 def _joined(parts: Iterable[Changes]) -> Changes:
-    """The parts of a snapshot joined into one change, so that the screen never mixes two snapshots."""
+    """Join the parts of the whole state into one change, so that the screen never shows old and new rows
+    together.
+    """
     basket = PendingChanges()
     for part in parts:
         basket.put(part)

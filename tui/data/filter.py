@@ -1,4 +1,4 @@
-"""The filter language of every list: `word`, `!word`, `field:value`, `gpus:>=4`, joined by spaces."""
+"""The filter language of all lists: `word`, `!word`, `field:value` and `gpus:>=4`, joined by spaces."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """The text is not a valid filter, or not yet while the user types. The message is shown next to the
-    filter line.
+    """Raised if a text is not a valid filter, which is common while the user types. The filter line shows the
+    message.
     """
 
 
 @dataclass(frozen=True)
 class RowFilter(Generic[Row]):
-    """A row passes the filter if it matches every term of the text. The empty filter passes all rows."""
+    """A parsed filter. A row passes if it matches every term of the text; the empty filter passes all
+    rows.
+    """
 
     text: str = ""
     tests: tuple[Test[Row], ...] = ()
@@ -48,13 +50,13 @@ class RowFilter(Generic[Row]):
 
 
 def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> RowFilter[Row]:
-    """Parse a filter. A word without a field name is a regex that is searched in all fields."""
+    """Parse a filter text. A word without a field name is a regular expression that may match any field."""
     return RowFilter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 
 
 def exact_filter(*names: str) -> str:
-    """The text of a filter that passes exactly these names. The text has no space, because spaces separate
-    terms.
+    """Return the text of a filter that passes only these names. The text contains no spaces, because spaces
+    separate terms.
     """
     escaped = (re.escape(name).replace(r"\ ", r"\s") for name in names)
     return f"^({'|'.join(escaped)})$"
@@ -84,17 +86,20 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
     def test(row: Row) -> bool:
         is_ = value(row)
         if number and number[1] and isinstance(is_, str) and (leading := _LEADING.match(is_)):
-            is_ = float(leading[0])  # because an id is text: 29_299 is job 29
+            # Compare only the leading number of a job id: 29_299 is element 299 of array 29.
+            is_ = float(leading[0])
         if isinstance(is_, str) or is_ is None:
             return search(is_ or "") is not None
-        # A half-typed number (`gpus:>`) matches all rows.
+        # Match all rows if the number is incomplete, as in `gpus:>`.
         return not number or compare(is_, bound)
 
     return test
 
 
 def _nearest(name: str, fields: Mapping[str, object]) -> str:
-    """The field that a prefix means, such as `priority` for `prio`, if only one field has the prefix."""
+    """Return the only field whose name starts with `name`, such as `priority` for `prio`; empty if there are
+    several fields or none.
+    """
     begun = [field for field in fields if field.startswith(name)]
     return begun[0] if len(begun) == 1 else ""
 

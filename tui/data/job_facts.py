@@ -1,4 +1,4 @@
-"""The details of a job as lines."""
+"""Converts the details of a job to lines of text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def job_facts(
     model: ClusterModel,
     width: int,
 ) -> list[list[Piece]]:
-    """The details of a job as lines, the most important first. `advice` has the changes that would start the
-    job now, with their commands.
+    """Return the details of a job as lines, the most important first. `advice` has the changes that would
+    start the job now, each with its command.
     """
     lines = [_head(job), _times(job, model.now(), width), _wants(job, detail.spec if detail else None)]
     lines += [_held(held, model) for held in job.held]
@@ -51,7 +51,7 @@ def job_facts(
 
 
 def _command(words: Sequence[str]) -> str:
-    """The command of the job on one line, with a symbol in place of each line end."""
+    """Return the command of the job on one line. A symbol stands for each line end."""
     return printable(shlex.join(words).replace("\n", " ⏎ "), 1000)
 
 
@@ -142,7 +142,7 @@ def _why(why: Why) -> list[list[Piece]]:
 
 
 def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """The latest start of a waiting job, or the reason why it is unknown."""
+    """Return lines with the latest start of a waiting job, or the reason why it is unknown."""
     lines = []
     if explanation.starts_at is not None:
         left = explanation.starts_at - now
@@ -162,7 +162,7 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
 
 
 def _advice(advice: Sequence[tuple[str, str]]) -> list[list[Piece]]:
-    """The changes that would start the job now, each followed by the command that makes the change."""
+    """Return lines with the changes that would start the job now, each followed by its shell command."""
     lines = []
     for sentence, command in advice:
         lines.append(cells.fact("or now", (printable(sentence, 160), "good")))

@@ -1,8 +1,9 @@
 """Handles keys strictly one after the other.
 
-A slow connection or a paste delivers several keys at once. Textual sends all of them to the widget that has
-the focus at that moment, although the first key may open a dialog: `/` followed by `H100` would hold a job
-instead of typing a filter. Here each key waits until the previous key has had its effect.
+A slow connection or a paste delivers several keys at once. Textual would send all of them to the widget that
+has the focus at that moment. But the first key may open a dialog: after `/`, the text `H100` should be typed
+into the filter, and `H` must not hold a job. Therefore each key waits until the previous key has had its
+effect.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from textual.widget import Widget
 from tui.app_interface import AppInterface
 
 PATIENCE_S: Final = 0.25
-"""The longest time in seconds that a key waits until the dialog opened by the previous key is ready."""
+"""If a key opens a dialog, the next key waits at most this many seconds for the dialog to be ready."""
 
 PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message that passes through the message queues of the widgets twice: first behind the key, then
-    behind the messages that the key caused, such as a submitted line. After the second time, the key has had
-    its effect.
+    """Marks the end of a key's effect. The message is queued twice: first after the key, then after the
+    messages that the key has caused. When it arrives the second time, the key has had its effect.
     """
 
     def __init__(self, key: events.Key, target: Widget, again: bool) -> None:
@@ -36,7 +36,7 @@ class KeyHandled(Message, verbose=True):
 
 
 class OrderedKeysApp(AppInterface):
-    """An application whose keys are handled strictly in order."""
+    """Base class of an application that handles keys strictly one after the other."""
 
     def __init__(self, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
@@ -46,15 +46,17 @@ class OrderedKeysApp(AppInterface):
 
     @property
     def busy(self) -> bool:
-        """Whether keys are still queued."""
+        """True while keys wait or a key is being handled."""
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
-        """Whether the screen that the last key opened accepts the next key."""
+        """Return True if the screen accepts the next key, for example because a dialog has opened
+        completely.
+        """
         raise NotImplementedError
 
     async def on_event(self, event: events.Event) -> None:
-        """Queue keys; pass on all other events."""
+        """Put keys into the queue, and pass on all other events to Textual."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
@@ -63,7 +65,7 @@ class OrderedKeysApp(AppInterface):
             await self._next_key()
 
     async def on_key_handled(self, message: KeyHandled) -> None:
-        """Send the next key, because the previous key has had its effect."""
+        """Handle the next key in the queue, because the previous key has had its effect."""
         message.stop()
         key, target = message.key, message.target
         if not (message.again and target.post_message(KeyHandled(key, target, again=False))):
@@ -88,6 +90,5 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # After PATIENCE_S the key counts as handled in any case, because a removed widget forwards no
-        # message.
+        # Go on after PATIENCE_S in any case, because a widget that was removed does not pass on the message.
         self.set_timer(PATIENCE_S, partial(self._done, key))

@@ -1,4 +1,5 @@
-"""A filtered, sorted list kept up to date row by row, with a cursor and marks that follow their rows.
+"""A filtered and sorted list of rows. Each update changes single rows; the cursor and the marks stay on their
+rows.
 
 The list uses no widget and no clock. Invariant: the rows are in the same order as after sorting all of them.
 Cost: O(log n) per changed row.
@@ -17,7 +18,7 @@ Key = TypeVar("Key", int, str)
 
 
 class Listing(Generic[Key, Row]):
-    """All rows by key, and the rows that pass the filter in sorted order."""
+    """Holds all rows by key, and the rows that pass the filter in sorted order."""
 
     def __init__(
         self,
@@ -35,11 +36,12 @@ class Listing(Generic[Key, Row]):
         self.marks: set[Key] = set()
         self.cursor: Key | None = None
         self._index = 0
-        # Key of the row under the cursor. None until the user moves the cursor, which then stays at the top.
+        # Key of the row that the user moved the cursor to. Before the user moves it, this is None, and the
+        # cursor stays on the first row.
         self._home: Key | None = None
         self._home_value: Any = None
-        """The sort key of the row under the cursor when it was last shown; None if the sort order has changed
-        since.
+        """The sort key that the row `_home` had when it was last shown; None if the sort order has changed
+        since then.
         """
         self._order: list[tuple[Any, Key]] = []
         self._placed: dict[Key, Any] = {}
@@ -59,11 +61,11 @@ class Listing(Generic[Key, Row]):
         return self.rows[self.key_at(index)]
 
     def key_at(self, index: int) -> Key:
-        """The key of the row at this index."""
+        """Return the key of the row at this index."""
         return self._order[-1 - index if self.reverse else index][1]
 
     def index_of(self, key: Key) -> int | None:
-        """The index of the row, or None if the filter hides it."""
+        """Return the index of the row, or None if the filter hides the row."""
         if key not in self._placed:
             return None
         at = bisect_left(self._order, (self._placed[key], key))
@@ -72,7 +74,7 @@ class Listing(Generic[Key, Row]):
     # -- changes -------------------------------------------------------------------
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Add or update rows."""
+        """Add rows, or replace rows with the same keys."""
         rows = list(rows)
         if len(rows) * 4 > len(self.rows):
             for row in rows:
@@ -85,7 +87,7 @@ class Listing(Generic[Key, Row]):
         self._settle()
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """Replace all rows; marks of removed rows are removed."""
+        """Replace all rows. Marks of rows that no longer exist are removed."""
         self.rows.clear()
         self._said.clear()
         for row in rows:
@@ -95,7 +97,7 @@ class Listing(Generic[Key, Row]):
         self._settle()
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Remove rows."""
+        """Remove the rows with these keys."""
         for key in keys:
             if self.rows.pop(key, None) is not None:
                 self._said.pop(key, None)
@@ -104,19 +106,20 @@ class Listing(Generic[Key, Row]):
         self._settle()
 
     def sort_by(self, sort: str) -> None:
-        """Sort by this column; the same column again reverses the order."""
+        """Sort by this column. If the list is already sorted by it, reverse the order."""
         self.arrange(sort, not self.reverse if sort == self.sort else False)
 
     def arrange(self, sort: str, reverse: bool) -> None:
-        """Sort by a column, ascending or descending."""
+        """Sort by a column, in ascending order, or in descending order if `reverse` is true."""
         self.sort, self.reverse = sort, reverse
         self._home_value = None
         self._rebuild()
         self._settle()
 
     def narrow(self, text: str) -> None:
-        """Filter the rows; raises `tui.data.filter.FilterError` and changes nothing if the filter cannot be
-        parsed."""
+        """Show only rows that pass this filter. Raises `tui.data.filter.FilterError`, and changes nothing, if
+        the text is not a valid filter.
+        """
         self.filter = parse(text, self.fields, self._haystack)
         self._rebuild()
         self._settle()
@@ -125,41 +128,43 @@ class Listing(Generic[Key, Row]):
 
     @property
     def index(self) -> int:
-        """The index of the cursor (0 in an empty list)."""
+        """The index of the row under the cursor; 0 if the list is empty."""
         return self._index
 
     def move_to(self, index: int) -> None:
-        """Move the cursor to this index, or the nearest; it then follows that row."""
+        """Move the cursor to this index, or to the nearest one that exists. From then on the cursor stays on
+        that row.
+        """
         self._point(index)
         self._home = self.cursor
         self._home_value = self._placed.get(self.cursor) if self.cursor is not None else None
 
     def follow(self, key: Key) -> bool:
-        """Move the cursor to this row, if it is shown."""
+        """Move the cursor to this row. Returns False if the row is not shown."""
         index = self.index_of(key)
         if index is not None:
             self.move_to(index)
         return index is not None
 
     def toggle(self, key: Key) -> None:
-        """Mark or unmark the row."""
+        """Mark the row, or remove its mark."""
         self.marks ^= {key}
 
     def mark_between(self, one: Key, other: Key) -> None:
-        """Mark all shown rows between two rows."""
+        """Mark all shown rows from one row to the other."""
         ends = (self.index_of(one), self.index_of(other))
         if ends[0] is not None and ends[1] is not None:
             low, high = sorted((ends[0], ends[1]))
             self.marks.update(self.key_at(at) for at in range(low, high + 1))
 
     def mark_shown(self) -> None:
-        """Mark all shown rows, or unmark them if all are marked."""
+        """Mark all shown rows. If all of them are marked, remove their marks."""
         shown = self._placed.keys()
         self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
 
     def chosen(self) -> list[Row]:
-        """The rows to which an action applies: the marked rows, or the row under the cursor if no row is
-        marked.
+        """Return the rows to which an action applies: the marked rows, or without marks the row under the
+        cursor.
         """
         keys = self.marks or ({self.cursor} if self.cursor is not None else set())
         return [self.rows[key] for key in sorted(keys) if key in self.rows]
@@ -199,8 +204,8 @@ class Listing(Generic[Key, Row]):
         self._order = sorted((value, key) for key, value in self._placed.items())
 
     def _settle(self) -> None:
-        """Keep the cursor on its row. If the filter hides that row, the cursor goes to the position in the
-        sort order that the row had; if the row was removed, the cursor keeps its index.
+        """Put the cursor on its row after a change. If the filter hides the row, the cursor goes to where the
+        row would be. If the row no longer exists, the cursor keeps its index.
         """
         home = self._home
         if home is None:
@@ -211,8 +216,8 @@ class Listing(Generic[Key, Row]):
             self._point(index)
             self._home_value = self._placed[home]
         else:
-            # Search with the sort key that the row had when it was last shown, because a job that ends gets
-            # another sort key and may no longer pass the filter.
+            # Search with the sort key that the row had when it was last shown, because a job that has ended
+            # has another sort key now and may be hidden by the filter.
             if self._home_value is None:
                 self._home_value = self.sorts[self.sort](self.rows[home])
             at = bisect_left(self._order, (self._home_value, home))

@@ -1,4 +1,6 @@
-"""Follows the output of a job in a thread and keeps it as plain lines."""
+"""Follows the output of a job in a thread, and converts it to lines without colours and control
+characters.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from wire.http.client import Client, Refused, Unreachable
 from wire.text import printable
 
 TAIL_BYTES: Final = 4 << 20
-"""The number of bytes at the end of a long log that are fetched first."""
+"""Of a long log, only this many bytes at its end are fetched."""
 
 KEPT_LINES: Final = 50_000
 LONGEST_LINE: Final = 4_000
@@ -23,8 +25,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def clean(line: str) -> str:
-    """A line without colours and cursor movements. If carriage returns overwrite text, only the last text is
-    returned.
+    """Return a line without colours and cursor movements. If carriage returns overwrite text, only the last
+    text is returned.
     """
     bare = _ESCAPES.sub("", line.rstrip("\r"))
     return printable(bare.rsplit("\r", 1)[-1].expandtabs(8), LONGEST_LINE)
@@ -32,8 +34,8 @@ def clean(line: str) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """The lines since the last `take`. If `fresh` is true, they replace all earlier lines. `open_end` is the
-    unfinished last line.
+    """The lines that have arrived since the last `take`. If `fresh` is true, they replace all earlier lines.
+    `open_end` is the last line, of which the end has not arrived yet.
     """
 
     fresh: bool
@@ -44,7 +46,7 @@ class Piece:
 
 
 class LogTail:
-    """Follows stdout or stderr of one job until `stop` is called or the output ends."""
+    """Follows stdout or stderr of one job until the output ends or `stop` is called."""
 
     def __init__(
         self, connect: Callable[[], Client], job: int, stream: str, wake: Callable[[], None]
@@ -63,13 +65,13 @@ class LogTail:
         threading.Thread(target=self._run, name=f"log-{self._job}", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask the thread to end, without waiting for it."""
+        """Request the thread to end, without waiting for it."""
         self._over.set()
         if self._client is not None:
             self._client.close()
 
     def take(self) -> Piece:
-        """All lines since the last call."""
+        """Return all lines that have arrived since the last call."""
         with self._lock:
             piece = Piece(self._fresh, tuple(self._lines), clean(self._rest), self._note, self._ended)
             self._lines, self._fresh, self._quiet = [], False, True

@@ -1,4 +1,4 @@
-"""The state of the cluster that the screens show. It uses no widget, no network and no clock."""
+"""The state of the cluster as the screens show it. This module uses no widget, no network and no clock."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wire.api.nodes import NodeView
 from wire.names import WHOLE_GPU, JobState, priority_name
 
 SILENCE_S: Final = 12.0
-"""The screen is stale after this many seconds without a message. The controller sends a heartbeat every 5
-seconds.
+"""The shown state may be out of date after this many seconds without a message. The controller sends one
+every 5 seconds.
 """
 
 _LIFE: Final = {
@@ -31,7 +31,7 @@ _LIFE: Final = {
 
 
 class ClusterModel:
-    """The last known state of the cluster, and the lists that are made from it."""
+    """The last known state of the cluster, and the lists of jobs, nodes and so on that are shown."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -52,20 +52,20 @@ class ClusterModel:
         self._ended: deque[int] = deque()
 
     def now(self) -> float:
-        """The time on the controller's clock."""
+        """Return the present time of the controller's clock."""
         return self._clock() + self._skew
 
     def silent_s(self) -> float:
-        """Seconds since the last message of the controller."""
+        """The seconds since the last message from the controller."""
         return self._clock() - self.connection.heard
 
     @property
     def stale(self) -> bool:
-        """Whether the shown state may be out of date."""
+        """True if the shown state may be out of date."""
         return self.connection.state != "live" or self.silent_s() > SILENCE_S
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes."""
+        """Apply changes that have arrived from the controller."""
         self.connection = changes.connection
         if changes.cluster is not None:
             self._greet(changes.cluster)
@@ -123,14 +123,14 @@ class ClusterModel:
 
 
 def _removed(events: Iterable[EventView]) -> set[str]:
-    """The nodes whose newest NodeAdded or NodeRemoved event is a removal."""
+    """Return the names of nodes that were removed and not added again, according to their latest event."""
     last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 
 
 def job_listing() -> Listing[int, JobView]:
-    """The list of jobs. Default order: running jobs, waiting jobs by priority and submit time, then ended
-    jobs, newest first.
+    """Return an empty list for jobs. Its default order is: running jobs, then waiting jobs by priority and
+    submit time, then ended jobs, newest first.
     """
     return Listing(
         key=lambda job: job.id,
@@ -178,8 +178,8 @@ def _job_order(job: JobView) -> tuple[float, ...]:
 
 
 def _job_time(job: JobView) -> tuple[float, float]:
-    """The sort key of the column of times: running, waiting, then ended jobs; in each group the longest time
-    first.
+    """Return the key for sorting by time: running, waiting, then ended jobs; in each group the longest time
+    comes first.
     """
     if job.state.terminal:
         return (2, (job.started_at or job.submitted_at) - (job.ended_at or 0))
@@ -187,7 +187,7 @@ def _job_time(job: JobView) -> tuple[float, float]:
 
 
 def job_location(job: JobView) -> str:
-    """The nodes of a job, or the reason why it waits or ended."""
+    """Return the nodes of a job as text, or the reason why it waits or ended."""
     if job.held and job.state is not JobState.FAILED:
         more = f" +{len(job.held) - 1}" if len(job.held) > 1 else ""
         return f"{job.held[0].node}{more}"
@@ -199,7 +199,7 @@ def job_location(job: JobView) -> str:
 
 
 def node_listing() -> Listing[str, NodeView]:
-    """The list of nodes, sorted by name in natural order."""
+    """Return an empty list for nodes, sorted by name so that node-2 comes before node-10."""
     return Listing(
         key=lambda node: node.name,
         sorts={
@@ -227,13 +227,13 @@ def node_listing() -> Listing[str, NodeView]:
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key that compares digits as numbers, so that node-2 comes before node-10."""
+    """Return a sort key that compares digits as numbers, so that node-2 comes before node-10."""
     parts = re.findall(r"\d+|\D", name.casefold())
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
 
 
 def event_listing() -> Listing[int, EventView]:
-    """The list of events, in the order of the journal."""
+    """Return an empty list for events, in the order of the journal."""
     return Listing(
         key=lambda event: event.seq,
         sorts={"seq": lambda event: event.seq},

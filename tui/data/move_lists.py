@@ -1,4 +1,4 @@
-"""The rows of the list of proposed and recent moves of running jobs."""
+"""The rows of the list that shows proposed moves and recent moves of running jobs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from wire.api.rebalance import (
 
 @dataclass(frozen=True)
 class MoveRow:
-    """A proposal or a move, with its position in the controller's answer: the best proposals and the latest
-    moves come first.
+    """A proposal or a move. `at` is its position in the controller's answer, where the best proposals and
+    the latest moves come first.
     """
 
     at: int
@@ -28,7 +28,7 @@ class MoveRow:
 
     @property
     def key(self) -> str:
-        """The key of the row in the list."""
+        """The key of this row in the list."""
         what = self.what
         return what.id if isinstance(what, ProposalView) else f"{what.job}@{what.at}"
 
@@ -39,12 +39,12 @@ class MoveRow:
 
     @property
     def aim(self) -> str:
-        """The purpose of the move."""
+        """The purpose of the move as text."""
         return proposal_benefit(self.what) if isinstance(self.what, ProposalView) else move_purpose(self.what)
 
     @property
     def moves(self) -> str:
-        """The jobs of the move, with their nodes before and after it."""
+        """The jobs of the move, with their nodes before and after the move, as text."""
         what = self.what
         if isinstance(what, Moved):
             return f"{what.label} {','.join(what.origin)} → {','.join(what.to)}"
@@ -55,13 +55,13 @@ class MoveRow:
 
 
 def move_rows(answer: RebalanceView) -> Iterator[MoveRow]:
-    """All proposals and moves of the controller's answer, in the same order."""
+    """Return all proposals, then all moves, in the order of the controller's answer."""
     whats: tuple[ProposalView | Moved, ...] = (*answer.proposals, *answer.moves)
     return (MoveRow(at, what) for at, what in enumerate(whats))
 
 
 def move_listing() -> Listing[str, MoveRow]:
-    """The list of moves, with proposals first."""
+    """Return an empty list for moves, sorted with proposals first."""
     return Listing(
         key=lambda step: step.key,
         sorts={

@@ -1,4 +1,4 @@
-"""Sends requests to the controller in threads, so that the screen never waits."""
+"""Sends requests to the controller in separate threads, so that the screen never waits for an answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from wire.http.client import Client, Refused, Unreachable
 T = TypeVar("T")
 Failure = Unreachable | Refused
 Deliver = Callable[[Callable[[], None]], None]
-"""Runs a function on the screen's own thread."""
+"""Type of a function that runs another function on the screen's thread."""
 
 
 class RequestWorkers:
-    """Threads that send requests to the controller. Answers are delivered on the thread of the screen."""
+    """Threads that send requests to the controller. The answers are passed to the screen's thread."""
 
     def __init__(self, connect: Callable[[], Client], deliver: Deliver, threads: int = 2) -> None:
         self._connect = connect
@@ -35,7 +35,9 @@ class RequestWorkers:
             self._waiting.put(None)
 
     def ask(self, question: Callable[[Client], T], then: Callable[[T | Failure], None]) -> None:
-        """Send a request when a thread is free; `then` is called with the answer or the failure."""
+        """Send a request as soon as a thread is free. Then call `then` on the screen's thread with the answer
+        or the failure.
+        """
 
         def carry(client: Client) -> None:
             answer: T | Failure
@@ -55,7 +57,7 @@ class RequestWorkers:
 
 
 def failure_text(failure: Failure) -> str:
-    """The text of a failed request in one line: the error and its remedy."""
+    """Return one line about a failed request: the error, and what the user can do about it."""
     if isinstance(failure, Refused):
         problem = failure.problem
         place = f"{problem.where}: " if problem.where else ""

@@ -1,4 +1,4 @@
-"""The settings that the terminal UI keeps between two starts: the filter and order of each list, and the
+"""Saves settings of the terminal UI for its next start: the filter and sort order of each list, and the
 theme.
 """
 
@@ -22,7 +22,7 @@ def _path() -> Path:
 
 
 def load() -> Mapping[str, Any]:
-    """The saved settings; empty if the file cannot be read."""
+    """Return the saved settings; empty if the file does not exist or cannot be read."""
     try:
         kept = json.loads(_path().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -43,7 +43,7 @@ def apply_settings(views: Iterable[View], kept: Mapping[str, Any]) -> None:
 
 
 def save_settings(views: Iterable[View], theme: str) -> None:
-    """Save the settings; ignored if the home directory is not writable."""
+    """Save the settings. If the file cannot be written, do nothing."""
     kept: dict[str, Any] = {"theme": theme}
     for view in views:
         if isinstance(view, ListView):

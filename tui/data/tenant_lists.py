@@ -1,4 +1,4 @@
-"""Lists of shares, quotas and reservations."""
+"""The lists of shares, quotas and reservations."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
-    """The share's path in the share tree. The name alone is not enough: an organisation and a project may
-    have the same name.
+    """Return the path of the share in the share tree. Names are not unique, because an organisation and a
+    project may have the same name.
     """
     return "\0".join(share.path)
 
 
 def share_state(share: ShareView) -> str:
-    """One word if the share is over its limit, else empty."""
+    """Return a word about the share if it exceeds a limit; otherwise an empty text."""
     return "stopped" if share.stopped else "over soft" if share.beyond else ""
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """The list of shares: a tree when sorted by name, a flat list when sorted by another column."""
+    """Return an empty list for shares. Sorted by name, it is a tree; sorted by another column, it is flat."""
     return Listing(
         key=share_key,
         sorts={
@@ -46,13 +46,15 @@ def share_listing() -> Listing[str, ShareView]:
 
 
 def quota_key(quota: QuotaView) -> str:
-    """The key of a quota: its scope and name, because a user and a project may have the same name."""
+    """Return the scope and name of a quota. The name alone is not unique, because a user and a project may
+    have the same name.
+    """
     return f"{quota.scope}\0{quota.name}"
 
 
 def quota_state(quota: QuotaView) -> str:
-    """The state of a quota: borrows, over, full (the use equals the limit) or over soft; empty if the use is
-    below all limits. The use may be over a limit that was set after the jobs had started.
+    """Return how the usage compares with the quota: borrows, over, full (the usage equals the limit) or over
+    soft; empty below all limits. Usage is over a limit if the limit was lowered after the jobs had started.
     """
     if quota.name == ANY_NAME:
         return ""
@@ -69,7 +71,7 @@ def quota_state(quota: QuotaView) -> str:
 
 
 def quota_listing() -> Listing[str, QuotaView]:
-    """The list of quotas: users, then projects, then queues."""
+    """Return an empty list for quotas: those of users, then projects, then queues."""
     return Listing(
         key=quota_key,
         sorts={
@@ -96,13 +98,13 @@ def quota_listing() -> Listing[str, QuotaView]:
 
 
 def reservation_for(row: ReservationView) -> str:
-    """The users and projects that may use the reservation."""
+    """Return the users and projects that may use the reserved nodes, as text."""
     names = [*row.spec.users, *(f"project {name}" for name in row.spec.projects)]
     return ", ".join(names) or "maintenance"
 
 
 def reservation_listing() -> Listing[str, ReservationView]:
-    """The list of reservations, the earliest start first."""
+    """Return an empty list for reservations, sorted with the earliest start first."""
     return Listing(
         key=lambda row: row.spec.name,
         sorts={

@@ -1,4 +1,4 @@
-"""The answer to a what-if request as lines of text."""
+"""Converts the answer to a what-if request to lines of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from wire.text import counted, printable
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
-    """The jobs that would start later or sooner, the largest delays first, then the largest gains."""
+    """Return at most `lines` lines: a summary, then the jobs with the largest delays, then those that would
+    start much sooner.
+    """
     found: list[list[Piece]] = [
         [("would be refused: ", "bad"), (printable(refused, 300), "bad")] for refused in answer.refused[:1]
     ]
@@ -47,7 +49,9 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
-    """The jobs with the largest delays and the largest gains; each group gets half of the lines."""
+    """Return at most `room` jobs: about half have the largest delays, the others would start sooner by the
+    longest times.
+    """
     later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
     sooner = sorted(
         (each for each in moved if delay(answer, each) <= 0), key=lambda each: delay(answer, each)

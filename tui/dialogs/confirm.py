@@ -1,4 +1,6 @@
-"""The confirmation dialog: the consequences, the command, and two buttons."""
+"""The dialog that asks for confirmation. It shows the effect of a change, its shell command, and two
+buttons.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ from tui.dialogs.live_what_if import LiveWhatIf
 from wire.text import printable
 
 TRIED, LOW = 3, 24
-"""The number of lines for the what-if answer. A screen with fewer than LOW lines has one line for it."""
+"""The what-if answer has TRIED lines. On a screen of fewer than LOW lines it has one line."""
 
 
 class ConfirmDialog(Dialog[str]):
-    """Asks for confirmation. The result is None for no, and the typed text, which may be empty, for yes.
+    """Asks the user to confirm a change. The result is None if the user declines; otherwise the text that the
+    user typed, which may be empty.
 
-    `question` returns the content of the dialog and is called again after each change of the cluster. If it
-    returns None, nothing is left to do and the dialog closes.
+    `question` returns the content of the dialog, and is called again after each change of the cluster. If it
+    returns None, there is nothing left to change, and the dialog closes.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,7 +45,7 @@ class ConfirmDialog(Dialog[str]):
         self._question, self._asked = question, first
 
     def compose(self) -> ComposeResult:
-        """Show the consequences, the command and the buttons."""
+        """Create the widgets: the effect of the change, its shell command and the buttons."""
         asked, self._trial = self._asked, LiveWhatIf(TRIED if self.app.size.height >= LOW else 1)
         with Vertical(classes="box ask") as box:
             # Use a Text object, because Textual would parse a plain string as markup.
@@ -63,8 +66,8 @@ class ConfirmDialog(Dialog[str]):
                 yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
 
     def on_mount(self) -> None:
-        """Focus the input for the number or the reason. Without an input, focus the button that closes the
-        dialog.
+        """Set the focus to the input for the number or the reason; without an input, to the button that
+        closes the dialog.
         """
         self._trial.try_out(self._asked.trial)
         target = Input if self._asked.reason or self._asked.must_type else Button
@@ -72,7 +75,7 @@ class ConfirmDialog(Dialog[str]):
 
     @property
     def command(self) -> str:
-        """The shell command with the typed text."""
+        """The shell command that makes the change, with the reason that the user typed."""
         reason = (
             f" {self._asked.reason} {shlex.quote(self.typed)}" if self._asked.reason and self.typed else ""
         )
@@ -80,19 +83,23 @@ class ConfirmDialog(Dialog[str]):
 
     @property
     def typed(self) -> str:
-        """The typed text; empty if the dialog has no input."""
+        """The text that the user typed; empty if the dialog has no input."""
         return next((field.value.strip() for field in self.query(Input)), "")
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the confirm button if the typed number is right, and show a typed reason in the command."""
+        """Enable the confirm button if the right number was typed, and show a typed reason in the shell
+        command.
+        """
         self.query_one(CommandLine).say(self.command)
         if self._asked.must_type:
             self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """Enter confirms after a reason; after a number it moves the focus to the confirm button."""
+        """After Enter: confirm the change if the user typed a reason. If the user typed the right number,
+        move the focus to the confirm button.
+        """
         if self._asked.reason:
             self.dismiss(self.typed)
         elif self.typed == self._asked.must_type:
@@ -110,7 +117,7 @@ class ConfirmDialog(Dialog[str]):
         app_of(self).copy(self.command)
 
     def changed(self) -> None:
-        """Update the content to the present state of the cluster."""
+        """Update the dialog after a change of the cluster."""
         question = self._question()
         if question is None:
             app_of(self).say("nothing left to do: the cluster has changed", "warn")

@@ -1,4 +1,4 @@
-"""Base class of all dialogs: a box above the view. The view below is still updated."""
+"""Base class of all dialogs. A dialog is a box above a view, which is still updated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result]):
-    """A modal dialog; Escape closes it without a result."""
+    """A modal dialog. Escape closes it without a result."""
 
     AUTO_FOCUS = ""
 
@@ -27,34 +27,34 @@ class Dialog(ModalScreen[Result]):
     ]
 
     def action_leave(self) -> None:
-        """Close without a result."""
+        """Close the dialog without a result."""
         self.dismiss(None)
 
     def changed(self) -> None:
-        """Called when the model has changed."""
+        """Update the dialog. The application calls this after each change of the cluster."""
 
 
 class CommandLine(Static):
-    """The widget that shows the shell command of a dialog, on as many lines as the command needs."""
+    """Shows the shell command that does the same as a dialog, on as many lines as necessary."""
 
     def __init__(self, command: str) -> None:
         super().__init__(classes="command", markup=False)
         self.say(command)
 
     def say(self, command: str) -> None:
-        """Show another command."""
+        """Show this shell command from now on."""
         self.update(f"$ {printable(command, 1000)}")
 
 
 class DialogLine(FrameLine):
-    """The widget for one line of text in a dialog."""
+    """One line of text in a dialog."""
 
     def __init__(self, pieces: Sequence[Piece] = (), *, classes: str = "") -> None:
         super().__init__(classes=classes)
         self._pieces = pieces
 
     def update(self, pieces: Sequence[Piece]) -> None:
-        """Show another text."""
+        """Show this text from now on."""
         self._pieces = pieces
         self.refresh()
 

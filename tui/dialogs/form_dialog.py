@@ -1,5 +1,5 @@
-"""The dialog that shows a form. It checks the input while the user types, and shows a what-if answer and the
-shell command.
+"""The dialog that shows a form. While the user types, it shows errors, a what-if answer and the shell
+command.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
-"""A form with more than LONG lines takes the whole height and scrolls. So does a form that needs more lines
-than the screen has after BESIDES lines for the other parts of the dialog.
+"""A form scrolls if it has more than LONG lines, or if the screen is too low for the form and BESIDES further
+lines.
 """
 
 
 class FormRow(Horizontal):
-    """One line of a form: the label, the inputs and the error."""
+    """One line of a form: a label, one or more inputs, and the error of an input."""
 
     def __init__(self, label: str, fields: Sequence[Field]) -> None:
         super().__init__(classes="row several" if len(fields) > 1 else "row")
@@ -45,7 +45,7 @@ class FormRow(Horizontal):
         yield self._wrong
 
     def show_error(self, wrong: Mapping[str, str]) -> None:
-        """Show the first error among the non-empty fields of this line."""
+        """Show the first error of the non-empty inputs on this line."""
         found = [
             wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
         ]
@@ -54,7 +54,9 @@ class FormRow(Horizontal):
 
 
 class FormDialog(Dialog[None], Generic[Wish, Answer]):
-    """Shows a form until the controller has accepted it; then `done` is called with the answer."""
+    """Shows a form until the controller has accepted it. Then `done` is called with the controller's
+    answer.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "send", show=False),
@@ -71,13 +73,13 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         self._sending = False
 
     def compose(self) -> ComposeResult:
-        """Show one line for each row of fields, the what-if answer and the command."""
+        """Create the widgets: one line for each row of fields, the what-if answer and the shell command."""
         form, has_heads = self._form, False
         lines = len(form.rows) + bool(form.heads)
         long = lines > LONG or lines + BESIDES > self.app.size.height
         self._trial = LiveWhatIf(2 if long else 5)
         with Vertical(classes="box form long" if long else "box form") as box:
-            # Text, because a plain string would be parsed as markup
+            # Use a Text object, because Textual would parse a plain string as markup.
             box.border_title = Text(printable(form.title, 60))
             box.border_subtitle = f"^s {form.button.lower()} · ^y copy command · esc back"
             with VerticalScroll(can_focus=False, classes="rows"):
@@ -104,18 +106,20 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @property
     def typed(self) -> dict[str, str]:
-        """The typed texts by field name."""
+        """The texts that the user typed, by field name."""
         return {field.name or "": field.value for field in self.query(Input)}
 
     @on(Input.Changed)
     def changed_line(self, event: Input.Changed) -> None:
-        """Remove the controller's error about this field, because the text of the field has changed."""
+        """Remove the error that the controller reported for this field, because the user has changed the
+        text.
+        """
         self._refused.pop(event.input.name or "", None)
         self._say("")
         self.check()
 
     def check(self) -> None:
-        """Update the error of each line, the what-if answer and the command."""
+        """Update the error on each line, the what-if answer and the shell command."""
         read = self._form.read(self.typed)
         for row in self.query(FormRow):
             row.show_error({**read.wrong, **self._refused})
@@ -126,7 +130,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @on(Input.Submitted)
     def next_field(self) -> None:
-        """Move to the next field, because the user has pressed Enter."""
+        """Move the focus to the next field after Enter."""
         self.app.action_focus_next()
 
     @on(Button.Pressed, "#back")
@@ -135,7 +139,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @on(Button.Pressed, "#do")
     def action_send(self) -> None:
-        """Send the form, or focus the first field with an error."""
+        """Send the form to the controller. If a field has an error, move the focus to this field instead."""
         read, form, app = self._form.read(self.typed), self._form, app_of(self)
         wish = read.wish
         if read.wrong:
@@ -153,8 +157,8 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
             )
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:
-        """Close the dialog if the controller accepted the form; otherwise show the controller's error next to
-        the field.
+        """Close the dialog if the controller has accepted the form. Otherwise show the controller's error
+        beside the field.
         """
         there, self._sending = self.is_attached, False
         if not isinstance(answer, (Refused, Unreachable)):

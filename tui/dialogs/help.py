@@ -1,4 +1,4 @@
-"""The help of a view: all keys of the view, from tui.actions."""
+"""The help of a view, which lists all keys of the view."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _FILTERS = (
 
 
 def help_lines(view: str, read_only: bool, fields: Sequence[str] = ()) -> list[list[Piece]]:
-    """The lines of the help text."""
+    """Return the lines of the help. `fields` has the names of the fields on which the list can be
+    filtered.
+    """
     actions = actions_of(view, read_only)
     here = [action for action in actions if action.views != EVERYWHERE and not action.changes]
     lines = _section(f"In {view}", here)
@@ -58,7 +60,7 @@ def _section(title: str, actions: Sequence[ScreenAction]) -> list[list[Piece]]:
 
 
 class HelpText(Pane):
-    """The pane in which the help text scrolls."""
+    """The scrolling text of the help."""
 
     def __init__(self, lines: list[list[Piece]]) -> None:
         super().__init__()
@@ -73,7 +75,7 @@ class HelpText(Pane):
 
 
 class HelpDialog(Dialog[None]):
-    """The help dialog."""
+    """The dialog that shows the help."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),
@@ -97,7 +99,7 @@ class HelpDialog(Dialog[None]):
             yield self._text
 
     def on_mount(self) -> None:
-        """Focus the text, so that the movement keys scroll it."""
+        """Set the focus to the text, so that the arrow keys scroll it."""
         self._text.focus()
 
     def action_step(self, by: int) -> None:

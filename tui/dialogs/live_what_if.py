@@ -1,4 +1,4 @@
-"""The what-if answer of a form or dialog, which is updated while the user types."""
+"""Shows the effect of a form or dialog on other jobs, and updates it while the user types."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from wire.api.forecasts import WhatIf, WhatIfAnswer
 from wire.text import printable
 
 REST_S: Final = 0.3
-"""A what-if request is sent after this many seconds without a key, because each request copies the state of
-the whole cluster.
+"""A what-if request is sent only after this many seconds without a key, because the controller copies its
+whole state for each request.
 """
 
 
 class LiveWhatIf(Facts):
-    """Sends one what-if request at a time. If the form changes before the answer arrives, the next request
-    follows the answer.
+    """Shows the answer to a what-if request. Only one request is sent at a time: if the form changes
+    meanwhile, the next request is sent after the answer.
     """
 
     def __init__(self, lines: int) -> None:
@@ -33,11 +33,13 @@ class LiveWhatIf(Facts):
         self._rest: Timer | None = None
 
     def on_mount(self) -> None:
-        """Show empty lines first, so that the dialog does not move when the answer arrives."""
+        """Show empty lines until the first answer arrives, so that the dialog does not change its size."""
         self.styles.height = self._height
 
     def try_out(self, wish: WhatIf | None) -> None:
-        """Send this what-if request after REST_S seconds; None sends no request."""
+        """Send this what-if request after REST_S seconds without a further call. None removes the shown
+        answer.
+        """
         if wish == self._wish or not self.is_attached:
             return
         self._wish, self._told = wish, None
@@ -54,15 +56,15 @@ class LiveWhatIf(Facts):
         self._put(wish, only_first=True)
 
     def _put(self, wish: WhatIf, *, only_first: bool) -> None:
-        # The dialog may have been closed while the request waited for a worker.
+        # Check this, because the user may have closed the dialog while the request waited for a free thread.
         app_of(self).what_ifs.ask(
             lambda client: client.what_if(wish, only_first=only_first) if self.is_attached else None,
             lambda answer: self._answered(wish, answer, refine=only_first),
         )
 
     def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
-        """Show an answer. The first answer covers only the next hours and the first jobs; then request the
-        complete answer.
+        """Show an answer. If it covers only the near future, request the complete answer, which takes
+        longer.
         """
         if answer is None or not self.is_attached:
             return

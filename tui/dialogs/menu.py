@@ -1,4 +1,4 @@
-"""A menu with an optional search, for the command palette, sort orders, commands to copy, and themes."""
+"""A menu with an optional search line: for all actions, sort orders, commands to copy, and themes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from tui.widgets.pane import Pane
 
 @dataclass(frozen=True)
 class MenuEntry:
-    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can be
-    chosen.
-    """
+    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can."""
 
     name: str
     title: str
@@ -35,7 +33,7 @@ class MenuEntry:
 
 
 class MenuList(Pane):
-    """The widget that lists the matching entries, with a cursor."""
+    """Shows the entries that match the typed text, with a cursor."""
 
     def __init__(self, entries: Sequence[MenuEntry], at: str, on_pick: Callable[[], None]) -> None:
         super().__init__()
@@ -50,26 +48,26 @@ class MenuList(Pane):
 
     @property
     def entry(self) -> MenuEntry | None:
-        """The entry under the cursor; None if nothing matches."""
+        """The entry under the cursor; None if no entry matches."""
         return self.entries[self.index] if self.entries else None
 
     def show(self, entries: Sequence[MenuEntry]) -> None:
-        """Show these entries, the best match first."""
+        """Show these entries. The first one is the best match."""
         self.entries, self.index, self.top = list(entries), 0, 0
         self.refresh()
 
     def step(self, by: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by this number of entries."""
         self.jump(self.index + by)
 
     def jump(self, index: int) -> None:
-        """Move the cursor to an entry, and scroll until the entry is visible."""
+        """Move the cursor to the entry at this index, and scroll until the entry is visible."""
         self.index = max(0, min(index, self.total - 1))
         self.top = max(min(self.top, self.index), self.index - self.page + 1)
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the clicked entry."""
+        """Choose the entry that was clicked."""
         if (index := self.top + event.y) < self.total:
             self.jump(index)
             self._on_pick()
@@ -78,7 +76,7 @@ class MenuList(Pane):
         self.jump(self.index)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """Paint an entry: its title, its help text and its key."""
+        """Paint one entry: its title, its explanation and its key."""
         entry, here = self.entries[index], index == self.index
         title = "faint" if entry.wrong else "strong" if here else "text"
         left: list[Piece] = [
@@ -91,7 +89,7 @@ class MenuList(Pane):
 
 
 class Menu(Dialog[str]):
-    """A menu; its result is the name of the chosen entry. With `search`, typed text filters the entries.
+    """A menu. Its result is the name of the chosen entry. With `search`, the user types text to find entries.
     Without it, the keys j and k also move the cursor.
     """
 
@@ -132,7 +130,7 @@ class Menu(Dialog[str]):
             yield self._choices
 
     def on_mount(self) -> None:
-        """Focus the search line if there is one, otherwise the entries."""
+        """Set the focus to the search line; without one, to the entries."""
         (self.query_one(Input) if self._search else self._choices).focus()
 
     @on(Input.Changed)
@@ -154,17 +152,17 @@ class Menu(Dialog[str]):
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """Choose the entry under the cursor."""
+        """Choose the entry under the cursor after Enter."""
         self.action_pick()
 
     def action_step(self, by: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by this number of entries."""
         self._choices.step(by)
         if self._choices.entry:
             self._on_step(self._choices.entry.name)
 
     def action_pick(self) -> None:
-        """Close the menu and return the name of the entry under the cursor, unless that entry cannot be
+        """Close the menu with the entry under the cursor as its result. Do nothing if this entry cannot be
         chosen now.
         """
         entry = self._choices.entry

@@ -1,1 +1,1 @@
-"""The forms without their widgets, one module for each kind of form."""
+"""The contents of the forms, without widgets: one module for each form."""

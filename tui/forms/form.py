@@ -1,4 +1,4 @@
-"""The parts of a form without its widgets: fields, parsing of the typed text, request and shell command."""
+"""What all forms have in common, without widgets: fields, parsing, the request and the shell command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from wire.http.client import Client
 Wish = TypeVar("Wish")
 Answer = TypeVar("Answer")
 Typed = Mapping[str, str]
-"""The typed text by field name."""
+"""The texts that the user typed, by field name."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a form. `target` is the name of the field in the API, `flag` the option of the shell
-    command.
+    """One field of a form. `target` is the name of the field in the API, and `flag` is the option of the
+    shell command that sets it.
 
-    Fields with the same `row` are on one line, below the column headings of the form.
+    Fields with the same `row` are on one line.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Field:
     row: str = ""
 
     def flags(self, text: str) -> list[str]:
-        """The option of the shell command that sets the field to a typed text. If the field takes several
-        values, each word of the text gives one option.
+        """Return the options of the shell command that set the field to this text. A field for several values
+        has one option for each word of the text.
         """
         if self.read is yes_or_no:
             return [self.flag] if text.lower() == "yes" else []
@@ -48,20 +48,22 @@ class Field:
 
 @dataclass(frozen=True)
 class FormContents(Generic[Wish]):
-    """The parsed form: the request, which is None if the form is incomplete, and the errors by field name."""
+    """The parsed form: the request (None if the form is incomplete), and the errors by field name."""
 
     wish: Wish | None
     wrong: Mapping[str, str]
 
     @property
     def ready(self) -> bool:
-        """Whether the form is complete and has no error."""
+        """True if the form is complete and has no errors."""
         return self.wish is not None and not self.wrong
 
 
 @dataclass(frozen=True)
 class Form(Generic[Wish, Answer]):
-    """A form. `trial` returns the what-if request for its contents."""
+    """A form: its fields, and functions that parse it, send it, and return its shell command. `trial` returns
+    the what-if request for the form.
+    """
 
     title: str
     button: str
@@ -74,14 +76,14 @@ class Form(Generic[Wish, Answer]):
 
     @property
     def rows(self) -> dict[str, list[Field]]:
-        """The fields grouped by line."""
+        """The fields of each line, by the name of the line."""
         found: dict[str, list[Field]] = {}
         for field in self.fields:
             found.setdefault(field.row or field.name, []).append(field)
         return found
 
     def name_of(self, where: str) -> str:
-        """The name of the field for this API name; empty if there is none."""
+        """Return the form's field for a field name of the API; empty if the form has none."""
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part.partition("[")[0]:
@@ -90,20 +92,22 @@ class Form(Generic[Wish, Answer]):
 
 
 def filled(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """The texts of the fields that are not empty."""
+    """Return the texts of the fields that are not empty."""
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text for field, text in found.items() if text}
 
 
 def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
-    """The texts of the fields that the user has changed. The text of an emptied field is "none"."""
+    """Return the texts of the fields that the user has changed. For a field that was emptied, the text is
+    "none".
+    """
     found = {field: typed.get(field.name, field.default).strip() for field in fields}
     return {field: text or "none" for field, text in found.items() if text != field.default}
 
 
 def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The parsed values by API name, and the errors by field name. An error is short, so that it fits on the
-    line of its field.
+    """Parse the texts of fields. Returns the values by API name, and the errors by field name. Errors are
+    short, because they are shown beside the field.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}
@@ -111,19 +115,18 @@ def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, s
         try:
             values[field.target] = field.read(text)
         except ValueError as error:
-            # Keep only the part of the error that names the remedy, because the wrong text is on the same
-            # line.
+            # Show only the last part of the error, which says what to write: the wrong text stands beside it.
             wrong[field.name] = str(error).rpartition("; ")[2]
     return values, wrong
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse NAME=value OTHER=value into a mapping. Raises ValueError."""
+    """Parse NAME=value OTHER=value into a mapping. Raises ValueError for any other text."""
     return dict(map(amounts.pair, amounts.words(text)))
 
 
 def yes_or_no(text: str) -> bool:
-    """True for yes, False for no. Raises ValueError for any other text."""
+    """Return True for yes and False for no. Raises ValueError for any other text."""
     if text.lower() not in ("yes", "no"):
         raise ValueError("write yes or no")
     return text.lower() == "yes"

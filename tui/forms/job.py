@@ -1,4 +1,4 @@
-"""The submit form, which converts the typed texts to a JobSpec and to a shell command."""
+"""The submit form. It converts the typed texts to a JobSpec and to the command `corral submit`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ FIELDS: Final = (
 )
 BY_TARGET: Final = {field.target: field for field in FIELDS}
 DEFAULTS: Final = {"priority": "normal", "project": "default", "queue": "default"}
-"""Texts that equal the defaults of JobSpec, so the shell command needs no option for them."""
+"""Texts that mean the default of JobSpec, so the shell command needs no option for them."""
 
 
 def read(typed: Typed) -> FormContents[JobSpec]:
-    """The job that the typed texts describe. An empty field means the default of JobSpec."""
+    """Return the job that the typed texts describe. An empty field means the default of JobSpec."""
     values, wrong = read_fields(filled(FIELDS, typed))
     spec = JobSpec(**{"command": (), **values})
     if spec.command and not spec.name:
@@ -56,7 +56,7 @@ def read(typed: Typed) -> FormContents[JobSpec]:
 
 
 def command(typed: Typed) -> str:
-    """The `corral submit` command for the typed texts."""
+    """Return the `corral submit` command that submits the same job."""
     flags = [
         flag
         for field, text in filled(FIELDS[1:], typed).items()
@@ -67,10 +67,10 @@ def command(typed: Typed) -> str:
 
 
 def new_job(directory: str, inherit: Callable[[JobSpec], JobSpec]) -> Form[JobSpec, Submitted]:
-    """The submit form. The job runs in `directory` if the user types no other directory.
+    """Return the submit form. The job runs in `directory` unless the user types another directory.
 
-    `inherit` adds the settings that `corral submit` takes from the shell, because the form shows that
-    command.
+    `inherit` adds to the job the settings that `corral submit` takes from the shell, because the form shows
+    that command and must do the same.
     """
     fields = tuple(
         replace(field, default=directory) if field.target == "workdir" else field for field in FIELDS

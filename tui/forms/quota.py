@@ -1,4 +1,4 @@
-"""The quota form: hard limit, soft limit and borrowing per resource."""
+"""The quota form, with the hard limit, the soft limit and the borrowing limit of each resource."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KINDS: Final = ("hard", "soft", "borrow")
 
 
 def edit(view: QuotaView) -> Form[QuotaEdit, QuotaView]:
-    """The form for an existing quota. Only changed limits are sent."""
+    """Return the form for an existing quota. Only limits that the user has changed are sent."""
     tenant = FormContents(QuotaEdit(view.scope, view.name), {})
     return _form(f"Quota of {view.scope} {view.name}", (), lambda _: tenant, view.scope, view.quota)
 
 
 def new() -> Form[QuotaEdit, QuotaView]:
-    """The form that sets a quota for a tenant without one."""
+    """Return the form that sets a quota for a user, project or queue without one."""
     fields = (
         Field("of", "scope", "", ", ".join(SCOPES), str, "user"),
         Field("name", "name", "", "*: each one without a quota of its own", str),

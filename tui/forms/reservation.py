@@ -1,4 +1,4 @@
-"""The reservation form: nodes, begin, duration, users."""
+"""The reservation form, with nodes, start, length and users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from wire.text import printable
 
 @dataclass(frozen=True)
 class ReservationRequest:
-    """A reservation, and whether to make it even if running jobs may overlap it."""
+    """The request for a reservation. If `anyway` is true, it is made even if running jobs may still use the
+    nodes at its start.
+    """
 
     spec: ReservationSpec
     anyway: bool = False
@@ -40,7 +42,7 @@ FIELDS: Final = (
 
 
 def new(clock: Callable[[], float]) -> Form[ReservationRequest, ReservationView]:
-    """The reservation form. `clock` returns the time of the controller."""
+    """Return the reservation form. `clock` returns the time of the controller."""
     fields = tuple(
         replace(field, read=lambda text: amounts.moment(text, clock()))
         if field.target == "starts_at"
@@ -70,7 +72,7 @@ def _read(fields: tuple[Field, ...], typed: Typed) -> FormContents[ReservationRe
 
 
 def command(typed: Typed) -> str:
-    """The `corral reserve create` command for the typed texts."""
+    """Return the `corral reserve create` command that makes the same reservation."""
     flags = [flag for field, text in changed(FIELDS[1:], typed).items() for flag in field.flags(text)]
     name = typed.get("name", "").strip()
     return " ".join(["corral reserve create", shlex.quote(printable(name)) if name else "…", *flags])

@@ -1,4 +1,4 @@
-"""The share form: weight and limits."""
+"""The share form, with the weight and the limits of a share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wire.text import printable
 
 
 def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
-    """The form for an existing share. Only changed values are sent."""
+    """Return the form for an existing share. Only values that the user has changed are sent."""
     fields = (
         Field(
             "weight",

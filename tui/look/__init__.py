@@ -1,1 +1,1 @@
-"""The appearance of the terminal UI: colours, symbols, cells, columns."""
+"""The appearance of the terminal UI: colours, symbols, table cells and column widths."""

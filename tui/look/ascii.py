@@ -1,6 +1,4 @@
-"""Translates the screen to ASCII for terminals that show no other characters. This filter runs after all
-others.
-"""
+"""Translates the screen to ASCII for terminals that show no other characters."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from tui.look.paint import span
 
 
 class AsciiOnly(LineFilter):
-    """Translates every line. A character without an ASCII form becomes as many question marks as it is cells
-    wide.
+    """Translates each line of the screen to ASCII. A character without an ASCII form becomes one question
+    mark for each terminal cell of its width.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
@@ -37,7 +35,9 @@ def _ascii(text: str) -> str:
 
 
 def ascii_only(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal shows only ASCII, according to its settings or its type."""
+    """Return True if the terminal can show only ASCII, according to the locale or the type of the
+    terminal.
+    """
     if environment.get("CORRAL_ASCII", "") not in ("", "0"):
         return True
     return "utf" not in locale.getpreferredencoding(False).lower() or environment.get("TERM") == "linux"

@@ -1,4 +1,4 @@
-"""The cells of the tables: each is a text and its style."""
+"""The contents of table cells: each is a text and the name of its style."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _QUIET_REASONS = (Reason.NONE, Reason.NEW)
 
 
 def job_part(job: JobView) -> str:
-    """The style of a job's state."""
+    """Return the style for a job's state."""
     return "held" if job.reason is Reason.HELD else job.state.value.lower()
 
 
 def job_state(job: JobView) -> Piece:
-    """The symbol and the state of a job, such as ● running; "held" for a held job."""
+    """Return the symbol and the state of a job, such as ● running; the state of a held job is "held"."""
     held = job.reason is Reason.HELD
     sign = glyphs.HELD if held else glyphs.JOB[job.state]
     return (f"{sign} {'held' if held else job.state.value.lower()}", job_part(job))
 
 
 def job_location_cell(job: JobView) -> Piece:
-    """The nodes of the job, or the reason why it waits."""
+    """Return the nodes of the job, or the reason why it waits."""
     if job.state is JobState.QUEUED and job.reason in _QUIET_REASONS:
         return ("", "muted")
     part = "failed" if job.state is JobState.FAILED else text_part(job) if job.held else "muted"
@@ -39,7 +39,7 @@ def job_location_cell(job: JobView) -> Piece:
 
 
 def job_time(job: JobView, now: float) -> Piece:
-    """The time that the job has run or waited."""
+    """Return the time for which the job has run, or has waited if it has not started."""
     if job.state.terminal:
         ran = None if job.started_at is None or job.ended_at is None else job.ended_at - job.started_at
         return (duration(ran), "muted")
@@ -49,23 +49,23 @@ def job_time(job: JobView, now: float) -> Piece:
 
 
 def text_part(job: JobView) -> str:
-    """The style of the text of a job: muted if the job has ended."""
+    """Return the style for the text of a job: muted if the job has ended."""
     return "muted" if job.state.terminal else "text"
 
 
 def gpus(job: JobView) -> Piece:
-    """The number of GPUs of a job, such as 8 or 0.25; a dot for none."""
+    """Return the number of GPUs of a job, such as 8 or 0.25; a dot if the job has none."""
     return (gpus_text(job.gpus), text_part(job)) if job.gpus else ("·", "faint")
 
 
 def priority(job: JobView) -> Piece:
-    """The priority class of a job. Priorities from 75 are emphasised until the job has ended."""
+    """Return the priority class of a job. Priorities from 75 are emphasised until the job has ended."""
     name = priority_name(job.priority).lower()
     return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
 
 
 def clock(at: float | None, now: float) -> str:
-    """The time of day, with the date if it is not today; "-" for None."""
+    """Return the time of day, with the date if it is not today; "-" for None."""
     if at is None:
         return "-"
     then, today = time.localtime(at), time.localtime(now)
@@ -73,12 +73,12 @@ def clock(at: float | None, now: float) -> str:
 
 
 def node_state(node: NodeView) -> Piece:
-    """The symbol and the state of a node, such as ▲ up."""
+    """Return the symbol and the state of a node, such as ▲ up."""
     return (f"{glyphs.NODE[node.state]} {node.state_word}", node.state.value)
 
 
 def gpu_kind(gpu: GpuView) -> str:
-    """The style of a GPU: busy, share (partly allocated), free, or sick (not healthy)."""
+    """Return the style for a GPU: busy, share (a part is allocated), free, or sick (not healthy)."""
     if gpu.health is not GpuHealth.OK:
         return "sick"
     if gpu.free_milli >= WHOLE_GPU:
@@ -87,8 +87,8 @@ def gpu_kind(gpu: GpuView) -> str:
 
 
 def gpu_map(node: NodeView) -> Sequence[Piece]:
-    """The GPUs of a node, grouped by NUMA node: first a symbol for the state of each GPU, then a symbol for
-    its load.
+    """Return two symbols for each GPU of a node: its state and its load. The GPUs are grouped by NUMA
+    node.
     """
     away = node.state.away
     kinds: list[Piece] = []
@@ -106,20 +106,22 @@ def gpu_map(node: NodeView) -> Sequence[Piece]:
 
 
 def by_numa(node: NodeView) -> list[GpuView]:
-    """The GPUs of a node in display order: by NUMA node, then by index."""
+    """Return the GPUs of a node in the order in which they are shown: by NUMA node, then by index."""
     return sorted(node.gpus, key=lambda gpu: (gpu.numa, gpu.index))
 
 
 def gpus_used(node: NodeView) -> float:
-    """The number of allocated GPUs, with fractions. An unhealthy GPU counts only if a job still holds it."""
+    """Return the number of allocated GPUs, including parts of GPUs. An unhealthy GPU counts only if a job
+    holds it.
+    """
     taken = (gpu for gpu in node.gpus if gpu.jobs or gpu.health is GpuHealth.OK)
     return sum(WHOLE_GPU - gpu.free_milli for gpu in taken) / WHOLE_GPU
 
 
 LABEL = 10
-"""The width of a label in cells."""
+"""The width of a label in terminal cells."""
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:
-    """A line of text with a label and a value."""
+    """Return a line of text with a label and a value."""
     return [(f" {label:<{LABEL}}", "muted"), *pieces]

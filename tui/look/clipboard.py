@@ -1,4 +1,6 @@
-"""Copies text to the clipboard through tmux, because tmux drops the OSC 52 escape sequence by default."""
+"""Copies text to the clipboard through tmux, because tmux by default ignores OSC 52, the escape sequence for
+copying.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import threading
 
 
 def copy_with_tmux(text: str) -> None:
-    """Let tmux copy the text to the clipboard of its terminal. Outside tmux, do nothing."""
+    """Send the text to tmux, which copies it to the clipboard of its terminal. Outside tmux, do nothing."""
     if os.environ.get("TMUX"):
         threading.Thread(target=_load, args=(text,), daemon=True).start()
 
@@ -24,4 +26,4 @@ def _load(text: str) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return  # tmux is optional, because the OSC 52 sequence was written as well
+        return  # do nothing if tmux fails, because the OSC 52 sequence was written as well

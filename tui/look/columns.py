@@ -1,4 +1,4 @@
-"""Chooses the columns of a list that fit into a width, and their widths."""
+"""Chooses which columns of a list fit into the width of the screen, and how wide they are."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tui.look.paint import Piece
 Row = TypeVar("Row")
 
 GUTTER = 2
-"""The number of cells at the left for the cursor and the mark."""
+"""The number of terminal cells at the left edge for the cursor and the mark."""
 
 
 @dataclass(frozen=True)
 class ListColumn(Generic[Row]):
-    """One column. A narrow screen drops the columns with the highest rank first.
+    """One column of a list. If the screen is too narrow, the columns with the highest `rank` are left out
+    first.
 
-    A column with a `narrow` width is essential. A column with `grow` gets that proportion of the remaining
-    width.
+    A column with `narrow` (its least width) is shown before columns without. Remaining width is given to
+    columns in proportion to `grow`.
     """
 
     name: str
@@ -36,7 +37,7 @@ class ListColumn(Generic[Row]):
 def fit_columns(
     columns: Sequence[ListColumn[Row]], width: int, gap: int
 ) -> list[tuple[ListColumn[Row], int]]:
-    """The columns that fit, with their widths, from left to right. The width is given out in this order:
+    """Return the columns that fit into the width, and their widths, from left to right.
 
     1. Essential columns at their narrow width, by rank.
     2. Essential columns at their full width.

@@ -1,5 +1,5 @@
-"""The symbols of the screen. Symbols with different meanings have different shapes, so they need no
-colour.
+"""The symbols of the screen. Different meanings have different shapes, so the symbols can be told apart
+without colours.
 """
 
 from __future__ import annotations
@@ -73,4 +73,4 @@ ASCII: Final = {
     )
     for sign in signs
 }
-"""The ASCII form of each symbol, by code point. Other characters become question marks."""
+"""The ASCII character for each symbol, by code point. Other characters become question marks."""

@@ -1,4 +1,4 @@
-"""Builds the lines of the screen from pieces of text and their styles."""
+"""Builds the lines of the screen from texts and the names of their styles."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ Piece = tuple[str, str]
 
 
 class Paint:
-    """Builds Textual strips from pieces, with the styles of one theme."""
+    """Builds lines for Textual (strips) in the styles of one theme."""
 
     def __init__(self, styles: Mapping[str, Style]) -> None:
         self._styles = styles
         self._on: dict[tuple[str, str], Style] = {}
 
     def style(self, part: str, ground: str = "") -> Style:
-        """The style with this name, on the background of another style, such as that of the cursor line."""
+        """Return the style with the name `part`, on the background colour of the style `ground`, such as that
+        of the cursor line.
+        """
         made = self._on.get((part, ground))
         if made is None:
             over, under = self._styles[part], self._styles[ground] if ground else Style.null()
-            # Use one colour for a reversed line, because reversing each style would give backgrounds of many
-            # colours.
+            # Use one colour for the whole line if `ground` swaps text and background colours: each text style
+            # would otherwise give its own background.
             made = Style(bold=over.bold) + under if under.reverse else over + under
             self._on[part, ground] = made
         return made
 
     def strip(self, pieces: Iterable[Piece], width: int, ground: str = "") -> Strip:
-        """One line, cut or padded to the width."""
+        """Return one line, cut or padded to the width."""
         segments, left = [], width
         for text, part in pieces:
             size = span(text)
@@ -49,15 +51,15 @@ class Paint:
 
 
 def span(text: str) -> int:
-    """Width of the text in cells."""
+    """Return the width of the text in terminal cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
-    """The text in exactly this many cells, with an ellipsis if it was cut."""
+    """Return the text in exactly this many cells. A text that is too long ends with an ellipsis."""
     size = span(text)
     if size > width:
-        # Cut a horizontal line or spaces without an ellipsis, because no text is lost.
+        # Cut a text of only spaces or line symbols without an ellipsis, because nothing is lost.
         if not text.strip(" ─"):
             return text[:width]
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
@@ -65,25 +67,25 @@ def fit(text: str, width: int, right: bool = False) -> str:
 
 
 def bar(share: float, width: int, part: str = "bar") -> list[Piece]:
-    """A horizontal bar that is filled to this fraction."""
+    """Return a horizontal bar, of which the fraction `share` is filled."""
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     whole, half = divmod(halves, 2)
     return [("━" * whole + "╸" * half, part), ("─" * (width - whole - half), "track")]
 
 
 def level(percent: float) -> str:
-    """A symbol one cell wide whose height shows a percentage."""
+    """Return a symbol one cell wide. Its height shows a percentage."""
     return glyphs.LEVELS[max(0, min(7, int(percent / 100 * 7.99)))]
 
 
 def length(pieces: Sequence[Piece]) -> int:
-    """The width of all pieces in cells."""
+    """Return the width of all texts together in terminal cells."""
     return sum(span(text) for text, _ in pieces)
 
 
 def both_ends(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list[Piece]:
-    """One line with pieces at the left end and at the right end. The left pieces are cut if the line is too
-    narrow.
+    """Return one line with texts at the left end and at the right end. If the line is too narrow, the left
+    texts are cut.
     """
     room = width - length(right)
     shown: list[Piece] = []

@@ -1,4 +1,4 @@
-"""Themes. Widgets name a style (`running`, `muted`, `accent`), never a colour."""
+"""The themes. Widgets use names of styles (`running`, `muted`, `accent`); only themes contain colours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.theme import Theme as Colours
 
 @dataclass(frozen=True)
 class CorralTheme:
-    """A theme: colours for Textual's own widgets, and all named styles."""
+    """A theme: the colours of Textual's own widgets, and the style for each style name."""
 
     title: str
     colours: Colours
@@ -21,9 +21,9 @@ class CorralTheme:
 
 
 def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:
-    """All named styles, made from the background colours and the colours of the states of a job.
+    """Return the style for each style name, made from background colours and the colours for job states.
 
-    Nodes, GPUs and messages use the colours of the job states with the same meaning: good, warning, bad.
+    Nodes, GPUs and messages use the same colours as job states with the same meaning: good, warning, bad.
     """
     accent, good, bad = ground["accent"], states["running"], states["failed"]
     return {
@@ -101,8 +101,7 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# The backgrounds have a low saturation, because a terminal with 256 colours then shows different greys, not
-# black.
+# Use backgrounds that are almost grey, because a terminal with 256 colours would show stronger ones as black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",
@@ -164,8 +163,8 @@ DAWN = _look(
     dark=False,
 )
 
-# Blue and orange look different to people with red-green blindness; the other colours also differ in
-# lightness.
+# Use blue and orange, because people with red-green blindness can distinguish them; the other colours also
+# differ in lightness.
 HORIZON = _look(
     "Horizon (red-green safe)",
     "horizon",
@@ -242,8 +241,7 @@ SIXTEEN = CorralTheme(
                 "held": "magenta",
             },
         ),
-        # Use attributes such as bold instead of colours, because the background colour of the terminal is
-        # unknown.
+        # Use attributes such as bold instead of colours, because the terminal's background colour is unknown.
         "strong": "bold",
         "tab": "bold",
         "cursor": "reverse",
@@ -256,20 +254,20 @@ THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTE
 
 
 def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
-    """The theme at the start: the requested theme or the last chosen one, if the terminal can show its
-    colours.
+    """Return the name of the first theme: that of CORRAL_THEME, or else the saved one (`kept`). If the terminal
+    cannot show its colours, or there is no such theme, return one that suits the terminal.
     """
     wanted = environment.get("CORRAL_THEME") or kept
     if "NO_COLOR" in environment or colours in (None, "standard"):
         return SIXTEEN.colours.name
     if wanted in THEMES:
         return wanted
-    # rxvt and some other terminals set COLORFGBG. Its last number is the background colour; 7 and 15 are
+    # Some terminals, such as rxvt, set COLORFGBG. Its last number is the background colour; 7 and 15 are
     # white.
     light = environment.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     return DAWN.colours.name if light else DUSK.colours.name
 
 
 def styles(look: CorralTheme) -> dict[str, Style]:
-    """Rich styles by name."""
+    """Return the Rich style for each style name."""
     return {part: Style.parse(style) for part, style in look.parts.items()}

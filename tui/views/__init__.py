@@ -1,1 +1,1 @@
-"""The views between header and footer, one module per view."""
+"""The views, such as the list of jobs: one module for each view."""

@@ -22,13 +22,13 @@ _BAD = ("Failed", "Lost", "Refused")
 
 
 class EventsView(ListView[int, EventView]):
-    """The list of the latest events. It follows new events while the cursor is at the end."""
+    """The list of the latest events. While the cursor is on the last event, it moves to each new event."""
 
     NAME = actions.EVENTS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.EVENTS)
 
     def columns(self) -> Sequence[ListColumn[EventView]]:
-        """The columns: time, kind and sentence of an event."""
+        """Return the columns: time, kind and sentence of an event."""
         return (
             ListColumn("seq", "SEQ", 5, 8, lambda event: [(str(event.seq), "faint")], right=True),
             ListColumn("at", "AT", 1, 12, self._at, 8),
@@ -64,7 +64,7 @@ class EventsView(ListView[int, EventView]):
         return [(cells.clock(event.at, app_of(self).model.now()), "muted")]
 
     def status(self) -> Sequence[Piece]:
-        """The full sentence of the event under the cursor."""
+        """Return the full sentence of the event under the cursor, for the status line."""
         event = self.listing.rows.get(self.listing.cursor or -1)
         return [(printable(event.text, 400), "muted")] if event else [("no events yet", "muted")]
 
@@ -75,14 +75,14 @@ class EventsView(ListView[int, EventView]):
             self.table.sync()
 
     def moved(self) -> None:
-        """Follow new events while the cursor is at the end."""
+        """Move to new events only if the cursor is on the last event."""
         self._at_end = self.listing.index >= len(self.listing) - 1
         super().moved()
 
     _at_end = True
 
     def act_open(self) -> None:
-        """Show the job or the node of the event."""
+        """Open the job or the node of the event."""
         event = self.listing.rows.get(self.listing.cursor or -1)
         if event is not None and event.job is not None:
             app_of(self).open_job(event.job)
@@ -91,7 +91,7 @@ class EventsView(ListView[int, EventView]):
 
 
 def _nodes(event: EventView) -> str:
-    """The node of the event, or the nodes of the job that the event placed."""
+    """Return the node of the event, or the nodes of the job that the event placed."""
     return event.node or ",".join(str(each["node"]) for each in event.data.get("allocations", ()))
 
 

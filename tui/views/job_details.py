@@ -27,20 +27,20 @@ from wire.text import counted, printable
 
 REASK_S: Final = 5
 EXPLAIN_S: Final = 30
-"""The seconds between two forecasts of a waiting job. The interval is long, because each forecast copies the
-state of the whole cluster.
+"""The seconds between two forecasts for a waiting job. The interval is long, because the controller copies
+its whole state for each forecast.
 """
 
 
 class LogTitle(FrameLine):
-    """The title line of the log: the stream, the number of lines, and whether the end is followed."""
+    """The line above the log: stdout or stderr, the number of lines, and whether new lines are followed."""
 
     def __init__(self, job: JobDetailsView) -> None:
         super().__init__()
         self._job = job
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """── stdout  stderr ── 1,204 lines ── following ──."""
+        """Return the line, such as ── stdout  stderr ── 1,204 lines ── following ──."""
         job, log = self._job, self._job.output
         pieces: list[Piece] = [("── ", "line")]
         for name in ("stdout", "stderr"):
@@ -55,8 +55,8 @@ class LogTitle(FrameLine):
 
 
 class JobDetailsView(View):
-    """The details of one job. Its state comes from the feed. Its requested resources and the reason why it
-    waits come from requests to the controller.
+    """Shows the details and the log of one job. The event stream carries the state of the job; requested
+    resources and the reason why it waits are requested from the controller.
     """
 
     NAME = actions.JOB
@@ -83,7 +83,7 @@ class JobDetailsView(View):
         yield self.output
 
     def on_mount(self) -> None:
-        """Request the details that the feed does not send."""
+        """Request the details that the event stream does not carry."""
         self._ask()
         self._follow_log()
 
@@ -91,7 +91,7 @@ class JobDetailsView(View):
         if self._tail is not None:
             self._tail.stop()
 
-    # -- contents ------------------------------------------------------------------
+    # -- what is shown --------------------------------------------------------------
 
     @property
     def pane(self) -> LogPane:
@@ -99,7 +99,7 @@ class JobDetailsView(View):
 
     @property
     def row(self) -> JobView | None:
-        """The last known state of the job."""
+        """The last known state of the job; None if the job is not known."""
         row = app_of(self).model.jobs.rows.get(self.job)
         return row or (self._detail.job if self._detail else None)
 
@@ -112,11 +112,11 @@ class JobDetailsView(View):
         return printable(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
 
     def status(self) -> Sequence[Piece]:
-        """The error of the last request."""
+        """Return the error of the last request, for the status line."""
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """Request the details again, because the reason and the log may have changed with the job."""
+        """Request the details again, because the reason or the log may have changed together with the job."""
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:
@@ -129,7 +129,7 @@ class JobDetailsView(View):
         self._redraw()
 
     def tick(self) -> None:
-        """Update the shown times, and request again the reason why the job waits."""
+        """Update the shown times. From time to time, request the reason why the job waits again."""
         self._ticks += 1
         row = self.row
         if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
@@ -151,7 +151,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def _advice(self) -> list[tuple[str, str]]:
-        """The changes that would start the job now, each as a sentence and a shell command."""
+        """Return the changes that would start the job now, each as a sentence and a shell command."""
         row, explanation = self.row, self._explanation
         if row is None or explanation is None:
             return []
@@ -159,7 +159,7 @@ class JobDetailsView(View):
         return [(each.sentence, printable(write(each, row.label), 1_000)) for each in explanation.easings]
 
     def advised(self) -> list[str]:
-        """The shell commands of the changes that would start the job now."""
+        """Return the shell commands that would start the job now."""
         return [command for _, command in self._advice()]
 
     # -- requests ----------------------------------------------------------------------
@@ -178,7 +178,7 @@ class JobDetailsView(View):
         app_of(self).refresh_lines()
 
     def _ask_when(self) -> None:
-        """Request the latest start of the job, and the changes that would start it now."""
+        """Request the latest start of the job, and the changes that would start the job now."""
         if self.row is not None and self.row.state is JobState.QUEUED:
             app_of(self).requests.ask(lambda client: client.explain(self.job), self._explained)
 
@@ -221,7 +221,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_follow(self) -> None:
-        """Follow the end of the log, or stop following it."""
+        """Follow the end of the log. If it is followed already, stop that."""
         self.output.jump(self.output.total)
         self._title.refresh()
 
@@ -230,7 +230,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_error(self) -> None:
-        """Go to the next line that contains an error."""
+        """Scroll to the next line that contains an error."""
         if not self.output.next_trouble():
             app_of(self).say("no error below")
         self._title.refresh()

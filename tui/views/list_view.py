@@ -1,4 +1,4 @@
-"""Base class of views with a list: filter, sort order and cursor."""
+"""Base class of views that show a list with a filter, a sort order and a cursor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = TypeVar("Row")
 
 
 class ListView(View, Generic[Key, Row]):
-    """A view with a table of rows."""
+    """A view that shows a table of rows."""
 
     def __init__(self, listing: Listing[Key, Row]) -> None:
         super().__init__()
@@ -36,20 +36,20 @@ class ListView(View, Generic[Key, Row]):
         )
 
     def columns(self) -> Sequence[ListColumn[Row]]:
-        """The columns from left to right."""
+        """Return the columns of the table from left to right."""
         raise NotImplementedError
 
     def empty(self) -> Sequence[Piece]:
-        """The text that an empty list shows."""
+        """Return the text that is shown if the list is empty."""
         return ()
 
     def compose(self) -> ComposeResult:
-        """The table."""
+        """Create the widget of the table."""
         yield self.table
 
     @property
     def pane(self) -> ListTable[Key, Row]:
-        """The table."""
+        """The widget of the table."""
         return self.table
 
     def moved(self) -> None:
@@ -58,11 +58,13 @@ class ListView(View, Generic[Key, Row]):
 
     @property
     def filter_text(self) -> str:
-        """The filter text."""
+        """The filter text of the list."""
         return self.listing.filter.text
 
     def narrow(self, text: str) -> str:
-        """Set the filter. Returns the error of the filter text, or an empty text."""
+        """Show only rows that pass this filter. Returns the error if the text is not a valid filter,
+        otherwise an empty text.
+        """
         try:
             self.listing.narrow(text)
         except FilterError as error:
@@ -72,7 +74,7 @@ class ListView(View, Generic[Key, Row]):
         return ""
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:
-        """The right end of the trail: marks, filter, number of rows and sort order. If `brief` is true, the
+        """Return the text about the list: marks, filter, number of rows and sort order. With `brief`, the
         filter is cut and the sort order is left out.
         """
         listing = self.listing
@@ -91,7 +93,7 @@ class ListView(View, Generic[Key, Row]):
         return [*pieces, (" ", "text")]
 
     def act_sort(self) -> None:
-        """Open the menu of sort columns."""
+        """Open the menu that sets the sort column."""
         listing = self.listing
         entries = [MenuEntry(name, name, "reverse" if name == listing.sort else "") for name in listing.sorts]
 

@@ -1,4 +1,4 @@
-"""The list of proposed and recent moves of running jobs."""
+"""The list of proposed moves and recent moves of running jobs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WORTHLESS = "nothing to propose: no move would be worth its cost"
 
 
 class MovesView(PolledListView[MoveRow, RebalanceView]):
-    """The list of proposed moves, then of recent moves."""
+    """The list of proposed moves, followed by recent moves."""
 
     NAME = actions.REBALANCE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
     CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})
-    REASK_S = 15  # long, because for every answer the controller examines all running jobs
+    REASK_S = 15  # 15 s is long, because the controller examines all running jobs for each answer
 
     def columns(self) -> Sequence[ListColumn[MoveRow]]:
         return (
@@ -59,14 +59,14 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return client.rebalance()
 
     def rows_of(self, answer: RebalanceView) -> Sequence[MoveRow]:
-        """The rows of an answer: proposals, then moves."""
+        """Return the rows of the controller's answer: proposals, then moves."""
         self._mode = answer.mode
         return tuple(move_rows(answer))
 
     _mode = ""
 
     def nothing(self) -> Sequence[Piece]:
-        """The text of an empty list: rebalancing is off, or no move is worth its cost."""
+        """Return the text of an empty list: rebalancing is off, or no move is worth its cost."""
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
     def legend(self) -> Sequence[Piece]:
@@ -76,7 +76,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return self.nothing() if self.listing.rows else ()
 
     def details(self, step: MoveRow) -> list[list[Piece]]:
-        """The details of a proposal or a move, one job per line."""
+        """Return the details of a proposal or a move, with one job on each line."""
         lines = [cells.fact("so that", (printable(step.aim, 300), "strong"))]
         if isinstance(step.what, Moved):
             return [*lines, *_moved(step.what, app_of(self).model.now())]
@@ -87,7 +87,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
 
     def act_open(self) -> None:
-        """Show the job that would start or was moved, or the node that would become free."""
+        """Open the job that would start or was moved, or the node that would become free."""
         step = self.here
         if step is None:
             return

@@ -19,7 +19,7 @@ from wire.text import printable
 
 
 class NodeDetailsView(View):
-    """The GPUs of one node, and the jobs on them."""
+    """Shows one node: its GPUs, and the jobs on them."""
 
     NAME = actions.NODE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODE)
@@ -44,7 +44,7 @@ class NodeDetailsView(View):
         return [row] if row else []
 
     def status(self) -> Sequence[Piece]:
-        """The state of the node, or a message that the node was removed."""
+        """Return the state of the node, or a message that the node was removed, for the status line."""
         return [] if self.nodes() else [("this node was removed", "warn")]
 
     def changed(self, changes: Changes) -> None:

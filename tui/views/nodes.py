@@ -1,4 +1,4 @@
-"""The list of nodes, with a card of the node under the cursor."""
+"""The list of nodes. Below it are the details of the node under the cursor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wire.text import memory, printable
 
 
 class NodesView(ListView[str, NodeView]):
-    """The list of all nodes and their GPUs."""
+    """The list of all nodes and their GPUs, with details of one node below."""
 
     NAME = actions.NODES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODES)
@@ -60,7 +60,7 @@ class NodesView(ListView[str, NodeView]):
         return self.listing.chosen()
 
     def status(self) -> Sequence[Piece]:
-        """The legend of the symbols."""
+        """Return the meaning of the GPU symbols, for the status line."""
         kinds = ("busy", "share", "free", "sick")
         pieces: list[Piece] = []
         for kind in kinds:
@@ -68,13 +68,13 @@ class NodesView(ListView[str, NodeView]):
         return [*pieces, (f"{glyphs.LEVELS} GPU load", "muted")]
 
     def moved(self) -> None:
-        """Show the node under the cursor in the card."""
+        """Show the details of the node under the cursor."""
         super().moved()
         self.card.update()
 
     def on_resize(self) -> None:
-        """Divide the height: the list gets the lines that it needs, the card gets the rest. A low screen
-        shows only the list.
+        """Divide the height: the list gets the lines that it needs, the details of the node get the rest. A
+        low screen shows only the list.
         """
         self._share_height()
 

@@ -1,5 +1,5 @@
-"""Base class of lists that the event stream does not carry. The list is requested at intervals while it is
-shown; the details of the row under the cursor are below it.
+"""Base class of lists that the controller's event stream does not carry. Such a list is requested at
+intervals while it is shown. Details of the row under the cursor are below the list.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ Answer = TypeVar("Answer")
 
 
 class PolledListView(ListView[str, Row], Generic[Row, Answer]):
-    """A list that is requested every few seconds, and at once after an event of a kind in `CHANGED_BY`."""
+    """A list that is requested every REASK_S seconds, and at once after an event whose kind is in
+    `CHANGED_BY`.
+    """
 
     CHANGED_BY: ClassVar[frozenset[str]] = frozenset()
-    """The kinds of events that can change the answer."""
+    """After an event of one of these kinds, the list is requested at once."""
     REASK_S: ClassVar[int] = 5
 
     def __init__(self, listing: Listing[str, Row]) -> None:
@@ -38,28 +40,28 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self._wrong = ""
         self._ticks = 0
 
-    # -- to be defined by each view --------------------------------------------------------
+    # -- methods that each view defines --------------------------------------------------------
 
     def question(self, client: Client) -> Answer:
-        """Send the request to the controller and return the answer. Runs in a worker thread."""
+        """Send the request to the controller and return its answer. This runs in a worker thread."""
         raise NotImplementedError
 
     def rows_of(self, answer: Answer) -> Sequence[Row]:
-        """The rows of an answer."""
+        """Return the rows of the controller's answer."""
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:
-        """The text of an empty list: the reason why it is empty, and what the user can do."""
+        """Return the text of an empty list: why it is empty, and what the user can do about it."""
         raise NotImplementedError
 
     def details(self, row: Row) -> list[list[Piece]]:
-        """The lines with the details of a row."""
+        """Return lines with the details of a row."""
         raise NotImplementedError
 
     # -- requests -------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Request the list now, or after the answer to the previous request."""
+        """Request the list now. If a request is under way, request the list again after its answer."""
         app = app_of(self)
         if self._asking or app.model.connection.state == "lost":
             self._again = self._asking
@@ -83,19 +85,21 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
             self.ask()
 
     def changed(self, changes: Changes) -> None:
-        """Request the list again if an event may have changed it."""
+        """Request the list again if it may have changed: after these events, or after all data was loaded
+        again.
+        """
         if changes.fresh or any(event.kind in self.CHANGED_BY for event in changes.events):
             self.ask()
 
     def tick(self) -> None:
-        """Request the list again when the interval is over."""
+        """Request the list again if REASK_S seconds have passed. Called once a second."""
         self._ticks += 1
         if self._ticks % self.REASK_S == 0:
             self.ask()
         self.table.refresh_changed()
         self._show_details()
 
-    # -- contents ------------------------------------------------------------------
+    # -- what is shown ---------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         yield self.table
@@ -103,11 +107,13 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
 
     @property
     def here(self) -> Row | None:
-        """The row under the cursor."""
+        """The row under the cursor; None if the list is empty."""
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:
-        """The text of an empty list: no answer yet, no row passes the filter, or there are no rows."""
+        """Return the text for a list without rows: the filter hides all rows, the request failed, or there
+        are none.
+        """
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]
         if self._wrong:
@@ -115,11 +121,13 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.nothing() if self._answered_once else [("loading…", "faint")]
 
     def status(self) -> Sequence[Piece]:
-        """The error of the last request."""
+        """Return the error of the last request, or else the legend, for the status line."""
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """The hint of an empty list for users with permission to change it, such as "; N sets one"."""
+        """Return the part of an empty list's text that names a key, such as "; N sets one". It is empty for
+        users who may not change anything.
+        """
         if app_of(self).read_only:
             return ()
         return [("; ", "muted"), (shown_key(BY_NAME[name].keys[0]), "key"), (f" {does}", "muted")]
@@ -136,9 +144,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self._show_details()
 
     def _show_details(self) -> None:
-        """Show the details of the row under the cursor. They take as many lines as they need, up to half of
-        the height.
-        """
+        """Show the details of the row under the cursor. They take at most half of the height."""
         row = self.here
         lines: list[list[Piece]] = [] if row is None else [[("─" * 400, "line")], *self.details(row)]
         self.facts.update(lines[: max(0, self.size.height // 2)])

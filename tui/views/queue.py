@@ -21,7 +21,7 @@ from wire.text import duration, memory, printable
 
 
 class QueueView(ListView[int, JobView]):
-    """The list of jobs: running, waiting, ended."""
+    """The list of running, waiting and ended jobs."""
 
     NAME = actions.QUEUE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
@@ -77,7 +77,7 @@ class QueueView(ListView[int, JobView]):
         return "Queue"
 
     def status(self) -> Sequence[Piece]:
-        """A sentence about the job under the cursor."""
+        """Return a sentence about the job under the cursor, for the status line."""
         job = self._here()
         if job is None:
             return [
@@ -102,11 +102,11 @@ class QueueView(ListView[int, JobView]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def jobs(self) -> list[JobView]:
-        """The marked jobs, or the job under the cursor if no job is marked."""
+        """Return the marked jobs, or the job under the cursor if no job is marked."""
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:
-        """Update the changed rows, or only the times if no row has changed."""
+        """Repaint the rows that have changed. If no row has changed, update only the shown times."""
         if changes.jobs or changes.fresh:
             self.table.sync()
 
@@ -114,7 +114,7 @@ class QueueView(ListView[int, JobView]):
         self.table.refresh_changed()
 
     def undo(self) -> bool:
-        """Remove the filter, or the marks if there is no filter."""
+        """Remove the filter; without a filter, remove the marks. Returns False if there is neither."""
         if super().undo():
             return True
         if self.listing.marks:
@@ -129,7 +129,7 @@ class QueueView(ListView[int, JobView]):
             app_of(self).open_job(self.listing.cursor)
 
     def act_mark(self) -> None:
-        """Mark the job and move to the next."""
+        """Mark the job under the cursor, and move the cursor to the next job."""
         if self.listing.cursor is not None:
             self._marked_last = self.listing.cursor
             self.listing.toggle(self.listing.cursor)
@@ -144,7 +144,7 @@ class QueueView(ListView[int, JobView]):
             self.moved()
 
     def act_all(self) -> None:
-        """Mark all shown jobs, or unmark them."""
+        """Mark all shown jobs. If all of them are marked, remove their marks."""
         self.listing.mark_shown()
         self.table.refresh()
         self.moved()

@@ -1,4 +1,4 @@
-"""The list of quotas and their use."""
+"""The list of quotas and their usage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
     CHANGED_BY = frozenset({"QuotaSet", "QuotaUnset"})
 
     def columns(self) -> Sequence[ListColumn[QuotaView]]:
-        """The columns: the use of each resource, with the hard limit if there is one."""
+        """Return the columns: the usage of each resource, and the hard limit if there is one."""
         gpus, cpus, memory, running, queued, hours = (_used(amount) for amount in AMOUNTS)
         return (
             ListColumn("tenant", "OF", 1, 7, lambda quota: [(quota.scope, "muted")], 7),
@@ -65,7 +65,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
     def details(self, quota: QuotaView) -> list[list[Piece]]:
-        """All limits of the quota as a table."""
+        """Return a table of all limits of the quota."""
         kinds = KINDS if quota.scope == "project" else KINDS[:2]
         tenants = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
         origin = "  set at run time" if quota.edited else ""
@@ -92,7 +92,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
-    """The use and the limit, such as 12/16; emphasised if the use has reached the limit."""
+    """Return the usage and the limit, such as 12/16. It is emphasised if the usage has reached the limit."""
 
     def cell(quota: QuotaView) -> Sequence[Piece]:
         used, hard = getattr(quota.used, amount.field) or 0, getattr(quota.quota.hard, amount.field)

@@ -1,4 +1,4 @@
-"""The list of reservations, present and future."""
+"""The list of present and future reservations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return app_of(self).model.now()
 
     def _calendar(self, row: ReservationView) -> Sequence[Piece]:
-        """One symbol for each hour from now on; it is filled if the reservation lasts during that hour."""
+        """Return one symbol for each of the next 24 hours. It is filled if the reservation is active in that
+        hour.
+        """
         pieces: list[Piece] = []
         for hour in range(24):
             begin = self._now() + hour * 3_600
@@ -76,8 +78,8 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return [("no reservations", "muted"), *self.hint("new_reservation", "makes one")]
 
     def details(self, row: ReservationView) -> list[list[Piece]]:
-        """The details of a reservation: its times, users and nodes, and the jobs that are on these
-        nodes now.
+        """Return the details of a reservation: times, users, nodes, and the jobs that run on these nodes
+        now.
         """
         now, spec = self._now(), row.spec
         when = f"for {duration(row.ends_at - now)} more" if row.on else f"in {duration(row.starts_at - now)}"
@@ -130,7 +132,7 @@ def _every(row: ReservationView) -> str:
 
 
 def _kept(row: ReservationView, begin: float, end: float) -> bool:
-    """Whether the reservation, or one of its repetitions, overlaps the time from `begin` to `end`."""
+    """Return True if the reservation, or one of its repetitions, overlaps the time from `begin` to `end`."""
     begins, ends, every = row.starts_at, row.ends_at, row.spec.every_s
     if every and begin >= ends:
         turns = (begin - ends) // every + 1

@@ -1,4 +1,4 @@
-"""The tree of fair shares and their use."""
+"""The tree of fair shares and their usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wire.text import duration, printable
 
 
 class SharesView(PolledListView[ShareView, ShareList]):
-    """The tree of organisations, projects and users."""
+    """The share tree: organisations, projects and users."""
 
     NAME = actions.SHARES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.SHARES)
@@ -61,7 +61,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return [("USED is decayed usage · NOW/H is usage per hour now · FACTOR 1 starts first", "muted")]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
-        """The details of a share: its use, and the effect on the start of its jobs."""
+        """Return the details of a share: its usage, and how it affects the start of its jobs."""
         path = " › ".join(printable(name, 40) for name in share.path)
         soft, hard = (
             "none" if limit is None else f"{limit:,.12g} units" for limit in (share.soft, share.hard)
@@ -90,7 +90,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return f"none of its jobs starts{until}: hard limit of {printable(share.stopped, 60)}"
 
     def subjects(self) -> Mapping[str, str]:
-        """The share under the cursor, with its weight."""
+        """Return the name and the weight of the share under the cursor, for shell commands."""
         share = self.here
         if share is None:
             return {}
@@ -103,7 +103,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
         if share.share != share.path[-1]:
             wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
         else:
-            # An organisation has projects below it; a project has only users.
+            # Only an organisation has projects below it in the tree; below a project there are only users.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
             wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"

@@ -1,4 +1,4 @@
-"""Base class of all views: a scrolling pane, a filter, and the rows to which actions apply."""
+"""Base class of all views, such as the list of jobs or the details of a node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wire.api.nodes import NodeView
 
 
 def bindings(view: str) -> list[BindingType]:
-    """The key bindings of a view, from tui.actions."""
+    """Return the key bindings of a view, from the table in tui.actions."""
     return [
         Binding(",".join(action.keys), f"app.act('{action.name}')", action.title, show=False)
         for action in actions_of(view, read_only=False)
@@ -25,65 +25,67 @@ def bindings(view: str) -> list[BindingType]:
 
 
 class View(Vertical):
-    """A view between the header and the footer."""
+    """A view. It is shown between the header and the footer."""
 
     NAME: ClassVar[str]
 
     @property
     def pane(self) -> Pane:
-        """The pane that the movement keys scroll."""
+        """The widget that the arrow keys scroll."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """The name of the view in the trail."""
+        """The name of the view, as shown at the top of the screen."""
         return self.NAME.title()
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:  # noqa: ARG002 - views without a list have none
-        """The text at the right end of the trail: filter and sort order. If `brief` is true, the sort order
+        """Return the text at the right of the view's name, such as the filter. With `brief`, the sort order
         is left out.
         """
         return ()
 
     def status(self) -> Sequence[Piece]:
-        """The text of the status line while no message is shown."""
+        """Return the text for the status line while there is no message."""
         return ()
 
     def jobs(self) -> list[JobView]:
-        """The jobs to which an action applies."""
+        """Return the jobs to which an action applies."""
         return []
 
     def nodes(self) -> list[NodeView]:
-        """The nodes to which an action applies."""
+        """Return the nodes to which an action applies."""
         return []
 
     def advised(self) -> list[str]:
-        """The shell commands that the view advises."""
+        """Return the shell commands that the view suggests."""
         return []
 
     def subjects(self) -> Mapping[str, str]:
-        """Texts for the other placeholders of the commands, by placeholder."""
+        """Return the texts for placeholders in shell commands, such as {share}, by the name of the
+        placeholder.
+        """
         return {}
 
     def changed(self, changes: Changes) -> None:
-        """Called when the model has changed."""
+        """Update the view. The application calls this after each change of the cluster."""
 
     def tick(self) -> None:
-        """Called once a second."""
+        """Update what depends on the time. The application calls this once a second."""
 
     def close(self) -> None:
-        """Called when the view is closed."""
+        """Free the resources of the view, because it is closed."""
 
     @property
     def filter_text(self) -> str:
-        """The filter text."""
+        """The filter text of the view; empty if there is none."""
         return ""
 
     def narrow(self, text: str) -> str:
-        """Set the filter. Returns the error of the filter text, or an empty text."""
+        """Set the filter. Returns the error if the text is not a valid filter, otherwise an empty text."""
         raise NotImplementedError
 
     def undo(self) -> bool:
-        """Remove the filter or the marks; False if there are none."""
+        """Remove the filter or the marks. Returns False if there are none."""
         if self.filter_text:
             self.narrow("")
             return True
@@ -96,11 +98,11 @@ class View(Vertical):
         self.pane.step(-1)
 
     def act_page_down(self) -> None:
-        """Scroll down by a page, less one line."""
+        """Scroll down by the height of the view, less one line."""
         self.pane.step(max(1, self.pane.page - 1))
 
     def act_page_up(self) -> None:
-        """Scroll up by a page, less one line."""
+        """Scroll up by the height of the view, less one line."""
         self.pane.step(-max(1, self.pane.page - 1))
 
     def act_top(self) -> None:

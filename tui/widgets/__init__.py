@@ -1,1 +1,1 @@
-"""Widgets: lines, scrolling panes, tables."""
+"""The widgets of the terminal UI: single lines, scrolling areas and tables."""

@@ -1,4 +1,4 @@
-"""A widget for fixed lines of text, for example above a log or below a list."""
+"""A widget that shows lines of text, for example above a log or below a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.look.paint import Piece
 
 
 class Facts(Widget):
-    """A widget as high as the number of its lines."""
+    """Shows lines of text. Its height is the number of lines."""
 
     ALLOW_SELECT = False
 
@@ -19,7 +19,7 @@ class Facts(Widget):
         self._lines: list[list[Piece]] = []
 
     def update(self, lines: list[list[Piece]]) -> None:
-        """Show other lines."""
+        """Show these lines from now on."""
         if len(lines) != len(self._lines):
             self.styles.height = len(lines)
         self._lines = lines

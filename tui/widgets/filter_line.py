@@ -1,4 +1,4 @@
-"""The line in which the user types a filter. The filter takes effect with every key."""
+"""The line in which the user types a filter. The list changes with every key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from tui.dialogs.dialog import DialogLine
 
 
 class FilterLine(Horizontal):
-    """The input for a filter, hidden until it is opened. Enter keeps the filter, Escape restores the previous
-    filter.
-    """
+    """The input for a filter. Enter keeps the filter, and Escape restores the previous one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "give_up", show=False),
@@ -36,8 +34,8 @@ class FilterLine(Horizontal):
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
-        """Open the line with a text. `narrow` is called with the text after every change, and returns the
-        error of the text, or an empty text.
+        """Show the input with this text. After every key, `narrow` is called with the text; it returns the
+        error of the text, or an empty text. `done` is called at the end.
         """
         self._narrow, self._done, self._before = narrow, done, text
         self.display = True
@@ -57,7 +55,7 @@ class FilterLine(Horizontal):
         self._close()
 
     def action_give_up(self) -> None:
-        """Close and restore the previous filter."""
+        """Close the input, and restore the previous filter."""
         self._try(self._before)
         self._close()
 

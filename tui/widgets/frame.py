@@ -1,4 +1,4 @@
-"""The lines around every view: header, trail, status line, footer."""
+"""The lines above and below every view: header, names of the views, status line and footer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from wire.text import duration, printable
 
 
 class HeaderLine(FrameLine):
-    """The cluster in one line."""
+    """The first line of the screen, about the whole cluster."""
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """The cluster's name, its GPUs in use, its jobs, and the connection."""
+        """Return the cluster's name, its GPUs in use, the numbers of jobs, and the state of the
+        connection.
+        """
         model = app_of(self).model
         left: list[Piece] = [
             (" corral ", "brand"),
@@ -55,7 +57,7 @@ class HeaderLine(FrameLine):
         return pieces
 
     def connection(self) -> list[Piece]:
-        """The state of the connection: `live`, or the age of the shown data."""
+        """Return the state of the connection: `live`, or the age of the shown data."""
         model = app_of(self).model
         if model.connection.state == "loading":
             return [(f"{glyphs.STALE} loading", "warn")]
@@ -65,14 +67,18 @@ class HeaderLine(FrameLine):
 
 
 class TrailLine(FrameLine):
-    """The line with the names of all views, the current view, and the sort order of its list."""
+    """The line with the names of all views. The current view is emphasised, and its sort order is at the
+    right.
+    """
 
     def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
         super().__init__()
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """The names of the views, as many as fit, such as: 1 Queue › job 17   2 Nodes   3 Events   4."""
+        """Return the names of the views, as many as fit, such as: 1 Queue › job 17   2 Nodes   3 Events
+        4.
+        """
         view = self._trail()[-1]
         note = view.note()
         if length(note) > width // 2:
@@ -84,7 +90,9 @@ class TrailLine(FrameLine):
         return both_ends(left, note, width)
 
     def _left(self, named: int) -> list[Piece]:
-        """The views: the first ones by name, the others by number; the current view always by name."""
+        """Return the first `named` views by name and the others by number. The current view is always shown
+        by name.
+        """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
         for number, root in enumerate(self._roots, 1):
@@ -101,9 +109,7 @@ class TrailLine(FrameLine):
 
 
 class StatusLine(FrameLine):
-    """The line for the last message. Without a message it shows a connection error, otherwise the status of
-    the view.
-    """
+    """Shows the last message. Without a message, it shows a connection error, or else a text of the view."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
@@ -112,12 +118,12 @@ class StatusLine(FrameLine):
         self._until = 0.0
 
     def say(self, text: str, part: str, seconds: float) -> None:
-        """Show a message for a few seconds."""
+        """Show a message for this many seconds."""
         self._said, self._until = (printable(text, 1000), part), time.monotonic() + seconds
         self.refresh()
 
     def tick(self) -> None:
-        """Remove the message when it has been shown long enough."""
+        """Remove the message if its time is over. Called once a second."""
         if self._said is not None and time.monotonic() > self._until:
             self._said = None
             self.refresh()
@@ -132,14 +138,14 @@ class StatusLine(FrameLine):
 
 
 class FooterLine(FrameLine):
-    """The footer: the most important keys of the view."""
+    """The last line of the screen: the most important keys of the view."""
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
         self._view = view
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """As many keys as fit; the keys for the menu, the help and quit are always shown."""
+        """Return as many keys as fit. The keys for the menu, the help and quit are always among them."""
         app = app_of(self)
         actions = footer_of(self._view().NAME, app.read_only)
         right: list[Piece] = [("read-only ", "warn")] if app.read_only else []
@@ -154,7 +160,7 @@ class FooterLine(FrameLine):
 
 
 def _fitting(items: list[list[Piece]], width: int) -> list[Piece]:
-    """The first keys that fit, and always the last three: menu, help and quit."""
+    """Return the first keys that fit, and always the last three keys: menu, help and quit."""
     gap: Piece = ("  ", "text")
     last = items[-3:]
     room = width - sum(length(item) + 2 for item in last)

@@ -1,4 +1,4 @@
-"""Base class of the lines above and below a view."""
+"""Base class of the single lines above and below a view."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tui.look.paint import Piece
 
 
 class FrameLine(Widget):
-    """A widget one line high, painted from pieces."""
+    """A widget that is one line high."""
 
     ALLOW_SELECT = False
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """The texts and styles of the line at this width."""
+        """Return the texts of the line and their styles, for this width."""
         raise NotImplementedError
 
     def refresh_changed(self) -> None:
-        """Repaint if the line has changed."""
+        """Repaint the line if its text has changed."""
         if tuple(self.pieces(self.size.width)) != self._painted:
             self.refresh()
 

@@ -1,4 +1,6 @@
-"""A pane with the lines of a log. It follows the end, wraps or cuts lines, and filters by regex."""
+"""Shows the lines of a log. It follows new lines, wraps or cuts long lines, and filters with a regular
+expression.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _TROUBLE = re.compile(
 
 
 class LogPane(Pane):
-    """A pane that shows the lines of a tui.data.log_tail.LogTail."""
+    """Shows the lines that a LogTail has received."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +35,7 @@ class LogPane(Pane):
     # -- lines --------------------------------------------------------------------------
 
     def add(self, piece: Piece) -> None:
-        """Add new lines."""
+        """Add lines that have arrived."""
         if piece.fresh:
             self._lines, self.top = [], 0
         self._lines.extend(piece.lines)
@@ -44,7 +46,9 @@ class LogPane(Pane):
         self._arrange()
 
     def filter(self, pattern: str) -> str:
-        """Show only lines that match this regex. Returns the error of the regex, or an empty text."""
+        """Show only lines that match this regular expression. Returns the error of the expression, or an
+        empty text.
+        """
         try:
             self._found = re.compile(pattern, re.IGNORECASE) if pattern else None
         except re.error as error:
@@ -58,11 +62,11 @@ class LogPane(Pane):
 
     @property
     def count(self) -> int:
-        """Number of lines of the log."""
+        """The number of lines of the log."""
         return len(self._lines)
 
     def next_trouble(self) -> bool:
-        """Go to the next line that contains an error. Returns False if there is none below."""
+        """Scroll to the next line that contains an error. Returns False if there is no such line below."""
         for place in range(self._line_at(self.top) + 1, self._count):
             if _TROUBLE.search(self._text(place)):
                 self.following = False
@@ -72,7 +76,7 @@ class LogPane(Pane):
         return False
 
     def toggle_wrap(self) -> None:
-        """Wrap long lines, or cut them."""
+        """Wrap long lines. If they are wrapped already, cut them."""
         place = self._line_at(self.top)
         self.wrapping = not self.wrapping
         self._arrange()
@@ -90,7 +94,7 @@ class LogPane(Pane):
 
     @property
     def total(self) -> int:
-        """The number of screen lines after wrapping."""
+        """The number of lines on the screen, in which a wrapped line counts several times."""
         return self._starts[-1] if self._starts else self._count
 
     def _arrange(self) -> None:
@@ -113,7 +117,7 @@ class LogPane(Pane):
         return bisect_right(self._starts, index) - 1 if self._starts else index
 
     def scroll_lines(self, top: int) -> None:
-        """Make `top` the first visible line. The pane follows new lines only while its end is visible."""
+        """Make `top` the first visible line. New lines are followed only while the last line is visible."""
         super().scroll_lines(top)
         self.following = self.at_end
 

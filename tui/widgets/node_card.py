@@ -1,4 +1,4 @@
-"""A pane with the details of one node: its GPUs by NUMA node, their load, and the jobs on them."""
+"""Shows the details of one node: its GPUs by NUMA node, their load, and the jobs on them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from wire.names import GpuHealth
 from wire.text import duration, memory, printable
 
 IDLE_S = 1_800
-"""An allocated GPU is marked idle after this many seconds without load."""
+"""A GPU that a job holds is marked as idle after this many seconds without load."""
 TIGHT, ROOMY = 118, 150
-"""Two NUMA nodes are shown side by side if the width is at least ROOMY cells, or at least TIGHT cells if the
-card is otherwise too high.
+"""Two NUMA nodes are shown side by side on at least ROOMY cells. If the height is too small for the details
+of the node, TIGHT cells are enough.
 """
 
 
 class NodeCard(Pane):
-    """The card of the node whose name the function `name` returns."""
+    """Shows the node whose name `name` returns."""
 
     def __init__(self, name: Callable[[], str | None], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -36,7 +36,7 @@ class NodeCard(Pane):
         return len(self._lines)
 
     def update(self) -> None:
-        """Read the node from the model again and repaint the card."""
+        """Show the present state of the node."""
         node = app_of(self).model.nodes.rows.get(self._name_of() or "")
         self._lines = self._drawn(node, self.size.width - 1) if node else []
         self.scroll_lines(self.top)
@@ -123,7 +123,7 @@ class NodeCard(Pane):
         return [*state, *self._jobs(gpu.jobs)]
 
     def _jobs(self, jobs: Sequence[int]) -> list[Piece]:
-        """The labels and names of jobs, on one line."""
+        """Return the labels and names of jobs, on one line."""
         rows = app_of(self).model.jobs.rows
         pieces: list[Piece] = []
         for job in jobs:
@@ -134,8 +134,8 @@ class NodeCard(Pane):
 
 
 def _marks(gpu: GpuView) -> list[Piece]:
-    """The anomalies of a GPU: processes that Corral did not start, links that are down, memory errors,
-    throttled clocks.
+    """Return what is wrong with a GPU: processes that no job started, broken links, memory errors or slowed
+    clocks.
     """
     off_queue = [each for each in gpu.processes if each.job is None]
     pieces: list[Piece] = [

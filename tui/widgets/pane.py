@@ -1,4 +1,4 @@
-"""A scrolling widget for any number of lines. Only the visible lines are painted."""
+"""A scrolling widget for any number of lines. It paints only the visible lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ WHEEL = 3
 
 
 class Pane(Widget, can_focus=True):
-    """A scrolling widget without a Textual layout, so the work does not grow with the number of lines."""
+    """A scrolling widget that paints its own lines. Its work depends on the visible lines, not on the number
+    of all lines.
+    """
 
     ALLOW_SELECT = False
     HEAD = 0
-    """The number of fixed lines at the top."""
+    """The number of lines at the top that do not scroll."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -27,11 +29,11 @@ class Pane(Widget, can_focus=True):
         self._painted: dict[int, Strip] = {}
         self._under = Style.null()
 
-    # -- to be defined by each pane --------------------------------------------------------
+    # -- methods that each subclass defines ---------------------------------------------------
 
     @property
     def total(self) -> int:
-        """The number of lines."""
+        """The number of all lines."""
         raise NotImplementedError
 
     def paint_line(self, index: int, width: int) -> Strip:
@@ -39,30 +41,30 @@ class Pane(Widget, can_focus=True):
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:
-        """Paint one of the fixed lines at the top."""
+        """Paint line `y` of the lines at the top that do not scroll."""
         raise NotImplementedError
 
     # -- scrolling ----------------------------------------------------------------------
 
     @property
     def page(self) -> int:
-        """The number of visible lines."""
+        """The number of lines that are visible at a time."""
         return max(1, self.size.height - self.HEAD)
 
     @property
     def at_end(self) -> bool:
-        """Whether the last line is visible."""
+        """True if the last line is visible."""
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
-        """Make this the first visible line, as far as there are lines."""
+        """Make `top` the first visible line, or the nearest line that can be first."""
         top = max(0, min(top, self.total - self.page))
         if top != self.top:
             self.top = top
             self.refresh()
 
     def refresh_line(self, index: int) -> None:
-        """Repaint one line."""
+        """Repaint the line at this index."""
         y = index - self.top + self.HEAD
         if self.HEAD <= y < self.size.height:
             self.refresh(Region(0, y, self.size.width, 1))
@@ -72,7 +74,7 @@ class Pane(Widget, can_focus=True):
         self.scroll_lines(self.top + by)
 
     def jump(self, index: int) -> None:
-        """Scroll to a line."""
+        """Scroll to the line at this index."""
         self.scroll_lines(index)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
@@ -84,20 +86,20 @@ class Pane(Widget, can_focus=True):
         self.step(-WHEEL)
 
     def on_resize(self) -> None:
-        """Scroll back if the pane now shows space after the last line."""
+        """Scroll back if there is now empty space below the last line."""
         self.scroll_lines(self.top)
 
     # -- painting -----------------------------------------------------------------------
 
     def refresh_changed(self) -> None:
-        """Repaint only the lines that have changed, so that unchanged lines send no bytes."""
+        """Repaint only lines that have changed, so that few bytes are sent over a slow connection."""
         width, height = self.size
         changed = [y for y in range(height) if self._window_line(y) != self._painted.get(y)]
         if changed:
             self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render lines for Textual; all have the same background style."""
+        """Return the lines for Textual. All lines have the same background."""
         self._under = self.rich_style
         return super().render_lines(crop)
 

@@ -1,4 +1,4 @@
-"""A list of rows with a cursor. The work to paint it depends only on the visible rows."""
+"""A table of rows with a cursor. Painting takes time only for the visible rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = TypeVar("Row")
 
 
 class ListTable(Pane, Generic[Key, Row]):
-    """Shows a listing. When rows change, the row under the cursor stays on the same line of the screen."""
+    """Shows a Listing. If rows change, the row under the cursor stays on the same line of the screen."""
 
     HEAD = 1
 
@@ -49,11 +49,11 @@ class ListTable(Pane, Generic[Key, Row]):
     # -- movement -------------------------------------------------------------------------
 
     def step(self, by: int) -> None:
-        """Move the cursor up or down."""
+        """Move the cursor by this many rows."""
         self.jump(self.listing.index + by)
 
     def jump(self, index: int) -> None:
-        """Move the cursor to a row."""
+        """Move the cursor to the row at this index."""
         before, top = self.listing.index, self.top
         self.listing.move_to(index)
         self._reveal()
@@ -63,9 +63,7 @@ class ListTable(Pane, Generic[Key, Row]):
         self._on_move()
 
     def sync(self) -> None:
-        """Repaint the lines that differ after a change of the listing. The row under the cursor stays on its
-        line of the screen.
-        """
+        """Repaint the lines that have changed. The row under the cursor stays on its line of the screen."""
         if self._anchor is not None and self._anchor == self.listing.cursor:
             self.top = self.listing.index - self._offset
         self.top = max(0, min(self.top, self.total - self.page))
@@ -85,7 +83,7 @@ class ListTable(Pane, Generic[Key, Row]):
         self.sync()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked row; a double click opens the row, and a click on a column title
+        """After a click, move the cursor to the row. A double click opens the row. A click on a column title
         sorts by that column.
         """
         if event.y < self.HEAD:
@@ -122,7 +120,7 @@ class ListTable(Pane, Generic[Key, Row]):
         return app_of(self).paint.strip([(" " * GUTTER, "text"), *self._on_empty()], self.size.width)
 
     def paint_head(self, _y: int, width: int) -> Strip:
-        """Paint the column titles, with an arrow at the sort column."""
+        """Paint the column titles, with an arrow at the column by which the list is sorted."""
         pieces: list[Piece] = [(" " * GUTTER, "head")]
         for column, cells in self._fit(width):
             title, part = column.title, "head"
