@@ -78,9 +78,9 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("gpu01 a b", "hosts:2: cannot read 'b'"),
-        ("gpu01 shape=round", "hosts:2: cannot read 'shape=round'"),
-        ("gpu01 cpus=many", "hosts:2: cannot read 'cpus=many'"),
+        ("gpu01 a b", "hosts:2: unknown setting 'b'"),
+        ("gpu01 shape=round", "hosts:2: unknown setting 'shape=round'"),
+        ("gpu01 cpus=many", "hosts:2: unknown setting 'cpus=many'"),
         ("gpu01 python=a;b", "gpu01: python: 'a;b' has characters"),
         ("gpu01 gpus=lots", "gpu01: gpus: cannot read 'lots'"),
     ],

@@ -270,11 +270,11 @@ def test_sbatch_directives_are_understood(tmp_path: Path, line: str, expected: d
         ("#SBATCH hetjob", "line 2: Corral has no counterpart for #SBATCH hetjob. Submit a job for each"),
         ("#SBATCH -C bigmem", "line 2: --constraint: 'bigmem' is a node feature; Corral has labels instead"),
         ("#SBATCH --gres=license:1", "line 2: --gres: 'license:1' requests something other"),
-        ("#SBATCH -d singleton", "line 2: --dependency: 'singleton' has no counterpart"),
+        ("#SBATCH -d singleton", "line 2: --dependency: 'singleton' is not a dependency"),
         ("#SBATCH -d after:5+10", "line 2: --dependency: 'after:5+10' requests a delay"),
         (
             "#SBATCH -d after:5,after:6?after:7",
-            "line 2: --dependency: 'after:5,after:6?after:7' means all",
+            "line 2: --dependency: 'after:5,after:6?after:7' mixes",
         ),
         ("#CORRAL --after-ok x", "line 2: --after-ok: 'x' is not a job; write 12"),
         ("#SBATCH --gpus=many", "line 2: --gpus: 'many' is not a number of GPUs"),
@@ -305,7 +305,7 @@ def test_unsupported_directive_is_named(tmp_path: Path, line: str, told: str) ->
         (b"#!\ntrue\n", "names no interpreter"),
         (b"#!bash\ntrue\n", "names no interpreter"),
         (b"#!/usr/bin/perl\nprint 1\n", "a script for 'perl' cannot be sent"),
-        (b"#" * (MAX_ARGUMENT_BYTES + 1), "may have 131,071"),
+        (b"#" * (MAX_ARGUMENT_BYTES + 1), "may have at most 131,071"),
     ],
     ids=lambda value: repr(value[:20]),
 )
