@@ -1,4 +1,5 @@
-"""The free resources of one node as plain numbers, and a trial of other free resources in the node table.
+"""The free resources of one node as plain numbers. `row_trial` writes such numbers to the node table for a
+moment, so that filters can check a node as it will be at a later time.
 
 The free part of each GPU is an element of a list and not of a numpy array, because backfill reads single
 elements very often. Reading one element of an array takes ten times as long as reading one of a list.

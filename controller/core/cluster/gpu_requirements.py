@@ -80,8 +80,8 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """Return, for each row and GPU slot, whether the GPU has enough free, and the thousandths that the
-        request takes of it.
+        """Return, for each row and GPU slot, whether the GPU has enough free for the request, and the
+        thousandths that the request takes of it.
         """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:

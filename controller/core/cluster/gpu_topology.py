@@ -14,8 +14,8 @@ Group = frozenset[int]
 
 
 class GpuTopology:
-    """The groups of GPU slots of every host: slots on one NUMA node, slots linked by NVLink, or slots with
-    both properties.
+    """The groups of GPUs of every host: GPUs on one NUMA node, GPUs linked by NVLink, or GPUs with both
+    properties. A GPU is named by its slot, its index on the host.
 
     An NVLink group is a set of GPUs in which each pair is linked, and to which no other GPU can be added.
     """

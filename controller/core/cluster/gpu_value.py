@@ -95,7 +95,8 @@ class DemandStats:
 
 
 class GpuValue:
-    """The demand curves that the module describes, and the present value of each node.
+    """The present value of the free GPUs of each node, and the demand curves from which it is computed (see
+    the module).
 
     A GpuValue is valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the
     value of changed rows of the node table; its cost is O(sizes) per row.
@@ -218,7 +219,8 @@ class GpuValue:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
-            # A GPU that was wholly free was counted for every size, so it is subtracted from every size.
+            # A GPU that was wholly free could host requests of every size, so it is subtracted for every
+            # size.
             fits = self._can_host[WHOLE_GPU]
             count = np.maximum(count - part.gpus * fits, 0)
             room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)

@@ -35,8 +35,8 @@ class NodeOverrides:
         return tuple(taint_from_name(name, value) for name, value in sorted(found.items()))
 
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
-        """Return a copy with further changes by an operator. `known` has the labels without overrides; only
-        these can be hidden.
+        """Return a copy with further changes by an operator. `known` has the labels without overrides; the
+        value None can hide only these labels.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

@@ -156,7 +156,7 @@ def _words(name: str) -> str:
 def names_model(name: str, model: str) -> bool:
     """True if the GPU model contains the name as whole words.
 
-    Example: `H100` names `NVIDIA H100 PCIe`; `A10` does not name `A100`.
+    Example: `NVIDIA H100 PCIe` contains `H100`; `NVIDIA A100` does not contain `A10`.
     """
     return _words(name) in _words(model)
 
@@ -165,7 +165,7 @@ def most_specific(names: Iterable[str], model: str) -> str | None:
     """Return the name with the most words of those that the GPU model contains; on a tie, the longest one.
     None if the model contains no name.
 
-    Example: for `NVIDIA H100 80GB HBM3`, `H100 80GB` comes before `H100`.
+    Example: for the model `NVIDIA H100 80GB HBM3`, `H100 80GB` is returned and not `H100`.
     """
     return max(
         (name for name in names if names_model(name, model)),
@@ -201,7 +201,7 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """Return the set of the lowest `count` rows of a set, or all of its rows if there are fewer."""
+    """Return the `count` rows of a set with the lowest numbers, or all of its rows if there are fewer."""
     low, high = count, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

@@ -121,8 +121,8 @@ class AgentReports:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
-            # Settle allows the agent to forget an attempt that has ended. Stop ends the processes of an
-            # attempt that is not the present one of its job.
+            # The message Settle allows the agent to forget an attempt that has ended. The message Stop ends
+            # the processes of an attempt that is not the present attempt of its job.
             frame = (
                 Settle(status.job, status.attempt)
                 if status.ended_at is not None
@@ -179,8 +179,7 @@ class AgentReports:
         last, simple = None, False
         for node, status in given.statuses.items():
             if status is not last:
-                # Compute this only when the status object differs from the one before, because members of a
-                # gang often share one object.
+                # Examine a status object only once, because members of a gang often share one object.
                 last, simple = status, attempt_reports.only_starts_or_ends(status)
             member = members.get(node)
             if member is None or member.ended_at is not None or not simple:

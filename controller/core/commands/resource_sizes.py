@@ -33,8 +33,8 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The result of rule 3 of DefaultSizes for one request: the smallest default of CPU and of memory on any
-    node that could hold the request.
+    """The default sizes of one request as a proportional part of a node: the smallest CPU and the smallest
+    memory over all nodes that could hold the request.
 
     `cpu_node` and `memory_node` are the nodes with these defaults; `most_…` are the most CPU and memory of
     any of the nodes.
@@ -124,7 +124,7 @@ class DefaultSizes:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
         if self._rules.defaults is None:
-            # Simulations and tests have no defaults, because their job lists contain all sizes.
+            # Simulations and tests configure no defaults, because their jobs request all sizes.
             return FIXED_SIZES[field], "fixed"
         probe = request_of(replace(spec, cpu_milli=spec.cpu_milli or 1, memory_mib=spec.memory_mib or 1))
         gpu_milli, share = self._share(probe, placer)
@@ -157,8 +157,8 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """Return the thousandths of GPUs that the request takes on one node, and the result of rule 3 of
-        DefaultSizes. The result is None while no node is known that could hold the job.
+        """Return the thousandths of GPUs that the request takes on one node, and its default sizes as a
+        proportional part of a node. The sizes are None while no node is known that could hold the job.
         """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part

@@ -162,8 +162,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
-        """Return the spec of a waiting job after an edit of these fields, with its default sizes computed
-        again.
+        """Return the spec of a waiting job after an edit of the fields `changed_fields`, with its default
+        sizes computed again.
         """
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 

@@ -18,8 +18,8 @@ BUCKETS = 60
 class DecayedUsage:
     """Use that decays with a half-life: a unit used one half-life ago counts half.
 
-    With a constant rate r since the time `at`, the total at time t is amount * k + r * longest_h * (1 - k),
-    where k = 2 ** -((t - at) / half-life).
+    If the total was `amount` at the time `at`, and the use has had the constant rate r since then, the total
+    at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life).
     """
 
     half_life_s: float
@@ -82,7 +82,7 @@ class WindowedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The hours of steady use that count in the end: the length of the window."""
+        """The total that a steady use of one unit per hour reaches: the length of the window in hours."""
         return self.window_s / HOUR_S
 
     def total(self, now: float) -> float:
@@ -124,7 +124,9 @@ class WindowedUsage:
         while self.rate and begin < now:
             number = int(begin // width)
             end = min(now, (number + 1) * width)
-            if end <= begin:  # Rounding at the edge of a bucket can make the part empty.
+            if end <= begin:
+                # Because of rounding, the time `begin` can lie at the end of its bucket. The use then belongs
+                # to the next bucket.
                 number, end = number + 1, min(now, (number + 2) * width)
             self._add(number, self.rate * (end - begin) / HOUR_S)
             begin = end

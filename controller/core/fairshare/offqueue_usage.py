@@ -61,7 +61,9 @@ class OffQueueUsage:
         self._charge(use, use.rate, use.since, shares)
 
     def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
-        """Record that a use ended. If more than MAX_KEPT ended uses are stored, drop the oldest."""
+        """Record that a user no longer uses a GPU without a job, and stop the charge. If more than MAX_KEPT
+        ended uses are stored, drop the oldest.
+        """
         use = self.open.pop(key)
         self.touched[use.node] = None
         self.over[self.next] = replace(use, until=at)
@@ -82,7 +84,7 @@ class OffQueueUsage:
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """Return the uses that overlap a time window, newest first."""
+        """Return the uses of GPUs without a job that overlap a time window, newest first."""
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
                 yield use
@@ -108,8 +110,8 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """Return the inputs for the uses that began or ended on a node, by comparing the processes that its agent
-    reports with the known uses.
+    """Return the engine inputs for uses of GPUs without a job that began or ended on a node. They are found
+    by comparing the processes that the node's agent reports with the known uses.
     """
     seen = {
         (node, each.uuid, each.user): each

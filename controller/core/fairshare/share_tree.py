@@ -33,7 +33,7 @@ SharePath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FairshareConfig:
-    """The table [fairshare] of scheduler.toml: how use is counted, and the weights and limits of shares."""
+    """The table [fair_share] of scheduler.toml: how use is counted, and the weights and limits of shares."""
 
     half_life_s: float = 86_400.0
     window_s: float | None = None
@@ -335,7 +335,7 @@ class ShareTree:
 
     def factor(self, path: SharePath, capacity: float, now: float) -> float:
         """Return the fair-share factor of a job's priority: 1 without use, and less the more the share has
-        used (step 2 of the class).
+        used (the formula is in ShareTree, step 2).
 
         `capacity` is the charge for the whole cluster in billing units per hour.
         """

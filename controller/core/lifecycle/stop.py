@@ -51,7 +51,7 @@ class Stopper:
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
         """Order all processes of a job to end. `by` names the user, job or cause. `until`, if given, is the
-        latest end.
+        time at which the job has ended at the latest.
         """
         self._record(events.StopRequested(job.id, now, reason, by, until))
         for member in job.running:

@@ -1,5 +1,5 @@
-"""Acts on jobs at their due times: opens gates, raises priorities, and ends jobs that cannot meet a time
-limit for waiting.
+"""Acts on jobs at their due times: opens gates, raises priorities, and ends jobs that have waited too long or
+can no longer meet their deadline.
 """
 
 from __future__ import annotations

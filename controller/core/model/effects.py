@@ -11,19 +11,19 @@ from wire.agent.frames import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
 
 @dataclass(frozen=True, slots=True)
 class SendToNode:
-    """Send a frame to the agent of a node. A frame that is lost is sent again when the agent reconnects."""
+    """Send a frame (message) to the agent of a node. A lost frame is sent again when the agent reconnects."""
 
     node: str
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
     def orders(self) -> Iterator[SendToNode]:
-        """Return this effect as its only order."""
+        """Return a tuple with this effect alone, because it is one order to one node."""
         yield self
 
 
 @dataclass(frozen=True, slots=True)
 class SendToNodes:
-    """Send the same frame to the agents of several nodes."""
+    """Send the same frame (message) to the agents of several nodes."""
 
     nodes: tuple[str, ...]
     frame: Go | Stop | Settle

@@ -58,8 +58,8 @@ class Placed:
 
 
 class Hook(Protocol):
-    """A plugin that is called for each placement of a job. Plugins of other kinds may have this method
-    too.
+    """A plugin that is called for each placement of a job. Plugins of other kinds may also have the method
+    `on_placed`.
     """
 
     name: ClassVar[str]

@@ -135,7 +135,7 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # Only jobs with GPUs change these notes, because only GPU time is counted over a window.
+        # Only jobs with GPUs change these notes, because only GPU time is counted over a time window.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
