@@ -85,8 +85,8 @@ def _shown(value: Any) -> str:
 
 
 def in_effect(running: Config, new: Config) -> Config:
-    """Return the new configuration, but with the running values of the keys that only a restart can
-    change.
+    """Return the new configuration, but with the values that the controller uses now for keys that only a
+    restart can change.
     """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:

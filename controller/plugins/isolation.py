@@ -83,8 +83,8 @@ class IsolatedFilter(IsolatedPlugin):
         return bool(getattr(self.plugin, "static", False))
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that may hold the request. While the filter fails, the value is the same
-        for all nodes.
+        """Return True for each node that may hold the request. While the filter fails: False for all nodes,
+        or True for all with `on_error = "pass"`.
         """
         return self._keep(part, nodes, rows, passes=self._passes)
 
@@ -99,8 +99,8 @@ class IsolatedFilter(IsolatedPlugin):
         return self.call(lambda: self.plugin.keep(part, nodes, rows), instead, _wrong_array(instead))
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """True if the filter checks this request. While the filter fails: True, unless `on_error =
-        "pass"`.
+        """True if the filter checks this request. While the filter fails, the value is True, or False with
+        `on_error = "pass"`.
         """
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 

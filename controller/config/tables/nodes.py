@@ -46,7 +46,7 @@ def _mount(text: str) -> str:
 
 
 class ContainersSection(Section):
-    """How container images are run."""
+    """How agents run container images."""
 
     command: list[str] = []
     options: list[str] = []

@@ -129,8 +129,8 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """The factors by which jobs may get more CPUs and memory of a node than it has: above 1, they may get
-    more.
+    """The factors by which the CPUs and the memory of a node are multiplied to get what jobs may hold. Above
+    1, jobs may hold more than the node has.
     """
 
     cpu: float = Field(1.0, ge=0.1, le=100)

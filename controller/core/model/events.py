@@ -473,7 +473,9 @@ class NodeMarked(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """Factors by which jobs may get more CPU and memory of a node than it has."""
+    """The factors by which the CPU and memory of a node are multiplied to get the amounts that jobs may
+    hold.
+    """
 
     cpu: float = 1.0
     memory: float = 1.0

@@ -61,8 +61,8 @@ class Aggressive(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class Conservative(_InQueueOrder):
-    """The `conservative` backfill: every waiting job has a reservation. No job may delay a job before it in
-    the queue.
+    """The `conservative` backfill: every waiting job has a reservation (a planned start), and no job may
+    delay a job before it in the queue.
     """
 
     name: ClassVar[str] = "conservative"
