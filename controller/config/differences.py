@@ -48,7 +48,9 @@ SECRET: tuple[Key, ...] = (("store", "url"), ("plugins", "hooks"), ("plugins", "
 service."""
 
 NAMED = ("nodes", "queues", "profiles", "projects")
-"""Tables that contain tables. Adding or removing an inner table is one change and not one per key."""
+"""Tables that contain named tables. Adding or removing a named table is shown as one change, and not as one
+for each key.
+"""
 
 HIDDEN = "(not shown)"
 _LONGEST = 500

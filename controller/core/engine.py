@@ -44,7 +44,9 @@ _CHANGES_PREEMPTION_COST = (
     events.JobGrew,
     events.JobEdited,
 )
-"""Events that change how much work a preemption of the job would lose, but not the resources it holds."""
+"""Events that change how much work a preemption of a job would lose, but not the resources that the job
+holds.
+"""
 
 
 class Engine:
@@ -72,7 +74,9 @@ class Engine:
 
     stopper_type: type[Stopper] = Stopper
     agent_reports_type: type[AgentReports] = AgentReports
-    """Tests replace these with classes that break a rule, to show that the fault simulation detects it."""
+    """Tests replace these two classes by classes that break a rule, to show that the fault simulation detects
+    the mistake.
+    """
 
     def __init__(self, pipeline: Pipeline, state: State) -> None:
         self._events: list[Event] = []

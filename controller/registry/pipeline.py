@@ -58,7 +58,9 @@ BACKFILL_OPTIONS = {"backfill_delay_s": "max_delay_s", "backfill_depth": "depth"
 """Keys of [scheduler] that are passed to the backfill plugin, each with the name of the plugin's option."""
 
 ON_ERROR = ("wait", "pass")
-"""Values of `on_error`: while a filter fails, jobs that it concerns wait (the default) or pass it."""
+"""The values of `on_error` of a filter. While the filter fails, its jobs wait ("wait", the default) or are
+placed without it ("pass").
+"""
 
 
 class PipelineBuilder:

@@ -13,7 +13,7 @@ from controller.config.tables.strategies import Strategy, with_strategy
 from wire.job.affinity import Operator, Term, parse_term, term_problems
 
 _TOGETHER = ("order", "then")
-"""Keys of which a profile replaces both if it has one of them."""
+"""Two keys that belong together: a profile that sets one of them replaces both."""
 _POLICY = (
     *_TOGETHER,
     "backfill",

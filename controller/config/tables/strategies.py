@@ -18,9 +18,9 @@ Strategy = Literal[
 ]
 
 PREFERENCE_WEIGHTS = {"affinity": 100, "taints": 100, "wiring": 100, "company": 100}
-"""Scorers for preferences that jobs and nodes state. They are part of every strategy.
-
-A job and nodes without preferences get the same score on all nodes."""
+"""Scorers for the preferences of jobs and nodes. They are part of every strategy. If neither
+the job nor any node has preferences, they give all nodes the same score.
+"""
 
 STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
     "thrift": ({"thrift": 100, **PREFERENCE_WEIGHTS}, "thrift"),

@@ -28,7 +28,9 @@ from types import MappingProxyType
 from wire.names import GpuHealth, TroubleKind
 
 FORGET_FAULTS_AFTER_S = 86_400.0
-"""After this many seconds in OK, earlier faults no longer lengthen the wait before the first check."""
+"""Seconds after which an OK GPU counts as healthy: earlier faults then no longer lengthen the wait before its
+first check.
+"""
 
 
 class HealthAction(enum.Enum):
@@ -41,11 +43,13 @@ class HealthAction(enum.Enum):
     BLAME = "blame"
     """The job caused the fault: the GPU stays in use, and the fault is shown with the failed job."""
     SUSPECT = "suspect"
-    """No new work until one check has passed."""
+    """No new job starts on the GPU until one check has passed."""
     CORDON = "cordon"
-    """No new work until several checks have passed."""
+    """No new job starts on the GPU until several checks have passed."""
     RESET = "reset"
-    """No new work until the GPU is reset, by its agent, a reboot or an operator, and checks have passed."""
+    """No new job starts on the GPU until it was reset (by its agent, a reboot or an operator) and checks have
+    passed.
+    """
     REBOOT = "reboot"
     """The GPU is LOST until the host has been rebooted."""
 
@@ -80,7 +84,9 @@ READING_ACTIONS: Mapping[TroubleKind, HealthAction] = MappingProxyType(
         TroubleKind.MEMORY: HealthAction.SUSPECT,
     }
 )
-"""The default actions for readings; `[gpus.rules]` overrides them."""
+"""The default action for each kind of GPU reading that reaches its threshold; `[gpus.rules]` overrides
+them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +96,11 @@ class ReadingLimits:
     """
 
     corrected_per_hour: int = 1_000
-    """The number of corrected ECC errors within an hour."""
+    """The number of corrected ECC errors within an hour that counts as a fault."""
     slowdown_s: float = 60.0
-    """Seconds of uninterrupted thermal or hardware slowdown."""
+    """Seconds of uninterrupted thermal or hardware slowdown that count as a fault."""
     memory_s: float = 60.0
-    """Seconds for which a GPU without jobs and processes has memory in use."""
+    """Seconds with used memory on a GPU without jobs and processes that count as a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +114,12 @@ class GpuHealthPolicy:
     checks: int = 3
     """The number of checks in a row that a cordoned GPU must pass."""
     xids: Mapping[int, HealthAction] = field(default_factory=dict)
-    """Actions by Xid, which override XID_ACTIONS."""
+    """Actions by Xid (an error number of the NVIDIA driver), which override XID_ACTIONS."""
     rules: Mapping[TroubleKind, HealthAction] = field(default_factory=lambda: READING_ACTIONS)
-    """Actions for readings."""
+    """The action for each kind of GPU reading that reaches its threshold."""
     limits: ReadingLimits = ReadingLimits()
     reset: tuple[str, ...] = ()
-    """The command that resets a GPU; its UUID is appended. Empty: agents reset no GPU."""
+    """The command that resets a GPU; the UUID of the GPU is appended. If it is empty, agents reset no GPU."""
 
     def action(self, xid: int) -> tuple[HealthAction, str]:
         """Return the action for an Xid (an error number of the NVIDIA driver), and the meaning of the Xid in
@@ -140,7 +146,7 @@ class GpuCondition:
     why: str = ""
     needs: str = ""
     falls: int = 0
-    """The number of faults since the GPU was last OK for FORGET_FAULTS_AFTER_S."""
+    """The number of faults since the GPU was last OK for FORGET_FAULTS_AFTER_S seconds."""
     good: int = 0
     """The number of checks passed in a row."""
     since: float = 0.0

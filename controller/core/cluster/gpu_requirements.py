@@ -16,7 +16,9 @@ from wire.names import WHOLE_GPU
 
 MAX_CACHED = 4_096
 UNSUITABLE = WHOLE_GPU + 1
-"""In `milli_by_type`: a type that does not suit the request. It is more than any GPU has free."""
+"""The value in `milli_by_type` for a type that does not suit the request. It is more than any GPU can have
+free.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class GpuNeeds:
     milli_by_type: tuple[int, ...] | None
     groups: Bools | None
     max_milli: int = 0
-    """The most milli that the request can take on one node, with any suitable GPUs."""
+    """The most thousandths that the request can take on one node, on all its GPUs together."""
 
     def milli_of(self, kind: int) -> int:
         """Return the thousandths that the request takes of a GPU of the type with this code."""

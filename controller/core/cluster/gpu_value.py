@@ -120,7 +120,9 @@ class GpuValue:
         self._count, self._room = self._offer(slice(None))
         self._curves = self._curves_of(asked)
         self._starts = np.arange(self._curves[..., 0].size).reshape(self._curves.shape[:3]) * (GRID + 1)
-        """The index at which each curve begins, by resource, model and size."""
+        """The index in the flattened array of curves at which each curve begins, by resource, model and
+        size.
+        """
         self._value = self._current_value(np.arange(columns.height))
 
     def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:

@@ -11,7 +11,7 @@ from wire.job.spec import is_storable
 _EFFECTS = [each.value for each in Effect]
 
 LabelChanges = Mapping[str, str | None]
-"""Values by name; the value None removes the name. The name of a taint is `key:Effect`."""
+"""The new value of each label or taint by its name; None removes it. The name of a taint is `key:Effect`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ Rows = NDArray[np.intp] | slice
 
 ALL_ROWS: slice = slice(None)
 ABSENT = -1
-"""In `gpu_free`: the node has no GPU in this slot, or the GPU takes no new work."""
+"""The value in `gpu_free` for a slot without a GPU, or with a GPU on which no new job may start."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class NodeTable:
     labels: list[dict[str, str]]
     models: list[str]
     open: Bools
-    """Whether the node takes new work: it is up and not drained."""
+    """True for each node on which new jobs may start: it is up and not drained."""
     cpu_total: Ints
     cpu_free: Ints
     memory_total: Ints
@@ -51,14 +51,16 @@ class NodeTable:
     scratch_total: Ints
     scratch_free: Ints
     gpu_free: Ints
-    """By row and slot, thousandths of the GPU; ABSENT if there is no GPU or it takes no new work."""
+    """By row and slot, the free thousandths of the GPU; ABSENT if there is no GPU or no new job may start on
+    it.
+    """
     gpu_model: Ints
     """By row and slot, the index into `gpu_types`; ABSENT if there is no GPU."""
     gpu_count: Ints
     gpu_types: list[GpuType] = field(default_factory=list)
     """The different types of GPU; `models` has their model names in the same order."""
     last_placement: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """The number of the last placement on each node, or 0."""
+    """For each node the number of its last placement, counted from the controller's start; 0 for none."""
     job_affinity: Callable[[], JobAffinityIndex] | None = None
     """Returns the index of the nodes on which labelled jobs run; None for a table without jobs."""
     domain_cache: dict[str, Ints] = field(default_factory=dict)
@@ -68,9 +70,9 @@ class NodeTable:
     """Returns the NUMA and NVLink groups of the GPUs; None if they are unknown."""
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
     runtimes: list[str] = field(default_factory=list)
-    """The container runtime; empty if the node has none."""
+    """The container runtime of each node; empty if the node has none."""
     image_gpus: list[str] = field(default_factory=list)
-    """The reason why containers cannot use GPUs on the node; empty if they can."""
+    """For each node the reason why containers cannot use its GPUs; empty if they can."""
     row_cache: dict[str, int] = field(default_factory=dict)
     gpu_value: Callable[[], GpuValue] | None = None
     """Returns the current value of free GPUs; None if it is not known for this table."""

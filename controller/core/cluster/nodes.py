@@ -53,7 +53,9 @@ class Node:
     claims: dict[int, Allocation] = field(default_factory=dict)
     """Nominations: by job, the resources kept for it on this node until its victims have left."""
     leaving: dict[int, int] = field(default_factory=dict)
-    """By victim that still holds resources on this node, the job that is nominated to these resources."""
+    """The victims (jobs preempted for another one) that still hold resources here, each with the job that is
+    nominated to these resources.
+    """
     slots: dict[str, int] = field(default_factory=dict)
     row: int = -1
     last_placement: int = 0
@@ -194,11 +196,13 @@ class Nodes:
         self.value_version = 0
         self.status_version = 0
         self.claims_to_check: set[int] = set()
-        """Jobs with a nomination on a node that changed since the last cycle."""
+        """Nominated jobs that may be able to start now, because a node of the nomination has changed since
+        the last cycle.
+        """
         self.never_connected = 0
         """The number of nodes that have never connected."""
         self.demand = DemandStats()
-        """The requests submitted so far."""
+        """The counts of the requests submitted so far."""
         self._placements = 0
         self.job_affinity = JobAffinityIndex()
         self._gpu_topology = GpuTopology((), 0)

@@ -22,7 +22,7 @@ from wire.agent.frames import AttemptStatus, Settle, Stop
 from wire.names import Reason
 
 BATCH_ENDED = "the end of its batch command"
-"""The recorded cause when a batch job gives back its other nodes."""
+"""The cause that is recorded when a batch job releases its nodes except the first."""
 
 RUNS_AGAIN = (Reason.PREEMPTED, Reason.EVICTED, Reason.IDLE, Reason.REQUEUED)
 """Reasons for a stop after which the job is usually queued again."""

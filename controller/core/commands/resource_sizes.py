@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from controller.core.quota.quotas import QuotaConfig
 
 BEST_EFFORT = {"cpu_milli": 100, "memory_mib": 64}
-"""The sizes of a best-effort job. They are above zero, so that a node cannot get unlimited many such jobs."""
+"""The CPU and memory of a best-effort job. They are above zero, so that a node cannot get unlimited many such
+jobs.
+"""
 
 FIXED_SIZES = {"cpu_milli": 1_000, "memory_mib": 1_024}
 LEFT_PART = 10

@@ -24,7 +24,7 @@ from wire.job.spec import JobSpec, is_storable, spec_problems
 from wire.names import JobState, Reason
 
 BY_CONTROLLER = ""
-"""The author that is recorded for a change by the controller."""
+"""The name that events record as the author of a change made by the controller."""
 
 MAX_KEY = 200
 """The most characters of an idempotency key (a client's id of a submit)."""

@@ -11,7 +11,7 @@ from typing import Self
 
 HOUR_S = 3600.0
 BUCKETS = 60
-"""The number of parts into which a window is divided."""
+"""The number of buckets into which a time window is divided."""
 
 
 @dataclass(slots=True)

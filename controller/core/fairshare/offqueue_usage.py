@@ -12,7 +12,7 @@ from controller.core.model.inputs import OffQueueProcessGone, OffQueueProcessSee
 from wire.agent.frames import GpuProcess
 
 MAX_KEPT = 5_000
-"""The most ended uses that are kept in memory; the journal has all of them."""
+"""The greatest number of ended uses that are kept in memory; the journal has all of them."""
 
 OffQueueKey = tuple[str, str, str]
 """(node, GPU UUID, user)."""
@@ -52,7 +52,9 @@ class OffQueueUsage:
     touched: dict[str, None] = field(default_factory=dict)
     ended: dict[int, None] = field(default_factory=dict)
     charged: dict[SharePath, None] = field(default_factory=dict)
-    """`touched`, `ended` and `charged` are the nodes, ended uses and shares to write to the store next."""
+    """`touched`, `ended` and `charged` are the nodes, the ended uses and the shares that the next commit
+    writes.
+    """
 
     def begin(self, use: OffQueueUse, shares: ShareTree) -> None:
         """Record that a user began to use a GPU without a job, and charge the user's share from now on."""

@@ -171,11 +171,11 @@ class Share:
     usage: DecayedUsage | WindowedUsage
     weight: float = 1.0
     below: Counter[float] = field(default_factory=Counter)
-    """The number of children by weight."""
+    """The number of child shares with each weight."""
     jobs: int = field(default=0, compare=False)
-    """The number of live jobs of this share and of all shares below it."""
+    """The number of jobs that have not ended, of this share and all shares below it."""
     active: Counter[float] = field(default_factory=Counter, compare=False)
-    """The number of children with live jobs, by weight."""
+    """The number of child shares with jobs that have not ended, by weight."""
 
     @property
     def weights(self) -> float:
@@ -214,9 +214,11 @@ class ShareTree:
         self.set_weights: dict[str, float] = {}
         """Weights set by operators, by share name. They override scheduler.toml."""
         self.limits: dict[str, tuple[float | None, float | None]] = {}
-        """(soft, hard) limits set by operators; None: the limit of scheduler.toml."""
+        """The (soft, hard) limits that operators set, by share name. None means that the limit of
+        scheduler.toml applies.
+        """
         self.version = 0
-        """Grows with every weight or limit that is set."""
+        """A number that grows with every weight or limit that an operator sets."""
         self.soft = dict(sharing.soft)
         self.hard = dict(sharing.hard)
         """Soft and hard limits in effect, by share name."""

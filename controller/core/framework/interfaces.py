@@ -104,7 +104,7 @@ class PreemptionGuards:
     max_per_job: int = 3
     cooldown_s: float = 900.0
     rate: int = 100
-    """The most preemptions within any `window_s` seconds."""
+    """The greatest number of preemptions within any `window_s` seconds."""
     window_s: float = 3_600.0
 
 
@@ -124,9 +124,9 @@ class Backfill(Protocol):
     name: ClassVar[str]
     reserves: ClassVar[Reserves]
     starts_behind: ClassVar[bool]
-    """Whether jobs after the first waiting job may start at all."""
+    """True if jobs behind the first waiting job may start at all."""
     in_queue_order: ClassVar[bool]
-    """Whether candidates are tried in queue order. If True, `candidate_key` is not called."""
+    """True if candidates are tried in queue order; `candidate_key` is then not called."""
 
     @property
     def max_delay_s(self) -> float | None:
@@ -157,7 +157,9 @@ class DeadlinePolicy(enum.Enum):
     GUARD = "guard"
     """Backfilled jobs must leave free the nodes that a job with a deadline needs at its latest start."""
     LIFT = "lift"
-    """As GUARD, and for jobs before it in the queue too. At its latest start the job is tried first."""
+    """The guarantee of GUARD also holds against jobs before this job in the queue. At its latest start the
+    job is tried first.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ class ArrayThrottles:
     def __init__(self, jobs: Iterable[Job]) -> None:
         self.by_array: dict[int, ArrayThrottle] = {}
         self.unsettled: dict[int, list[int]] = {}
-        """The arrays to settle, each with the elements that have a slot but cannot use it."""
+        """The arrays for which `settle` must be called, each with the elements that have a slot but cannot
+        use it.
+        """
         for job in jobs:
             self.update(job)
         # The state was loaded from the store, and all slots were given out before it was stored. So no array

@@ -28,7 +28,7 @@ _VERBS = {
 Edge = tuple[int, int]
 """(id of the waiting job, index of the dependency in its `spec.after`)."""
 Target = tuple[str, Until]
-"""(label of a job or array, or a path; the condition that must come true for it)."""
+"""What a dependency waits for: (label of a job or array, or a path; the condition that must become true)."""
 
 
 class DependencyIndex:
@@ -46,7 +46,9 @@ class DependencyIndex:
         self._state = state
         self.by_target: dict[Target, dict[Edge, None]] = {}
         self._pending: dict[Target, set[int]] = {}
-        """The undecided elements of an array target, from the first event about one of its elements on."""
+        """For a target that is an array, the elements that may still meet the condition. The entry is made at
+        the first event about an element.
+        """
         self._waiting: dict[int, tuple[Dependency, ...]] = {}
 
     @property

@@ -40,11 +40,13 @@ class PriorityInheritance:
     def __init__(self, state: State) -> None:
         self._state = state
         self._lent: dict[int, tuple[int, tuple[Target, ...]]] = {}
-        """By waiting job the priority that it lends, and its undecided targets."""
+        """For each waiting job, the priority that it lends and the targets to which it lends."""
         self._heaps: dict[Target, list[tuple[int, int]]] = {}
-        """By target a heap of (-priority, job). Outdated entries are dropped when they are at the top."""
+        """For each target, a heap of (-priority, job). An outdated entry is dropped when it reaches the
+        top.
+        """
         self._best: dict[Target, int] = {}
-        """The highest lent priority by target."""
+        """For each target, the highest priority that is lent to it."""
         self.changed: dict[Target | int, None] = {}
         """Targets and single jobs whose inherited priority may have changed."""
 

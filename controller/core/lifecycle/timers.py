@@ -29,7 +29,7 @@ from wire.text import duration
 
 PLACED_STATES = (JobState.SCHEDULED, JobState.RUNNING)
 _OF_MEMBERS = (events.AttemptStarted, events.AttemptExited, events.MembersStarted, events.MembersExited)
-"""Events that change no due time. They are skipped, because a gang has many of them."""
+"""Events about gang members that change no due time. They are skipped, because a gang has many of them."""
 
 
 class Timers:
@@ -69,7 +69,7 @@ class Timers:
         self.changed: list[int] = []
         """Jobs with a new event for which other jobs may wait."""
         self.due_times: dict[int, float] = {}
-        """The next due time by job; jobs without one are left out."""
+        """The next due time of each job that has one."""
         self._heap: list[tuple[float, int]] = []
         for job in state.live():
             self._schedule(job)

@@ -65,7 +65,9 @@ class JobQueued(JobEvent):
     """The closed gates, which keep the job out of the queue."""
     met: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
-    """`met`: indices of the dependencies that are met already. `lost`: of those that can never be met."""
+    """`met` has the indices of the dependencies that are met already, `lost` of those that can never be
+    met.
+    """
     from_queue: tuple[str, ...] = ()
     """The labels that the job's queue added to the job's selector."""
 
@@ -176,7 +178,7 @@ class JobPlaced(JobEvent):
     allocations: tuple[Allocation, ...]
     quality: int
     predicted_s: float | None = None
-    """The predicted run time in seconds, from earlier jobs like this one."""
+    """The run time in seconds that was predicted from earlier jobs like this one."""
     planned_s: float | None = None
     """Plans expect the job to end this many seconds after its start; None: at its time limit."""
     profile: str = ""
@@ -666,9 +668,9 @@ class RebalancePlanned(ClusterEvent):
     by: str
     moves: tuple[int, ...]
     gpu_hours: float
-    """The cost of the moves in GPU-hours."""
+    """The work that the moves lose, in GPU-hours."""
     worth: float
-    """The gain of the moves in GPU-hours."""
+    """The gain from the moves, in GPU-hours."""
     for_job: int | None = None
     node: str = ""
 
@@ -682,7 +684,7 @@ class ConfigApplied(ClusterEvent):
     changed: tuple[str, ...] = ()
     """The changed keys without values, because every user may read events and values may be secret."""
     policy: str = ""
-    """The policy tables of scheduler.toml, as JSON."""
+    """The tables of scheduler.toml that affect scheduling decisions, as JSON."""
     overcommit: Overcommit | None = None
     """The new overcommit factors of all nodes; None: unchanged."""
 
@@ -710,14 +712,16 @@ class PluginFailed(ClusterEvent):
 
 
 Event = JobEvent | NodeEvent | ClusterEvent
-"""Any event. Each class above with one of these three bases is one kind of event."""
+"""Any event. Each class in this module that derives from JobEvent, NodeEvent or ClusterEvent is one kind of
+event.
+"""
 
 JOURNAL_NAMES = {
     "OffQueueProcessStarted": "StrangerCame",
     "OffQueueProcessEnded": "StrangerLeft",
     "DeadlineAtRisk": "DeadlineDoubted",
 }
-"""The classes that were renamed, each with the old name that the journal, the API and saved traces keep."""
+"""The renamed event classes, each with the old name that the journal, the API and saved traces still use."""
 
 _KIND_OF: dict[type[Any], str] = {
     event: JOURNAL_NAMES.get(name, name)

@@ -66,9 +66,11 @@ class Submit(Input):
     user: str
     key: str = ""
     known: Mapping[str, JobState] = field(default_factory=dict)
-    """By label the end states of dependencies that are only in the store and not in memory any more."""
+    """The final state, by label, of each job named in a dependency that is only in the store and no longer in
+    memory.
+    """
     asker: Requester | None = None
-    """The author of the submit; None: no ceiling applies."""
+    """The user or operator that submits the job; None if no ceiling applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,9 @@ class GpuChecked(GpuInput):
     ok: bool
     why: str = ""
     lasts: bool = False
-    """True: the check failed only because the cause lasts, for example an off-queue process on the GPU."""
+    """True if the check failed only because the known cause still lasts, for example an off-queue process on
+    the GPU.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +413,9 @@ class ApplyConfig(Input):
     changed: tuple[str, ...] = ()
     """The keys of scheduler.toml whose values differ from before."""
     policy: str = ""
-    """The policy tables as JSON; a replay of the journal builds its pipeline from them."""
+    """The tables that affect scheduling decisions, as JSON. A replay of the journal builds its pipeline from
+    them.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,12 @@ class Member:
     """The fault of a GPU that the member holds; `own` is True if the member itself caused the fault."""
     own: bool = False
     ready: bool = False
-    """True once the member has reached the barrier of its gang."""
+    """True once the member has reached the start barrier of its gang."""
     use: GpuUse | None = None
     leaving: bool = False
-    """The member was ordered to stop while the others go on. With any exit code its end is no failure."""
+    """True if the member was ordered to stop while the other members continue. With any exit code, its end is
+    no failure.
+    """
 
     def gpu_s(self, since: float, until: float) -> float:
         """Return the GPU-seconds that the member held between two times. Half a GPU for one second is 0.5."""
@@ -126,22 +128,24 @@ class Job:
     signal: int | None = None
     spent_gpu_s: float = 0.0
     spent_wh: float = 0.0
-    """`spent_gpu_s`: GPU-seconds of earlier attempts. `spent_wh`: their energy in watt-hours."""
+    """`spent_gpu_s` has the GPU-seconds that earlier attempts used, `spent_wh` their energy in watt-hours."""
     checkpoint: Checkpoint | None = None
-    """The newest checkpoint of any attempt; the next attempt gets its path."""
+    """The newest checkpoint of any attempt; the next attempt receives its path."""
     claim: tuple[Allocation, ...] = ()
-    """The nomination of the job: the allocations that it gets when its victims have left them."""
+    """The nomination of the job: the allocations that are kept for it until its victims have left them."""
     claim_quality: int = 0
     claim_from: tuple[Victim, ...] = ()
     """The victims of the job's nomination."""
     stop_by: float | None = None
-    """For a nominated job the time by which its victims have ended; for a preempted job its latest end."""
+    """For a nominated job the time by which its victims have ended; for a job that is being preempted its
+    latest end.
+    """
     idle_since: float | None = None
-    """The time since which all GPUs of the job are idle; None: they are not."""
+    """The time since which all GPUs of the job are idle; None if they are not all idle."""
     idle_until: float | None = None
-    """The time at which the job is ended if its GPUs stay idle; None: it is not ended for that."""
+    """The time at which the job is ended if its GPUs stay idle; None if it will not be ended."""
     yields_to: tuple[int, ...] = ()
-    """The jobs for which this one is being preempted. A gang may leave nodes for several jobs."""
+    """The jobs for which this job is being preempted. A gang may give up nodes for several jobs."""
     preemptions: tuple[JobPreempted, ...] = ()
     """All preemptions of the job."""
     moves: tuple[Move, ...] = ()

@@ -25,9 +25,9 @@ _CONSTRAINTS = attrgetter(
     *("cpu_limit_milli", "memory_limit_mib"),
 )
 _NO_CONSTRAINTS = _CONSTRAINTS(EMPTY_SPEC)
-"""The values of these fields in a spec without constraints."""
+"""The values of the constraint fields in a spec without constraints."""
 LicenceCounts = tuple[tuple[str, int], ...]
-"""(licence, number), sorted by licence."""
+"""(name of a licence, number requested) of each requested licence, sorted by name."""
 
 
 class _Hashed:
@@ -107,11 +107,13 @@ class ResourceRequest(_Hashed):
     nodes: int | None = 1
     topology: Topology | None = None
     least: int | None = None
-    """The least number of nodes with which the job may start; None: only with all of them."""
+    """The least number of nodes with which the job may start; None if it needs all of them."""
     licences: LicenceCounts = ()
-    """The licences of the whole job."""
+    """The licences that the whole job requests."""
     beyond: tuple[int, int] = (0, 0)
-    """The limits minus the requests of a node, in 1/1000 CPU and MiB. Quotas count these amounts too."""
+    """How much the CPU and memory limits are above the requests on each node, in 1/1000 CPU and MiB. Quotas
+    count these amounts too.
+    """
 
     one_model: bool = False
     """True: all GPUs of the job must be of one model."""

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PROMISE, LATEST, LIKELY = "promise", "latest", "likely"
-"""Kinds of estimates: the reserved start of the first waiting job, the latest start if all running jobs use
-their whole time limit, and the likely start."""
+"""The kinds of estimates: the reserved start of the first waiting job, the latest start if all running jobs
+use their whole time limit, and the likely start.
+"""
 MAX_ESTIMATES = 8
 """At most this many estimates are recorded for one job."""
 MIN_GAP_S = 60.0
@@ -20,7 +21,7 @@ MAX_ERRORS = 100
 MIN_ERRORS = 10
 """A range is calculated from at least this many errors."""
 TAIL_FRACTION = 0.1
-"""This fraction of the errors lies below the range, and the same fraction above it."""
+"""The fraction of the errors that lies below the range, and also the fraction above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ class StartScore:
     error_s: float = 0.0
     late: int = 0
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_ERRORS))
-    """The latest errors, each divided by the time between the estimate and the estimated start."""
+    """The latest errors. Each error is divided by the time between the making of the estimate and the
+    estimated start.
+    """
 
     def add(self, each: StartEstimate, started_at: float) -> None:
         """Add the error of one estimate, now that the job has started."""

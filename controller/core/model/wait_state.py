@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from wire.names import Reason
 
 GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
-"""The gates of a job, in order: the first closed one is shown as the pending reason."""
+"""All gates of jobs in a fixed order. The first closed gate is shown as the reason why a job waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,16 @@ class Wait:
     lost: tuple[int, ...] = ()
     """Indices of the dependencies that can never be met."""
     relaxed: bool = False
-    """True: the job does without the constraints that its spec names in `relax`."""
+    """True if the constraints that the spec names in `relax` no longer apply, because the job has waited
+    long.
+    """
     promoted: int = 0
     """The points by which waiting has raised the job's priority."""
     promoted_at: float | None = None
     doubted: bool = False
-    """True: with present plans the job cannot meet its deadline."""
+    """True if by present plans the job cannot meet its deadline."""
     inherited: int = 0
-    """The highest priority of the jobs that depend on this one, if above its own; else 0."""
+    """The highest priority of the jobs that wait for this job, if it is above the job's own; otherwise 0."""
 
 
 NEVER_WAITED = Wait()
@@ -54,7 +56,9 @@ class WaitRules:
     data_roots: tuple[str, ...] = ()
     """Jobs may wait only for paths below these directories."""
     promote_after_s: float | None = None
-    """After each wait of this many seconds the priority rises by `promote_by`, up to `promote_most`."""
+    """After each wait of this many seconds in the queue, the priority rises by `promote_by`, up to
+    `promote_most`.
+    """
     promote_by: int = 10
     promote_most: int = 75
 

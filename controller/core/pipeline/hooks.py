@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 OURS = "corral_"
-"""The prefix of the controller's own metrics; plugins must not use it."""
+"""The prefix of the names of the controller's own metrics; plugins must not use it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,9 @@ class Ceilings:
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
     members: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The members by project. A project that is not here, or without members, is open to all users."""
+    """The members of each project. A project that is missing here, or has no members, is open to all
+    users.
+    """
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
         """Return a refusal if the user may not submit this spec, otherwise None. For an edit, `was` is the

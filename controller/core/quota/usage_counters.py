@@ -95,7 +95,9 @@ class UsageCounters:
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, TenantUsage, TenantUsage]] = {}
         self._gpu_time_held: dict[int, int] = {}
-        """By running job the GPU time in `used` that it will have used at its time limit."""
+        """For each running job, the GPU time that is counted in `used`: the time that it will have used at
+        its time limit.
+        """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
         """Return the counters of a job's user, project and queue."""

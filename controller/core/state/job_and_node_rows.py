@@ -101,7 +101,9 @@ class JobRecord(JobFields):
     preemption: PreemptionRecord | None = None
     """The nomination and preemptions; None: all fields of PreemptionRecord have their defaults."""
     profile: str = ""
-    """The profile that placed the job; empty before, because the configuration then decides about it."""
+    """The profile that placed the job. It is empty before the placement, because the profile then follows
+    from the configuration.
+    """
 
 
 @dataclass(frozen=True, slots=True)

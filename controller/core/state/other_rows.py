@@ -57,7 +57,7 @@ class NoteKind:
     """The keys of the notes that an event changes; called for events of the types in `events`."""
     events: tuple[type[Any], ...] = ()
     listed: Callable[[State], Iterable[Any]] | None = None
-    """The keys of the notes in the change sets of the state."""
+    """The keys of the notes in the sets of changed notes, which the state keeps."""
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:

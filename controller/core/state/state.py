@@ -80,9 +80,9 @@ class State:
         self.forgot = False
         """True if ended jobs were dropped from memory. Then only the store has their idempotency keys."""
         self.keys: dict[tuple[str, str], list[int]] = {}
-        """Job ids by (user, idempotency key)."""
+        """The ids of the jobs that were submitted with each idempotency key, by (user, key)."""
         self.arrays: dict[int, dict[int, int]] = {}
-        """Job ids by array and index."""
+        """The job id of each array element, by array and index."""
         self.accounts = UsageCounters()
         self.quotas = Quotas(self.accounts)
         self.offqueue = OffQueueUsage()

@@ -19,7 +19,9 @@ class PriorityStrategy:
     least: int = 0
     """Only jobs with at least this priority may preempt others."""
     gap: int = 1
-    """The victim's priority must be lower by at least this; 1 or more, or jobs would preempt each other."""
+    """The victim's priority must be lower by at least this number. It must be 1 or more; otherwise two jobs
+    could preempt each other in turn.
+    """
 
     def standing(self, job: Job) -> float:
         """Return the priority of the running job."""

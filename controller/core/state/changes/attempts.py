@@ -17,9 +17,11 @@ from controller.core.state.state import State
 from wire.names import JobState, Reason
 
 _RATED = 100_000
-"""The rate limit of preemption needs at most this many times of earlier preemptions."""
+"""The number of times of earlier preemptions that are kept. The rate limit of preemption never needs more."""
 _ENDING = {None: Reason.NONE, Reason.PREEMPTED: Reason.GRACE}
-"""The reason that a job gets when it starts to run, by the reason of an earlier stop order, or None."""
+"""The reason that a job gets when it starts to run, by the reason of a stop order that was sent before, or
+None.
+"""
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
