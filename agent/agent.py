@@ -84,24 +84,26 @@ class Agent:
     carries the actions out.
 
     Start
-    1. `adopt`: read the attempts that earlier agents left in the spool. For processes of attempts that the
-       spool does not have, write the record of a lost supervisor.
-    2. `serve`: send the hello with every attempt that is not settled.
-    3. Watch the supervisors that still run. Launch one for each attempt that has no supervisor.
+    1. `adopt`: read the attempts that earlier agents left in the spool. If processes of an attempt run that
+       the spool does not have, write a record that says that its supervisor was lost.
+    2. `serve`: send the hello, the first message to the controller. It has every attempt whose end the
+       controller has not stored yet.
+    3. Watch the supervisors that still run. Launch a supervisor for each attempt that has none.
 
     The loop (`_run_once`)
-    1. Send chunks of the logs that clients read, as long as the controller receives them fast enough.
+    1. Send parts of the logs that clients read, as long as the controller reads them fast enough.
     2. Watch the supervisors that were forked in the last iteration, unless their attempts have ended.
-    3. Write buffered data to the fork server and to the controller.
+    3. Write queued messages to the fork server and to the controller.
     4. Exit if this host cannot run jobs and all reports have been written.
     5. Wait for the next event and handle it:
-       - a frame of the controller: `_handlers` has the method for each kind;
-       - a hint on the FIFO: a supervisor has recorded a fact;
-       - the end of a supervisor or of the fork server;
-       - a timer: audit, log retention, checkpoint scan, GPU readings.
+       - a message from the controller: `_handlers` has the method for each kind of message;
+       - a hint, which is a message of a supervisor on a FIFO: the supervisor has recorded a start, an end
+         or a checkpoint;
+       - the exit of a supervisor or of the fork server;
+       - a timer: audit of supervisors, log retention, checkpoint scan, GPU readings.
 
     Invariants
-    - A fact is in the spool before the agent reports it.
+    - A start, checkpoint or end is in the spool before the agent reports it.
     - The agent may be killed at any moment: supervisors continue, and the next agent reads the spool.
     - No step of the loop blocks: separate processes run other programs and access slow file systems.
 
@@ -243,16 +245,16 @@ class Agent:
         if self.logs.following and not self.retry_logs_planned:
             self.retry_logs_planned = True
             self.loop.call_later(POLL_S, self._retry_logs)
-        self._watch_supervisors()  # Step 2.
+        self._watch_supervisors()  # Step 2 of the loop.
         server, channel = self.fork_server, self.channel
-        server.flush()  # Step 3.
+        server.flush()  # Step 3 of the loop.
         self.loop.on_writable(server.fileno(), server.flush if server.has_unsent else None)
         channel.flush()
-        if self.unfit_reason and not channel.unsent_bytes:  # Step 4.
+        if self.unfit_reason and not channel.unsent_bytes:  # Step 4 of the loop.
             print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
             raise AgentExit
         self.loop.on_writable(channel.sink, channel.flush if channel.unsent_bytes else None)
-        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # Step 5.
+        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # Step 5 of the loop.
 
     # --- messages from the controller ---
 
@@ -388,9 +390,7 @@ class Agent:
         return self.spool.quarantine(key, found.damage)
 
     def _audit_supervisors(self) -> None:
-        """Find supervisors that have exited although the agent got no event for it, and read the records of
-        their attempts.
-        """
+        """Find supervisors whose exit the agent has not noticed, and read the records of their attempts."""
         with suppress(OSError):  # If too many files are open, the next audit tries again.
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
@@ -490,8 +490,8 @@ class Agent:
             self._read_after_end(action.key)
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
-        """Record and report the end of an attempt that no supervisor has begun. If a supervisor has begun it,
-        change nothing and return False.
+        """Record and report the end of an attempt that no supervisor has begun to run. If a supervisor has
+        begun it, change nothing and return False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
@@ -579,8 +579,8 @@ class Agent:
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs. Those in containers include the HMAC key, with which
-        the marks (signed environment variables) of their processes are checked.
+        """Return the running attempts that have GPUs. For attempts in containers the result includes the
+        HMAC key, with which the marks (signed environment variables) of their processes are checked.
 
         The key does not depend on the container runtime that this agent has found, because docker may have
         been stopped when the agent started.

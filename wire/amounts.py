@@ -187,7 +187,8 @@ def words(text: str) -> tuple[str, ...]:
 
 def signal(text: str) -> str:
     """Return the name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
-    # Import it only here, because every command of corral imports this module and must start fast.
+    # Import the module signal only here, because every command of corral imports this module and must start
+    # fast.
     from wire.job.spec import SIGNALS, signal_name
 
     name = signal_name(text)

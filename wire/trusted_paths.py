@@ -320,7 +320,7 @@ def _is_writable_by_others(found: os.stat_result) -> bool:
 
 def _is_private(uid: int, gid: int) -> bool:
     import grp
-    import pwd  # Imported only here, because few files are writable for their group.
+    import pwd  # Import pwd and grp only here, because few files are writable for their group.
 
     try:
         owner, group = pwd.getpwuid(uid), grp.getgrgid(gid)

@@ -61,7 +61,9 @@ class ReleaseBarrier:
 
 @dataclass(frozen=True)
 class FailLaunch:
-    """Record the end of an attempt that could not be launched, unless a supervisor has already begun it."""
+    """Record the end of an attempt that could not be launched, unless a supervisor has already begun to run
+    it.
+    """
 
     key: AttemptKey
     why: str

@@ -1,4 +1,5 @@
-"""The record of one attempt: a file of lines with checksums. Each fact is written before it is reported.
+"""The record of one attempt: a file of lines with checksums. Each line is written before its content is
+reported to the controller.
 
     6b1c0f2e order <boot id> <the Start frame, or null>
     90af3c11 claimed <supervisor's pid> <reason, if the attempt is lost already>
@@ -9,14 +10,16 @@
     5b9d2f60 lost <why its supervisor was killed>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
 
-`over` means that no process of the job is left and the epilog begins. Only jobs with a lease have this line.
+`claimed` means that a supervisor has begun to run the attempt, `ready` that a gang member waits for the
+others. `over` means that no process of the job is left and the epilog begins. Only jobs with a lease have
+`over`.
 
-Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first line
-and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks the file
-until it exits. The kernel reports the pid that has the lock, so a reused pid cannot be mistaken for the
-supervisor.
+Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first
+line and reserves space for the others, so that an end can be recorded on a full disk. A supervisor locks
+the file until it exits. The kernel reports the pid that has the lock, so another process with a reused pid
+cannot be mistaken for the supervisor.
 
-The fork server imports this module, so it has only cheap imports.
+The fork server must stay small and imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations
@@ -73,8 +76,8 @@ def read_record(descriptor: int) -> bytes:
 
 
 def decode_facts(data: bytes) -> list[list[str]]:
-    """Return the fields of each line of a record. The first line is always the order. Raise UnreadableRecord
-    if a line is damaged.
+    """Return the fields of each line of a record. The first line is always the start order. Raise
+    UnreadableRecord if a line is damaged.
     """
     found = []
     lines = data.split(b"\n")

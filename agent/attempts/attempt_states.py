@@ -50,7 +50,7 @@ class AttemptState:
 
     @property
     def ended(self) -> bool:
-        """Whether the spool has the end of the attempt."""
+        """Whether the attempt has ended, according to the spool."""
         return self.status.ended_at is not None
 
 
@@ -124,8 +124,8 @@ class AttemptStates:
         return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
 
     def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
-        """Return the attempts that must have a supervisor, each with the pid of its supervisor, or None if
-        the agent watches none.
+        """Return the launched attempts that have not ended. Each has the pid of its supervisor, or None if
+        the agent watches no supervisor of it.
         """
         return [
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.ended
@@ -150,7 +150,7 @@ class AttemptStates:
 
     def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
         """Add an attempt that an earlier agent has recorded. `holder` is the pid of its supervisor, or None
-        if none runs.
+        if none runs. `settled` is True if the controller has stored its end.
         """
         status = found.status
         key = (status.job, status.attempt)
@@ -227,7 +227,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        attempt.launched = True  # Launch a supervisor even now: it finds the stop order and records the end.
+        # Launch a supervisor although the attempt must not run, because the supervisor records its end.
+        attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 
     def release(self, go: Go) -> list[AttemptAction]:
@@ -284,8 +285,8 @@ class AttemptStates:
     def supervisor_gone(
         self, key: AttemptKey, found: SpooledAttempt, holder: int | None
     ) -> list[AttemptAction]:
-        """Handle the exit of a watched supervisor. `found` is the attempt as recorded in the spool. `holder`
-        is the pid that has locked the record now, or None.
+        """Handle the exit of a watched supervisor. `found` is the attempt as recorded in the spool.
+        `holder` is the pid of another supervisor that has locked the record since then, or None.
         """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:

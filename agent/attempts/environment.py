@@ -46,8 +46,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
 
 
 def task_variables(order: Start) -> list[dict[str, str]]:
-    """Return for each task the variables that only this task gets, such as its rank. A single task gets none,
-    because launchers would wait for further tasks.
+    """Return for each task the variables that only this task gets, such as its rank. If the job has a
+    single task, it gets none: with them, a launcher such as torchrun would wait for further tasks.
     """
     size = order.tasks * order.nodes
     if size == 1:

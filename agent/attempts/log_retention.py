@@ -68,8 +68,7 @@ class SettledLogs:
         """Remove the attempts whose logs exceed a limit, and yield them as (job, attempt number). The
         caller must delete their logs.
 
-        With `user`, only this user's limit is checked, besides the limits that hold for all users
-        together.
+        If `user` is given, the limit per user is checked only for this user.
         """
         for each in [user] if user else list(self._users):
             while self._of_user and self._sums.get(each, 0) > self._of_user:

@@ -1,5 +1,5 @@
-"""Reads and writes the spool, a directory in which the agent records attempts. Facts are written before they
-are reported.
+"""Reads and writes the spool, a directory in which the agent records each start, checkpoint and end of an
+attempt before it reports it to the controller.
 
     key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid
@@ -103,7 +103,8 @@ class Spool:
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 if parse_key(leftover.name[1:]) is not None:
-                    # Delete only names of the form `.42.1`: other names were not made by an agent.
+                    # Delete directories named like `.42.1`, which `record_order` leaves if it is
+                    # interrupted. Other names were not made by an agent.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -211,8 +212,8 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Record the end of an attempt that no supervisor has begun. If a supervisor has begun it, write
-        nothing and return False.
+        """Record the end of an attempt that no supervisor has begun to run. If a supervisor has begun it,
+        write nothing and return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)

@@ -91,8 +91,9 @@ class LaunchBuilder:
     Algorithm of `build`
     1. Look up the Unix account of the job's user.
     2. Choose CPUs and NUMA nodes.
-    3. Copy the order into a spec: command, environment, limits, checkpoints.
-    4. Add the site's part: cgroups, prolog, epilog, log limit, mark.
+    3. Copy the order into a launch spec: command, environment, limits, checkpoints.
+    4. Add what the site sets: cgroups, prolog, epilog, log limit, and the signed variables that mark the
+       job's processes.
     5. Add the scratch directory, if the job requests scratch.
     6. If the job has an image, put the command that runs a container before the job's command.
 
@@ -152,8 +153,8 @@ class LaunchBuilder:
         """Return the launch spec of a `corral exec` command, which runs in the allocation of a running job.
         If `command` is empty, it runs a login shell.
 
-        The command has the user, environment, cgroups, scratch and container of the job, but no prolog,
-        limits or logs.
+        The command has the user, environment, cgroups, scratch and container of the job. Prolog, time
+        limit, CPU and memory settings and logs are left out.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)

@@ -37,7 +37,7 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
     A checkpoint that changed after the time `trusted_until` may be incomplete, and is ignored. If
-    `checkpoint_keep` is set, older checkpoints than this number of newest ones are deleted.
+    `checkpoint_keep` is set, only this many of the newest checkpoints are kept, and older ones are deleted.
     """
     text = _ask(launch, lambda: _newest(launch, trusted_until))
     if not text:

@@ -34,8 +34,8 @@ class GpusUnknown(ValueError):
 
 
 class GpuSource(Protocol):
-    """The GPUs of a host: the hello lists them, readings and faults are sent, and the controller may check
-    and reset them.
+    """What the agent needs from the GPUs of a host: a list of them, their readings and faults, checks and
+    resets.
     """
 
     facts: tuple[GpuFacts, ...]
@@ -91,15 +91,17 @@ class NoGpus:
         self._send = send
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` at once. The launch of the attempt fails later, because the host has no GPUs."""
+        """Call `then` with an empty string at once. The launch of the attempt fails later, because the host
+        has no GPUs.
+        """
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002
-        """Send that the check failed, because there is no such GPU."""
+        """Send the answer that the check failed, because there is no such GPU."""
         self._send(GpuChecked(uuid, False, NO_SUCH_GPU))
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send that the reset failed, because there is no such GPU."""
+        """Send the answer that the reset failed, because there is no such GPU."""
         self._send(GpuReset(uuid, False, NO_SUCH_GPU))
 
 

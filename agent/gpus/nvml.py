@@ -149,15 +149,17 @@ class NvmlGpus:
 
     Reading
     1. The probe process reads all GPUs every `pause_s` seconds. It writes one line per GPU, then `done`.
+       This is one round.
     2. If no line arrives for `hang_s` seconds, the driver hangs on the first GPU that has no line in this
        round. Report that GPU as SILENT, and start a new probe that skips it.
-    3. After each round, report each new trouble once and send the samples that have changed.
+    3. After each round, report each new fault once, and send the readings that have changed.
 
     Clean GPUs (`wait_until_clean`)
-    1. Request a reading now. A GPU is clean if it has no off-queue process and, unless an attempt holds it,
-       uses at most 512 MiB more memory than the driver itself needs.
-    2. Read an unclean GPU again for 5 s, because the memory of the job before may still be released. After
-       that report the GPU as UNCLEAN; the launch fails.
+    1. Request a reading now. A GPU is clean if all processes on it belong to jobs and if it uses at most
+       512 MiB more memory than the driver itself needs. Memory does not count while the GPU is allocated to
+       an attempt.
+    2. Read a GPU that is not clean again for 5 s, because the memory of an ended job may still be released.
+       After that report the GPU as UNCLEAN; the launch fails.
 
     The controller orders checks and resets. A later order for a GPU replaces an earlier one. No probe runs
     during a reset, because open NVML handles prevent the reset.
@@ -253,8 +255,8 @@ class NvmlGpus:
     def _answer_proofs(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Call back the launches that wait for clean GPUs. `round_lines` are readings that began after the
-        launches asked.
+        """Check the GPUs of launches that wait for clean GPUs, and call the callbacks of those that need
+        not wait longer. `round_lines` are readings that began after the launches asked.
         """
         held = held_milli(self._holders())
         for proof in self._proofs[:]:

@@ -98,18 +98,20 @@ class SimulatedGpus:
         self._read(loop, holders, send)
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` at once: a simulated GPU is always clean."""
+        """Call `then` with an empty string at once, because a simulated GPU never has foreign processes or
+        used memory of ended jobs.
+        """
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Send that the GPU is healthy; if it does not exist, send that the check failed."""
+        """Send the answer that the GPU is healthy; if it does not exist, that the check failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuChecked(uuid, there, "" if there else NO_SUCH_GPU))
         )
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send that the reset succeeded; if the GPU does not exist, send that it failed."""
+        """Send the answer that the reset succeeded; if the GPU does not exist, that it failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuReset(uuid, there, "" if there else NO_SUCH_GPU))

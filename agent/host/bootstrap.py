@@ -1,8 +1,8 @@
 """Installs the agent's zipapp on a host if it is missing, and then runs it in place of this program.
 
-The controller sends the text of trusted_paths.py and of this file to a Python on the host that has no other
-modules of Corral (controller/nodes/agent/zipapp.py). Each answer is a line that begins with a random word,
-because the login shell may print other lines.
+The controller sends the text of trusted_paths.py and of this file to a Python on the host that has no
+other modules of Corral (controller/nodes/agent/zipapp.py). Each answer to the controller is a line that
+begins with a random word, because the login shell may print other lines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Finds free TCP ports on this host, because a job's MASTER_PORT must be free on its first node.
 
-The fork server imports this module. It reads the tables of the kernel, because the module `socket` is large.
+The fork server must stay small and imports this module. So this module reads the kernel's tables in
+/proc and does not use the large module `socket`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cgroups of one attempt: creates them with limits, starts processes in them, and kills and removes
 them.
 
-The fork server imports this module, so it has only cheap imports. Paths and settings come from
-cgroup_detection.py.
+The fork server must stay small and imports this module, so this module imports only small modules. Paths
+and settings come from cgroup_detection.py.
 
 Moving a process into a cgroup delays every fork on the host by 8 ms or more. Two methods avoid this delay: a
 single thread can enter and leave v1 cgroups, and clone3 can start a process in a v2 cgroup.
@@ -61,7 +61,8 @@ class AttemptCgroup:
             try:
                 return clone_into_cgroup.fork_into(self._parts[0][0])
             except OSError:
-                # Continue with the other method: the kernel is older than 5.7, or seccomp forbids clone3.
+                # clone3 failed: the kernel is older than 5.7, or seccomp forbids it. Use the slower way
+                # below.
                 pass
         pid = -1
         try:

@@ -190,7 +190,7 @@ class ContainerRuntime:
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
         if cpu is not None:
-            # Docker refuses more CPUs than the host has, but a node may offer more CPUs than that
+            # Limit the value, because docker refuses more CPUs than the host has, but a node may offer more
             # (overcommit).
             cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
         return [

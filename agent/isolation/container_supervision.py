@@ -1,6 +1,6 @@
 """Queries and removes the containers of one attempt, through the container engine (docker or podman).
 
-The fork server imports this module, so it has only cheap imports.
+The fork server must stay small and imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Binds a process to CPUs and NUMA nodes. The fork server imports this module, so it has only cheap
-imports.
+"""Binds a process to CPUs and NUMA nodes. The fork server must stay small and imports this module, so this
+module imports only small modules.
 """
 
 from __future__ import annotations

@@ -257,7 +257,8 @@ def _is_stuck(pid: int, directory: str) -> bool:
         finally:
             os.close(descriptor)
     except (OSError, attempt_record.UnreadableRecord):
-        return False  # Do nothing here, because the agent replaces damaged records.
+        # Not stuck as far as this process knows. The agent replaces damaged records.
+        return False
     # A supervisor that only cleans up after a lost supervisor has not recorded `claimed` with its own pid.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}

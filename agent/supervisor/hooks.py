@@ -1,8 +1,8 @@
 """Runs the prolog and the epilog: programs of the site that run before and after every attempt, as the
 agent's user.
 
-They do not get the environment of the job's user. The fork server imports this module, so it has only cheap
-imports.
+Prolog and epilog do not get the environment of the job's user. The fork server must stay small and
+imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations

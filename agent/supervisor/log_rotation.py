@@ -15,7 +15,7 @@ Algorithm for the limit per user (`equal_share`)
 Example: `log_running_mib` is 300, and the logs of ada's three jobs have 10, 200 and 400 MiB. The first log
 keeps its 10 MiB. 290 MiB are left for two logs, so each of them keeps 145 MiB.
 
-The fork server imports this module, so it has only cheap imports.
+The fork server must stay small and imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEAST = 1 << 18
 _BLOCK = 4_096
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """O_NONBLOCK is needed, because a job may have replaced its log with a pipe that has no reader."""
-_PUNCH = 0x03  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH = 0x03  # The value of FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE.
 _OFTEN_S, _SELDOM_S = 0.5, 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -79,7 +79,8 @@ def punch_middle(path: str, most: int) -> int:
         head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
         end = (size - (most - head)) // _BLOCK * _BLOCK
         if size > most and end > head:
-            _libc.fallocate(descriptor, _PUNCH, head, end - head)  # Fails if the file system has no holes.
+            # This fails, and changes nothing, if the file system does not support holes.
+            _libc.fallocate(descriptor, _PUNCH, head, end - head)
         return size
     finally:
         os.close(descriptor)
@@ -91,7 +92,7 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
     """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
-    except OSError:  # The offset is the end of the file, or the file system has no holes.
+    except OSError:  # The offset is the end of the file, or the file system does not support holes.
         return offset, b""
     if kept - offset < _BLOCK:
         return offset, b""

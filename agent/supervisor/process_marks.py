@@ -12,7 +12,7 @@ uid. Attempts of earlier versions have no code: their processes count if they ru
 Example: bob copies `CORRAL_MARK` of his attempt 7.1 and starts `env CORRAL_SPOOL=.../attempts/8.1 sleep 600`.
 The code is valid only for 7.1, so the process does not count as a process of 8.1.
 
-The fork server imports this module, so it has only cheap imports.
+The fork server must stay small and imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEY_BYTES = 32
 
 def load_key(spool: str) -> str:
     """Return the HMAC key of this spool. Create the key if the spool has none."""
-    # Import it only here, because supervisors do not need it and must stay small.
+    # Import trusted_paths only here, because supervisors do not need it and must stay small.
     from wire import trusted_paths
 
     try:

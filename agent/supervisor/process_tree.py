@@ -5,7 +5,8 @@
 2. After a supervisor was killed, `find_strays` finds the processes of its job by their session and by the
    marks in their environment.
 
-The fork server imports this module, so it has only cheap imports: `typing` is used only for type checking.
+The fork server must stay small and imports this module, so this module imports only small modules;
+`typing` is used only for type checking.
 """
 
 from __future__ import annotations

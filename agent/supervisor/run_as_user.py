@@ -1,6 +1,6 @@
 """Runs a short command as the job's user, with a timeout, and reads its output.
 
-The fork server imports this module, so it has only cheap imports.
+The fork server must stay small and imports this module, so this module imports only small modules.
 """
 
 from __future__ import annotations

@@ -171,8 +171,8 @@ class Supervisor:
         self._record_end()
 
     def _prepare(self) -> None:
-        """Step 2. A stop order also ends the prolog. Processes that the prolog leaves are ended with the
-        job.
+        """Step 2 of the life of a job: scratch, prolog, checkpoint, port. A stop order also ends the
+        prolog. Processes that the prolog leaves are ended with the job.
         """
         launch = self.launch
         if launch.scratch_dir:
@@ -225,7 +225,7 @@ class Supervisor:
         """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # Set every variable whose name ends so: apptainer reads the value from a name with a prefix.
+        # Set the variable also under its names with a prefix, from which apptainer reads it.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -367,8 +367,8 @@ class Supervisor:
         return bool(self.exit_status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
-        """Step 4: sleep until a signal or a planned time. Then carry out a stop order and the planned
-        actions that are due.
+        """Step 4 of the life of a job: sleep until a signal or a planned time. Then carry out a stop order
+        and the planned actions that are due.
         """
         retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
         planned = (

@@ -35,8 +35,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
-        # A umask that removes the owner's rights needs the other method, because posix_spawn would also
-        # apply it to the logs.
+        # Use fork if the umask removes rights of the owner, because posix_spawn would also apply it to the
+        # logs.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])

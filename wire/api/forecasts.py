@@ -170,8 +170,8 @@ class WhatIfAnswer:
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200
     jobs that start earlier by most. `later` and `sooner` count all delayed and all earlier jobs. A change
     of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts such jobs.
-    `later_h` and `sooner_h` are the hours by which all jobs start later and earlier, as far as both starts
-    are known.
+    `later_h` is the sum of all delays in hours, and `sooner_h` is the sum of the hours by which jobs start
+    earlier; jobs whose start is unknown are left out.
     """
 
     now: float

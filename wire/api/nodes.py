@@ -12,8 +12,8 @@ from wire.names import GpuHealth, NodeState
 
 @dataclass(frozen=True)
 class NodeAction:
-    """The body of the requests to drain, resume, remove or declare lost a node, and to cordon or resume a
-    GPU.
+    """The body of the requests to drain, resume or remove a node, to declare it lost, and to cordon or
+    resume one of its GPUs.
     """
 
     why: str = ""

@@ -59,7 +59,7 @@ class SshAddress:
 
 
 def parse_ssh_address(text: str) -> SshAddress:
-    """Parse a text of the form `[user@]host[:port]`. Raise ValueError."""
+    """Parse a text of the form `[user@]host[:port]`. Raise ValueError for any other text."""
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"] or 22) < 65_536:
         raise ValueError(

@@ -54,7 +54,9 @@ class Amount:
     text: Callable[[Any], str]
 
     def read_limit(self, text: str) -> Any:
-        """Return the value of a limit that a user wrote; "none" means no limit. Raise ValueError."""
+        """Return the value of a limit that a user wrote; "none" means no limit. Raise ValueError for any
+        other text.
+        """
         if text.lower() == "none":
             return UNLIMITED
         try:
@@ -94,7 +96,9 @@ class Quota:
     borrow: Limits = NO_LIMITS
 
     def over(self, below: Quota) -> Quota:
-        """Return this quota with each limit that it does not set taken from `below`."""
+        """Return a quota with the limits of this one. A limit that this one does not set is taken from
+        `below`, a more general quota.
+        """
         return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))
 
 

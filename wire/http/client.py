@@ -289,7 +289,7 @@ class Client:
         return self._post(NodeView, "/v1/nodes", request)
 
     def trust(self, name: str, host_key: str) -> NodeView:
-        """Replace the pinned SSH host key of a node by this one."""
+        """Replace the pinned SSH host key of a node by `host_key`."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/trust", HostKey(host_key))
 
     def remove_node(self, name: str) -> NodeView:

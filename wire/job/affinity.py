@@ -130,7 +130,9 @@ def untolerated_taint(
 
 
 def parse_term(text: str) -> Term:
-    """Parse a condition such as `zone in a,b`, `disk missing` or `cores > 64`. Raise ValueError."""
+    """Parse a condition such as `zone in a,b`, `disk missing` or `cores > 64`. Raise ValueError for any
+    other text.
+    """
     words = text.strip()
     listed, there, compared = _IN.fullmatch(words), _THERE.fullmatch(words), _COMPARED.fullmatch(words)
     if listed:
@@ -148,13 +150,17 @@ def parse_term(text: str) -> Term:
 
 
 def parse_preference(text: str) -> Preference:
-    """Parse a preference such as `zone in a,b` or `zone in a,b weight 80`. Raise ValueError."""
+    """Parse a preference such as `zone in a,b` or `zone in a,b weight 80`. Raise ValueError for any other
+    text.
+    """
     weighed = _WEIGHED.fullmatch(text.strip())
     return Preference(parse_term(weighed[1]), int(weighed[2])) if weighed else Preference(parse_term(text))
 
 
 def parse_taint(text: str) -> Taint:
-    """Parse a taint such as `gpu=big:NoSchedule` or `broken:NoExecute`. Raise ValueError."""
+    """Parse a taint such as `gpu=big:NoSchedule` or `broken:NoExecute`. Raise ValueError for any other
+    text.
+    """
     name, colon, effect = text.strip().rpartition(":")
     key, _, value = name.partition("=")
     if not colon or not KEY.fullmatch(key):
@@ -165,7 +171,7 @@ def parse_taint(text: str) -> Taint:
 
 def parse_toleration(text: str) -> Toleration:
     """Parse a toleration such as `gpu=big:NoSchedule`, `gpu=big`, `gpu`, or `*` for every taint. Raise
-    ValueError.
+    ValueError for any other text.
     """
     name, colon, effect = text.strip().partition(":")
     key, equals, value = name.partition("=")
@@ -179,7 +185,7 @@ def parse_toleration(text: str) -> Toleration:
 
 
 def parse_effect(text: str) -> Effect:
-    """Return the effect with this name, in upper or lower case. Raise ValueError."""
+    """Return the effect with this name, in upper or lower case. Raise ValueError for any other text."""
     for effect in Effect:
         if text.lower() == effect.value.lower():
             return effect

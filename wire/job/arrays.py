@@ -16,7 +16,7 @@ def array_concurrency_limit(text: str) -> Optional[int]:
 
 def array_indices(text: str) -> list[int]:
     """Return the sorted indices of an array text such as `0-9`, `1,3,7`, `0-20:5` or `0-99%8`. Raise
-    ValueError.
+    ValueError for any other text.
     """
     if len(text) > MAX_TEXT:
         raise ValueError(f"must be at most {MAX_TEXT} characters long")

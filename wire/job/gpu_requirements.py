@@ -91,7 +91,7 @@ def parse_compute_capability(text: str) -> float:
 
 def parse_topology(text: str, domains: Optional[int]) -> Topology:
     """Parse a topology such as `rack` or `rack:prefer`. The number of domains is a separate argument. Raise
-    ValueError.
+    ValueError for any other text.
     """
     label, _, word = text.partition(":")
     if not KEY.fullmatch(label) or word not in ("", PREFER, REQUIRE):
@@ -100,7 +100,9 @@ def parse_topology(text: str, domains: Optional[int]) -> Topology:
 
 
 def parse_domains(text: str) -> Topology:
-    """Parse a topology with its number of domains, such as `rack=2` or `rack=2:prefer`. Raise ValueError."""
+    """Parse a topology with its number of domains, such as `rack=2` or `rack=2:prefer`. Raise ValueError
+    for any other text.
+    """
     label, _, rest = text.partition("=")
     number, _, word = rest.partition(":")
     if not number.isascii() or not number.isdigit() or not 0 < int(number[:6]) <= 10_000:

@@ -15,7 +15,7 @@ def is_profile(text: str) -> bool:
 
 
 def memory_mib(profile: str) -> int:
-    """Return the memory of an instance with this MIG profile, in MiB. Raise ValueError."""
+    """Return the memory of an instance with this MIG profile, in MiB. Raise ValueError for any other text."""
     match = _PROFILE.fullmatch(profile)
     if match is None:
         raise ValueError(f"{profile!r} is not a MIG profile; write 1g.5gb or 3g.20gb")
@@ -24,7 +24,7 @@ def memory_mib(profile: str) -> int:
 
 def instances(text: str) -> list[str]:
     """Return the MIG profiles of the instances of one GPU, from a text such as `1g.5gb*7` or
-    `3g.20gb/1g.5gb*4`. Raise ValueError.
+    `3g.20gb/1g.5gb*4`. Raise ValueError for any other text.
     """
     found: list[str] = []
     for part in text.split("/"):
