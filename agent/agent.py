@@ -271,7 +271,8 @@ class Agent:
             try:
                 self.spool.renew_leases(ping.heard)
             except OSError as error:
-                # Continue: if leases are not renewed, they expire, and the supervisors end the jobs.
+                # Only print the error. Leases that are not renewed expire, and then the supervisors end the
+                # jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
@@ -391,7 +392,7 @@ class Agent:
 
     def _audit_supervisors(self) -> None:
         """Find supervisors whose exit the agent has not noticed, and read the records of their attempts."""
-        with suppress(OSError):  # If too many files are open, the next audit tries again.
+        with suppress(OSError):  # Too many files may be open. The next audit tries again.
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
                     self._unwatch(key)
@@ -458,7 +459,7 @@ class Agent:
             )
             return
         if self.attempts.has_ended(key) is not False:
-            return  # The attempt was stopped or deleted during the delay.
+            return  # The attempt was stopped or deleted while its launch was delayed.
         order = self.attempts.order(key)
         if order is not None and order.gpus and key not in self.clean and not self.attempts.started(key):
             self.gpus.wait_until_clean([hold.uuid for hold in order.gpus], partial(self._gpus_checked, key))
@@ -500,8 +501,9 @@ class Agent:
         return True
 
     def _send_report(self, action: actions.SendReport) -> None:
-        """Send the report of an attempt. If the attempt ended with `node_unfit`, the agent exits after the
-        report: the node gets no jobs until an agent connects again.
+        """Send the report of an attempt. If the attempt ended because this host cannot run jobs
+        (`node_unfit`), the agent exits after the report: the node gets no jobs until an agent connects
+        again.
         """
         status = action.report.status
         self.channel.send(Report(self.meter.with_usage(status)))

@@ -35,8 +35,9 @@ _WHY_BYTES = 600
 
 
 class UnreadableRecord(Exception):
-    """Raised for a damaged line of a record or of the FIFO. The message has the line number and the
-    damage."""
+    """Raised for a damaged line of a record or of the FIFO on which supervisors report. The message has the
+    line number and the damage.
+    """
 
 
 def encode_fact(kind: str, *fields: object) -> bytes:
@@ -51,7 +52,7 @@ def encode_end(
     at: float, code: int | None, signal: int | None, cpu_s: float = 0.0, rss_mib: int = 0, why: str = ""
 ) -> bytes:
     """Return the `ended` line. It is short enough for the reserved space of the record and for one atomic
-    write to the FIFO.
+    write to the agent's FIFO.
     """
     reason = " ".join(why.split()).encode("utf-8", "replace")[:_WHY_BYTES].decode("utf-8", "ignore")
     shown = ["-" if value is None else value for value in (code, signal)]

@@ -270,8 +270,8 @@ class AttemptStates:
     # --- lines from the fork server and from supervisors ---
 
     def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
-        """Apply one line that the fork server or a supervisor wrote to the FIFO. The line may arrive twice,
-        late, or for an attempt that was deleted.
+        """Apply one line that the fork server or a supervisor wrote to the agent's FIFO. The line may
+        arrive twice, late, or for an attempt that was deleted.
         """
         attempt = self._known.get(key)
         if attempt is None or attempt.ended:

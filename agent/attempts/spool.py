@@ -339,7 +339,7 @@ class Spool:
         return [key for key in map(parse_key, os.listdir(folder)) if key is not None]
 
     def read(self, key: AttemptKey) -> SpooledAttempt:
-        """Return one attempt whose end the controller has not stored yet."""
+        """Return what the spool has recorded about an attempt whose end the controller has not stored yet."""
         return self._read(key, self.directory(key))
 
     def _read(self, key: AttemptKey, directory: str) -> SpooledAttempt:

@@ -196,7 +196,7 @@ class LaunchBuilder:
 
 
 def spec_from_order(key: str, directory: str, order: Start, account: UnixAccount) -> LaunchSpec:
-    """Return a launch spec with the fields that depend only on the order and on the account."""
+    """Return a launch spec with those fields that depend only on the start order and on the account."""
     spec = LaunchSpec(key, directory)
     spec.argv = list(order.command)
     spec.cwd = order.workdir or environment.home_directory(account)

@@ -62,13 +62,13 @@ class GpuSource(Protocol):
         """
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds and send the result. A later check or reset of the same GPU
-        cancels this one.
+        """Check a GPU in `after_s` seconds and send the result to the controller. A later check or reset of
+        the same GPU cancels this one.
         """
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds with the program `command`, and send the result. If an attempt
-        has the GPU then, the reset fails.
+        """Reset a GPU in `after_s` seconds with the program `command`, and send the result to the
+        controller. If an attempt has the GPU then, the reset fails.
         """
 
 
@@ -146,7 +146,9 @@ def _differs(new: GpuSample, old: GpuSample | None) -> bool:
 
 
 def _rarely_changing(sample: GpuSample) -> tuple[object, ...]:
-    """Return those values of a reading that are sent after every change, however small."""
+    """Return the values of a GPU reading that must be sent after every change, however small: throttle
+    reasons, ECC errors, remapped rows and NVLinks.
+    """
     return (
         sample.throttle,
         sample.ecc_corrected,

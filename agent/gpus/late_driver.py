@@ -30,7 +30,7 @@ class LateDriverGpus(NoGpus):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Start the timer of the first probe."""
+        """Begin to look for GPUs, for the first time after one interval."""
         super().watch(loop, holders, send, on_samples)
         self._loop = loop
         loop.call_later(self._interval_s, self._start_probe)
@@ -56,8 +56,8 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """Kill the probe. A probe that hangs in the driver does not exit; until it does, no other probe is
-        started.
+        """Kill the probe process. A probe process that hangs in the driver does not exit; until it does, no
+        other one is started.
         """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()

@@ -93,8 +93,8 @@ class ProbeProcess:
         self._unfinished = b""
 
     def read(self, patience_s: float = 0.0) -> list[dict[str, Any]]:
-        """Return the next messages of the probe; empty if none arrives within `patience_s` seconds. Raise
-        ProbeEnded if the probe has ended or reports an error.
+        """Return the next messages of the probe process; empty if none arrives within `patience_s` seconds.
+        Raise ProbeEnded if the process has ended or reports an error.
         """
         lines: list[bytes] = []
         deadline = time.monotonic() + patience_s
@@ -137,7 +137,7 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingProof:
-    """A launch that waits until the GPUs in `uuids` are clean. `then` is called with the result."""
+    """An attempt whose launch waits until the GPUs in `uuids` are clean. `then` is called with the result."""
 
     uuids: tuple[str, ...]
     then: ReasonCallback
@@ -368,8 +368,8 @@ class NvmlGpus:
     # --- the probe process ---
 
     def _check_probe(self) -> None:
-        """Replace a probe that has ended or hangs. Silence during the pause between two rounds does not
-        count as hanging.
+        """Replace a probe process that has ended or hangs. Silence during the pause between two rounds of
+        readings does not count as hanging.
         """
         silent = time.monotonic() - self._heard_at - (self._pause_s if self._waiting else 0.0)
         if self._resetting:

@@ -45,7 +45,9 @@ _write_lock = threading.Lock()
 
 
 class Device(NamedTuple):
-    """A GPU or MIG instance that jobs can use. `whole` is the GPU that contains a MIG instance."""
+    """A GPU or MIG instance that jobs can use. For a MIG instance, `whole` is the NVML handle of the GPU
+    that contains it.
+    """
 
     uuid: str
     handle: Any

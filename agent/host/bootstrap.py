@@ -79,8 +79,8 @@ def _receive(new: str, path: str, size: int) -> None:
 
 
 def _delete_old(folder: str, wanted: str) -> None:
-    """Delete old versions of the zipapp, except the newest KEPT and `wanted`, and uploads that were not
-    completed.
+    """Delete old versions of the zipapp and uploads that were not completed. The version `wanted` and the
+    newest KEPT versions stay.
     """
     found = []
     for entry in os.scandir(folder):

@@ -30,10 +30,12 @@ class _LogRequest:
 class LogReader:
     """The requests for logs that are not yet answered completely.
 
-    1. Each iteration of the event loop sends one chunk for each request, again and again, until the channel
-       is congested.
-    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests continue.
-    3. A request ends at the end of the log, if the attempt has ended or the request does not follow the log.
+    1. Each iteration of the event loop sends one part of the log for each request in turn, until the
+       controller reads too slowly.
+    2. A request that has reached the end of a growing log waits. `retry` lets all waiting requests
+       continue.
+    3. A request ends at the end of the log, if the attempt has ended or the request does not follow the
+       log.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class LogReader:
 
     @property
     def ready(self) -> bool:
-        """Return whether a request is not yet at the end of its log, so that the loop must not sleep."""
+        """Return whether any request has more of its log to send. If so, the event loop must not sleep."""
         return any(not reading.caught_up for reading in self._readings.values())
 
     @property

@@ -34,8 +34,8 @@ class HostCgroups:
     """Why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
-        """Return the cgroups to create for one attempt, with their settings. Without an order there are no
-        settings: the cgroups then only serve to find and kill processes.
+        """Return the cgroups to create for one attempt, with their settings. Without a start order there
+        are no settings: the cgroups then only serve to find and kill processes.
         """
         settings = (
             {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)

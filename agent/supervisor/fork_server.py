@@ -97,8 +97,8 @@ class ForkServer:
                 self._kill_orphans()
 
     def _poll_timeout_ms(self) -> float | None:
-        """Return how many milliseconds to wait until the next lease check or the next search for orphans;
-        None if neither is planned.
+        """Return how many milliseconds to wait until the next lease check, or the next search for orphans
+        (children of killed supervisors). Return None if neither is planned.
         """
         if self._sweeping:
             return self._sweep_pause_s * 1_000
@@ -181,8 +181,8 @@ class ForkServer:
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """Kill the orphans: children of this process that are not supervisors. If none is left, fork the
-        supervisors that had to wait for that.
+        """Kill the orphans: children of this process that killed supervisors have left. If none is left,
+        fork the supervisors that had to wait for the end of these orphans.
         """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
@@ -257,7 +257,8 @@ def _is_stuck(pid: int, directory: str) -> bool:
         finally:
             os.close(descriptor)
     except (OSError, attempt_record.UnreadableRecord):
-        # Not stuck as far as this process knows. The agent replaces damaged records.
+        # Do not count the supervisor as stuck if its record cannot be read. The agent replaces damaged
+        # records.
         return False
     # A supervisor that only cleans up after a lost supervisor has not recorded `claimed` with its own pid.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)

@@ -54,7 +54,9 @@ def load_key(spool: str) -> str:
 
 
 def mark_code(key: str, attempt: str, uid: int) -> str:
-    """Return the code that proves that a process with this uid belongs to an attempt such as 42.1."""
+    """Return the code (an HMAC) with which a process with this uid proves that it belongs to an attempt
+    such as 42.1.
+    """
     import hmac
 
     return hmac.new(key.encode("ascii"), f"{attempt} {uid}".encode(), "sha256").hexdigest()

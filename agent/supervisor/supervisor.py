@@ -158,7 +158,8 @@ class Supervisor:
             if not self.why:
                 self._start()
         except TaskNotStarted as error:
-            # If no task has started yet, another node may be able to run the job.
+            # If no task has started yet, let the controller try another node, which may be able to run the
+            # job.
             word = "node_unfit" if error.unfit and not self.tasks else "launch_failed"
             self.why = f"{word}: {error}"
             self._begin_ending(0.0)  # End the tasks that have started.
@@ -233,7 +234,9 @@ class Supervisor:
                 del env[name]
 
     def _wait_for_release(self) -> None:
-        """Record `ready` and wait for the file `go`, for a stop order or for the end of the lease."""
+        """Record that this gang member is ready. Then wait for the file `go`, for a stop order or for the
+        end of the lease.
+        """
         ready = attempt_record.encode_fact("ready")
         self._write(ready)
         self._hint(ready)
@@ -323,8 +326,8 @@ class Supervisor:
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
             ):
-                # Do not wait for podman: the job's processes are descendants of this process, and the
-                # attempt ends only when none of them is left.
+                # Do not wait until podman answers: the job's processes are descendants of this process, and
+                # the attempt ends only when none of them is left.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER:
                 self.engine_was_away = True

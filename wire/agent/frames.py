@@ -154,8 +154,8 @@ class AttemptStatus:
 
 @dataclass(frozen=True)
 class Hello:
-    """The first message of every connection: the name of the node, the facts of its host, and the state of
-    its attempts.
+    """The first message of every connection: the name of the node, the resources of its host, and the state
+    of its attempts.
     """
 
     node: str

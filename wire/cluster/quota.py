@@ -54,8 +54,8 @@ class Amount:
     text: Callable[[Any], str]
 
     def read_limit(self, text: str) -> Any:
-        """Return the value of a limit that a user wrote; "none" means no limit. Raise ValueError for any
-        other text.
+        """Return the value of a limit that a user wrote; "none" means no limit. Raise ValueError if the
+        text is not a valid value.
         """
         if text.lower() == "none":
             return UNLIMITED

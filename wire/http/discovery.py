@@ -71,8 +71,8 @@ def find_controller() -> ControllerAddress:
 
 
 def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
-    """Return the socket that a scheduler.toml sets; None if it sets none. In that case the reason is added
-    to `tried`.
+    """Return the socket that a scheduler.toml sets. If it sets none, return None and add the reason to
+    `tried`.
     """
     try:
         with file.open("rb") as opened:

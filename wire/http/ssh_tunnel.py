@@ -42,7 +42,7 @@ class Tunnel:
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self._directory = tempfile.mkdtemp(prefix="corral-")  # The directory has mode 0700.
+        self._directory = tempfile.mkdtemp(prefix="corral-")  # mkdtemp gives the directory mode 0700.
         self.socket = f"{self._directory}/s"
         words = ssh_command(url, self.socket)
         try:
