@@ -124,7 +124,7 @@ class BackfillCandidates:
         """Return the placement with which the current job can start now, or None.
 
         None if the job fits on no nodes that it may use, or is over a quota or share limit. The resources of
-        the placement are taken off those that the reservation of the first waiting job can spare.
+        the placement are subtracted from those that the reservation of the first waiting job can spare.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():

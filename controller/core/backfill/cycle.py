@@ -116,7 +116,7 @@ class Cycle:
 
     @property
     def reservations(self) -> QueueReservations:
-        """The reservations of particular nodes: by conservative backfill, or on shared nodes."""
+        """The reservations of particular nodes. EASY backfill has these only on nodes of several profiles."""
         return self._own_reservations if self.shared is None else self.shared.reservations
 
     @property
@@ -234,7 +234,7 @@ class Cycle:
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # because the move of another job was undone, and that job got the nodes back
+                continue  # because its nodes went back to another job whose move was undone
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -255,7 +255,8 @@ class Cycle:
         """Return the jobs of this profile whose nominated nodes have changed since the last call."""
         stirred, claims = self.state.nodes.claims_to_check, self.state.claims
         if self.state.reservations:
-            # No event shows that the start of an operator's reservation has come so near that it bars nodes.
+            # Check all nominations, because an operator's reservation that begins soon bars nodes without an
+            # event.
             stirred.update(claims)
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
         mine = [job for job in found if self.state.queue_of(job) is self.queue]
@@ -271,7 +272,7 @@ class Cycle:
             if job in claims
         )
 
-    # Steps 2 to 4, all but conservative backfill
+    # Steps 2 to 4 for all kinds of backfill except conservative
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
@@ -308,7 +309,8 @@ class Cycle:
         2. A job over a quota or share limit starts on fewer nodes if it may. Otherwise it is skipped, usually
            with its whole lane.
         3. With `deadlines = "lift"`, a job that would otherwise miss its deadline is tried before the first.
-        4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, it becomes `head`.
+        4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
+           first waiting job, and the loop ends.
         """
         heads = [
             (self.position(head), head, lane) for lane in self.queue if (head := lane.head()) is not None
@@ -431,7 +433,7 @@ class Cycle:
         if all(each.kind != PROMISE for each in self.state.jobs[easy.job].foreseen):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
 
-    # Steps 2 to 4, conservative backfill
+    # Steps 2 to 4 for conservative backfill
 
     def _run_conservative(self, now: float, apply: Apply, *, due: bool) -> None:
         """Start the jobs whose reserved start has come.
@@ -503,7 +505,7 @@ class Cycle:
                 found.append(lane)
         return found
 
-    # What steps 2 to 4 share
+    # Helpers of steps 2 to 4
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
         """Return the quota or share limit that a start of the job would break, or None.
@@ -614,9 +616,9 @@ class Cycle:
         return self._easy
 
     def use_easy_reservation(self, now: float) -> float:
-        """Return `backfill_ends_by`, and note that this pass decides with it.
+        """Return `backfill_ends_by`, and mark the reservation of the first waiting job as used.
 
-        At its end, the pass records the reservation as an estimate. The latest start of the first job is
+        A used reservation is recorded as a start estimate when the pass ends. The latest start of the job is
         fixed at the first call, because otherwise several delays of up to `max_delay_s` would add up.
         """
         self._easy_used = True

@@ -93,7 +93,7 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Take the resources of a job that is about to start off what the reservations can spare.
+        """Subtract the resources of a job that is about to start from those that the reservations can spare.
 
         Must be called before the JobPlaced event is applied to the state.
         """

@@ -98,7 +98,7 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """The nodes where the job fits and its affinity terms are met, as jobs end step by step."""
+        """The nodes where the job fits and its affinity terms are met, once all jobs counted so far end."""
         if self._affinity is None:
             return self._fitting
         if self._with_affinity is None:
@@ -132,7 +132,7 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """`advance` for a job that operators' reservations bar from nodes: also try the ends of those."""
+        """Do what `advance` does, if operators' reservations bar nodes from the job. Also try their ends."""
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
         release = next(releases, None)
@@ -284,9 +284,9 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return `barred` plus the nodes where a job with request `part` would break the affinity of the job.
+        """Return `barred` plus the nodes where affinity terms forbid a job with request `part`.
 
-        The affinity of the waiting job is considered as it will be at `starts_at`.
+        There it would conflict with the waiting job, by a term of one of them, at `starts_at`.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:

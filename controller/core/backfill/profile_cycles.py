@@ -17,7 +17,7 @@ PASSES_MOST = 4
 
 
 class ProfileCycles:
-    """One `Cycle`, which schedules, for each profile, the default profile last. One cycle without profiles.
+    """Holds one `Cycle` (a scheduler) for each profile, the default profile last; without profiles only one.
 
     A profile is a scheduling policy for some of the jobs on some of the nodes. `run` does this:
 
@@ -53,19 +53,19 @@ class ProfileCycles:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, guards_of)
 
     def of(self, job: Job) -> Cycle:
-        """The cycle of the job's profile."""
+        """The `Cycle` that schedules the job: that of its profile."""
         return self.named(job.profile)
 
     def named(self, profile: str) -> Cycle:
-        """The cycle of the named profile; without such a profile, the default profile's cycle."""
+        """The `Cycle` of the profile with this name; if there is none, of the default profile."""
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
-        """The placer, which chooses nodes and GPUs, of the job's profile."""
+        """The placer of the job's profile, which chooses nodes and GPUs for the job."""
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits on preempting this running job: those of its own profile, not of the preemptor's."""
+        """The limits on preempting a running job: those of its own profile, not of the preempting job's."""
         profile = self._profiles.get(job.profile)
         return self.guards if profile is None else profile.policy.guards
 

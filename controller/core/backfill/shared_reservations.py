@@ -73,7 +73,7 @@ class SharedReservations:
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
         """Return a placement that delays no reservation of another job, or None.
 
-        With `fewer`, the placement has from the least number of nodes that the job accepts up to `fewer`.
+        `fewer`: if set, the job may start on fewer nodes than it requests, but on at most this many.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:

@@ -48,7 +48,7 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """The accuracy of predictions for one user's jobs. Times are sums in seconds."""
+    """How accurate run time predictions were for one user's jobs. Times are totals of all jobs in seconds."""
 
     jobs: int = 0
     run_s: float = 0.0

@@ -80,7 +80,7 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text with the licences that a job lacks and the jobs that hold them; empty if none lacks."""
+    """Return a text with the licences that a job lacks and the jobs that hold them; else an empty text."""
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
 

@@ -118,7 +118,10 @@ def _loss(placer: Placer, each: Filter, lost: Bools, message: str) -> list[Filte
 
 
 def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
-    """Return why the filter rejects these nodes: its text for these nodes (`shortage`) or for all nodes."""
+    """Return why the filter rejects these nodes.
+
+    The text is about these nodes if the filter has a method `shortage`, and otherwise general (`explain`).
+    """
     shortage = getattr(each, "shortage", None)
     rows = np.flatnonzero(lost)
     if shortage is not None and len(rows):

@@ -65,7 +65,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     why = _why_waiting(state, placer, cycle, job, now)
     queue = state.queue_of(job)
     position = queue.ahead(job.id, position_key(state, queue, now)) + 1
-    # `doubted` may be left over from a deadline that an edit has removed, so check that there is a deadline.
+    # Check that the job still has a deadline, because an edit may have removed it after it came into doubt.
     if job.wait.doubted and job.latest_start != NEVER:
         why = replace(why, reason=Reason.DEADLINE)
     due = deadline_texts(state, placer, job, now)
@@ -198,7 +198,7 @@ def reason_of(state: State, job: Job) -> Reason:
     queue = state.queue_of(job)
     if job.id in queue.new_jobs:
         return job.reason
-    if job.wait.doubted and job.latest_start != NEVER:  # `doubted` can be left over from a removed deadline
+    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
         return Reason.DEADLINE
     lane = queue.lane(job.id)
     found = (

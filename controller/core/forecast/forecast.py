@@ -84,7 +84,7 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 
 
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
-    """Return the copy of the engine with other expected ends of running jobs, and of jobs that start.
+    """Return `ahead`, a copy of the engine, changed so that jobs have other expected ends.
 
     With `predicted`, jobs end after their predicted run times; otherwise at their time limits.
     """

@@ -69,7 +69,7 @@ def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
 
 
 def _ties(spec: JobSpec) -> Iterator[Relaxation]:
-    """For each required NUMA node, NVLink and topology, yield the spec in which it is only preferred."""
+    """Yield specs in which one of NUMA node, NVLink and topology is no longer required but preferred."""
     wish, topology = spec.gpu or GpuWish(), spec.topology
     if wish.numa == REQUIRE:
         yield Relaxation(
@@ -85,7 +85,7 @@ def _ties(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _terms(spec: JobSpec) -> Iterator[Relaxation]:
-    """For each constraint on node labels or on other jobs, yield the spec without this constraint."""
+    """Yield specs without one of the constraints on node labels or on other jobs."""
     for at, company in enumerate(spec.company):
         if not company.prefer:
             rest = (*spec.company[:at], *spec.company[at + 1 :])
@@ -101,7 +101,7 @@ def _terms(spec: JobSpec) -> Iterator[Relaxation]:
 
 
 def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """For each taint that keeps the job off nodes, yield the spec with a toleration for this taint."""
+    """Yield specs with a toleration for one of the taints that keep the job off nodes."""
     hard = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
     taints = {taint for each in placer.nodes.columns.taints for taint in each if taint.effect in hard}
     for taint in sorted(taints, key=str):
@@ -112,7 +112,7 @@ def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """Yield the spec with one more GPU model, or without its least GPU memory or compute capability."""
+    """Yield specs that allow one more GPU model, less GPU memory, or an older compute capability."""
     if spec.gpu_models:
         for model in sorted({*placer.nodes.columns.models} - {*spec.gpu_models}):
             also = replace(spec, gpu_models=(*spec.gpu_models, model))
@@ -126,7 +126,7 @@ def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
-    """Return the spec with smaller counts of one licence, the largest count first."""
+    """Return specs with fewer units of one licence, the highest number first."""
     return [
         Relaxation(
             f"with {count} of licence {name} instead of {asked}",
@@ -137,7 +137,7 @@ def _licences(spec: JobSpec, name: str, asked: int) -> RelaxationScale:
 
 
 def _spreads(spec: JobSpec, placer: Placer) -> RelaxationScale:
-    """Return the spec with the same number of GPUs on more nodes, the fewest nodes first."""
+    """Return specs with the same number of GPUs on more nodes, the fewest nodes first."""
     shape = placer.shape(request_of(spec))
     if shape is None or shape.part.gpus < 2 or spec.tasks_per_node > 1:
         return ()
@@ -225,7 +225,7 @@ def _limits(spec: JobSpec, limits: Sequence[float]) -> RelaxationScale:
 
 
 def _nodes(spec: JobSpec) -> RelaxationScale:
-    """Return the spec with fewer nodes and the same request per node, the most nodes first."""
+    """Return specs with fewer nodes and the same request per node, the most nodes first."""
     nodes = spec.nodes or 1
     fewer = _down(nodes, 1)
     each, least = spec.gpus / nodes, spec.gang.min_nodes
@@ -245,7 +245,7 @@ def _nodes(spec: JobSpec) -> RelaxationScale:
 
 
 def _gpus(spec: JobSpec) -> RelaxationScale:
-    """Return the spec with fewer GPUs on the same number of nodes, the most GPUs first."""
+    """Return specs with fewer GPUs on the same number of nodes, the most GPUs first."""
     return [
         Relaxation(
             f"with {_gpu_count_text(spec, count)} instead of {gpus_text(spec.gpus)}",

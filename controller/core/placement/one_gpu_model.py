@@ -29,7 +29,7 @@ def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
 
 
 class GpuModelGroups:
-    """Chooses nodes that all have the same GPU model. It has the same methods as TopologyDomains.
+    """Chooses nodes that all have the same GPU model. Its interface is that of TopologyDomains.
 
     1. Divide the nodes by GPU model.
     2. For each model choose the nodes with the best scores, in one topology domain if the job requires one.

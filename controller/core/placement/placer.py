@@ -163,7 +163,7 @@ class Placer:
         return known[1]
 
     def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
-        """Return the groups of nodes of which one must have all nodes of the job; None if all nodes may mix.
+        """Return the groups of nodes if all nodes of the job must be in one group; otherwise None.
 
         A group is a required topology domain, or the nodes with one GPU model.
         """
@@ -293,7 +293,7 @@ class Placer:
     ) -> Placement:
         """Return the placement on the nodes of these rows.
 
-        GPUs are chosen from `rooms`, by row; on other rows from the resources that are free on the node now.
+        `rooms`: by row, the resources from which GPUs are chosen. Without them, the resources free now.
         """
         nodes, part = self.nodes.rows, shape.part
         if not part.wants_gpus:

@@ -17,9 +17,9 @@ REJECTED = -np.inf
 
 
 class NodeRanking:
-    """The nodes on which one request fits now, with their scores. All jobs with this request share it.
+    """The nodes on which one request fits now, with their scores. All jobs with the request use one ranking.
 
-    The node table has one row per node.
+    A row is the entry of a node in the node table.
 
     Algorithm
     1. Call the static filters, which read only labels, taints and hardware, when nodes have been added,

@@ -21,7 +21,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """The data that a reclaim strategy (see `ReclaimStrategy`) may read."""
+    """The data from which a reclaim strategy decides which tenants must give resources back."""
 
     state: State
     placer: Placer

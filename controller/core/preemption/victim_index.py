@@ -138,7 +138,7 @@ class VictimIndex:
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted, now or later. `preemptible_from` returns from when on."""
+    """Return whether the job may be preempted at all. `preemptible_from` returns from which time on."""
     return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
 
 
@@ -163,10 +163,11 @@ class LossBounds:
 
     Algorithm. D is the number of GPU-milli that are missing on the node (`_missing_gpu`). A set of victims
     that frees D contains either one job that frees D alone, or only jobs that free less than D each.
-    1. In the first case, the set loses at least as much as the cheapest such job: `one`. This loss grows per
-       second by the GPU-milli of the smallest such job.
-    2. In the second case, the set loses at least the work on D GPU-milli of these jobs, taken in the order of
-       the row, and of the last job only a part: `many`. This loss grows by D per second.
+    1. `one` is the bound for the first case: the least loss of a job that frees D alone. It grows per second
+       by the GPU-milli of the smallest such job.
+    2. `many` is the bound for the second case: the sum of the losses of the other jobs, least loss per GPU
+       first, until they free D. Of the last job, only the part that is needed counts. It grows by D per
+       second.
     3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
     Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
@@ -282,9 +283,9 @@ class LossBounds:
         )
 
     def _missing_gpu(self, rows: Rows) -> Ints:
-        """Return how many GPU-milli must at least become free on each node so that its GPUs are enough.
+        """Return the least GPU capacity that must become free on each node so that the request fits.
 
-        Only GPUs that suit the request count. Zero if enough of them are free.
+        The unit is thousandths of a GPU. 0 if enough suitable GPUs are free.
         """
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]

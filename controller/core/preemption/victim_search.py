@@ -84,7 +84,7 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
 
     def sync(self, loss_changed: Collection[int], now: float) -> None:
-        """Update the index of jobs that may be stopped. The loss of the jobs in `loss_changed` is new."""
+        """Update the index of jobs that may be stopped, and the loss of the jobs in `loss_changed`."""
         self._index.sync(loss_changed, now)
 
     @property
@@ -140,7 +140,7 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Return whether the policy allows to stop all these victims together.
+        """Return whether the policy allows stopping all these victims together.
 
         Before this check, the policy was applied to each node separately.
         """

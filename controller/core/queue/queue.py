@@ -164,7 +164,10 @@ class Queue:
         group: LaneGroup = (),
         latest_start: float = NO_END,
     ) -> None:
-        """Add a job to the lane of its request and order group. `latest_start`: NO_END without a deadline."""
+        """Add a job to the lane of its request `ask` and its order group.
+
+        `latest_start`: the time by which it must start to keep its deadline; NO_END without a deadline.
+        """
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
             self._latest_start[job] = latest_start

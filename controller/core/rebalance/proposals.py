@@ -122,9 +122,9 @@ class Proposal:
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def pays(self, rules: RebalanceRules) -> bool:
-        """Return whether the cost is allowed and the worth is high enough compared with the cost.
+        """Return whether the cost is allowed, and the gain (`worth`) is high enough compared with the cost.
 
-        Proposals to balance loads need no worth.
+        Proposals to balance loads need no gain.
         """
         if self.gpu_hours > rules.max_gpu_hours:
             return False

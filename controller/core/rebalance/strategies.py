@@ -213,7 +213,10 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
 
 
 def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
-    """Return an allocation of the node's wholly free GPUs and of the free part of the GPU `uuid`."""
+    """Return an allocation of the node's wholly free GPUs and of the free part of the GPU `uuid`.
+
+    The search blocks these, so that no job is moved to them.
+    """
     holds = [
         GpuHold(gpu.uuid, free[slot])
         for slot, gpu in enumerate(node.facts.gpus)

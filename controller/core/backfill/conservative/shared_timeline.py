@@ -20,7 +20,7 @@ else None)."""
 
 
 def start_time(start: FirstStart) -> float:
-    """The time of a first start; a sort key."""
+    """Return the time of a first start, as the key by which first starts are sorted."""
     return start[0]
 
 
@@ -167,9 +167,10 @@ class SharedTimeline(Timeline[FreeByNode]):
 
         `part` is the request for one node. The soonest start is first.
 
-        1. Go through the segments. Take the nodes where `part` fits in this segment, but not in the last one.
+        1. Go through the segments of time. In each, take the nodes where `part` fits but did not fit in the
+           segment before.
         2. Keep the nodes where it fits in all segments until `duration` is over: their first start is the
-           begin of this segment.
+           beginning of this segment.
         3. Stop once `enough` nodes have a first start.
 
         `without`: a reservation with the same request that is ignored, so `part` fits on its nodes.

@@ -65,8 +65,8 @@ class SlotSearch:
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
         """Return the first slot on fewer nodes than requested, with as many nodes as can start at its time.
 
-        The slot is not before the assembly time, in which the job waits for all its nodes, is over. None if
-        the job does not accept fewer nodes, or never fits. `most`: the most nodes that quotas allow.
+        The job first waits for all its nodes (the assembly time); the slot is after this time. None if the
+        job does not accept fewer nodes, or never fits. `most`: the most nodes that quotas allow.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
