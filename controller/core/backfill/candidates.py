@@ -72,7 +72,7 @@ class BackfillCandidates:
         return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Go to the next job that may start. Return its sort key, or None at the end of the lane."""
+        """Go to the next job of the lane that may start. Return its sort key, or None if there is none."""
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
@@ -95,7 +95,7 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Block the lane until resources become free, if its jobs fit on too few nodes now.
+        """Block the lane (jobs with one request) until resources become free, if it fits on too few nodes.
 
         Returns whether the lane is blocked.
         """

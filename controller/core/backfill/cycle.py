@@ -148,7 +148,7 @@ class Cycle:
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.reserved = None  # computed again on use, because the last pass has started jobs
+        self.deadline_guard.reserved = None  # The last pass has started jobs, so these are out of date.
         if self.state.claims:
             self._start_preemptors(now, apply)  # step 1
         due = self._take_due(now) or overran
@@ -198,7 +198,7 @@ class Cycle:
         if (
             head is None
             or head[1] not in queue
-            or head[1] in fresh  # because the first job was edited, and its request may have changed
+            or head[1] in fresh  # The first job was edited, and its request may have changed.
             or queue.entry(head[1]) != head
             or self._seen != self._versions()
         ):
@@ -224,7 +224,7 @@ class Cycle:
         )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
-        """Return the entry with its sort key in this pass, which may depend on time or on tenants' usage."""
+        """Return the sort key of a queue entry in this pass. It may depend on time or on tenants' usage."""
         return entry if self._position_of is None else self._position_of(entry)
 
     # Step 1
@@ -234,7 +234,7 @@ class Cycle:
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # because its nodes went back to another job whose move was undone
+                continue  # Its nodes went back to another job whose move was undone.
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -245,7 +245,7 @@ class Cycle:
                 for event in undo_move(self.state, self.placer, job, useless, now):
                     apply(event)
                 if job.claim:
-                    touched.append(job)  # because the job may start at once on the nodes where it ran before
+                    touched.append(job)  # The job may start at once on the nodes where it ran before.
             elif useless:
                 apply(PreemptionDropped(job.id, now, useless))
             elif self.preemption.claim_ready(job):
@@ -319,7 +319,7 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            if number not in self.queue:  # because step 3 has already started this job
+            if number not in self.queue:  # Step 3 has already started this job.
                 self._next_in_lane(heads, head)
                 continue
             if self._position_of is not None and (moved_to := self._position_of(head)) > position:
@@ -390,7 +390,7 @@ class Cycle:
             self.state.nodes.change_count,
             self.state.nodes.max_free,
         )
-        part, nodes = None, 0  # kept for the next lane, because lanes often differ only in the node count
+        part, nodes = None, 0  # The next lane can often use these, because it differs only in the node count.
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -406,7 +406,7 @@ class Cycle:
         return found
 
     def _start_behind(self, lanes: Iterable[BackfillCandidates], now: float, apply: Apply) -> None:
-        """Start waiting jobs that delay no reservation, in the candidate order of the backfill plugin."""
+        """Start waiting jobs that delay no reservation, in the order that the backfill plugin defines."""
         if not self.backfill.starts_behind:
             return
         waiting = [(key, number, lane) for number, lane in enumerate(lanes) if (key := lane.advance())]
@@ -510,7 +510,8 @@ class Cycle:
     def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
         """Return the quota or share limit that a start of the job would break, or None.
 
-        A limit is recorded as the pending reason of the whole lane, because usually all its jobs are over it.
+        The limit becomes the pending reason of the whole lane (the jobs with the same request), because
+        usually all its jobs are over it.
         """
         over = self.limits.over(self.state.jobs[number], now)
         if over is not None:
@@ -556,11 +557,11 @@ class Cycle:
 
     def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
-            return None  # because preemption does not look for victims that hold licences
+            return None  # Preemption does not look for victims that hold licences.
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
     def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
-        """Record what the job takes from reservations for deadlines, then apply its JobPlaced event."""
+        """Update the reservations for jobs with deadlines, then start the job with a JobPlaced event."""
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
@@ -629,9 +630,9 @@ class Cycle:
         return ends_by
 
     def backfill_ends_by(self, easy: EasyReservation | None) -> float:
-        """Return the time by which a backfilled job must end if it uses nodes that the reservation needs.
+        """Return the time by which a backfilled job must end if it uses nodes that `easy` needs.
 
-        NEVER without a reservation.
+        `easy` is the reservation of the first waiting job. NEVER without a reservation.
         """
         if easy is None:
             return NEVER

@@ -78,7 +78,10 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return `barred` extended by the nodes that jobs with an earlier latest start need."""
+        """Return `barred` plus the nodes where the job would take resources reserved for other jobs.
+
+        These are the jobs with a deadline whose latest start is before that of this job.
+        """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
             if not reserved.lends(job.ask.licences):
@@ -119,7 +122,7 @@ class DeadlineGuard:
             for latest, number in self._queue.by_latest_start[:GUARDED_MOST]:
                 job = self._state.jobs[number]
                 if self._limits.over(job, now) is not None:
-                    continue  # because a job over a quota may not start even if it fits
+                    continue  # A job over a quota may not start even if it fits.
                 reserved = deadline_reservation(self._state, self._placer, job, max(latest, now))
                 self._doubted[number] = reserved is None
                 if reserved is not None:

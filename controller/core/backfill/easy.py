@@ -98,7 +98,7 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """The nodes where the job fits and its affinity terms are met, once all jobs counted so far end."""
+        """The nodes where the job fits and its affinity terms are met, after the jobs ended so far."""
         if self._affinity is None:
             return self._fitting
         if self._with_affinity is None:
@@ -198,7 +198,7 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """Return how many nodes of `fitting` other jobs may fill; negative if the job itself lacks nodes."""
+        """Return how many nodes of `fitting` other jobs may fill; negative if the job needs more nodes."""
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
         return self._domains.spare_rows(fitting, self._shape.nodes)
@@ -286,7 +286,7 @@ class EasyReservation:
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
         """Return `barred` plus the nodes where affinity terms forbid a job with request `part`.
 
-        There it would conflict with the waiting job, by a term of one of them, at `starts_at`.
+        On these nodes, such a job and the waiting job could not both run at `starts_at`.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:
@@ -383,7 +383,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # checked before `in_order`, because sorting the nodes by score takes longer
+        return None  # This check saves the slower `in_order`, which sorts the nodes by score.
     for row in ranking.in_order(barred):
         if row in blocked:
             if not spare:

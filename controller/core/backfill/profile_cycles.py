@@ -100,11 +100,11 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # because jobs of all profiles use the same licences
+            licences = bool(self._state.licences.total)  # Jobs of all profiles use the same licences.
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy the reservations of `other`, which works on another copy of the state."""
+        """Copy the reservations of `other`, which schedules on another copy of the cluster state."""
         if self._shared:
             self._share_tables()
         for name, cycle in self.cycles.items():
@@ -114,7 +114,7 @@ class ProfileCycles:
         """Drop the cached results of plugins, because a plugin that had failed is in use again."""
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
-        self._state.nodes.room_version += 1  # makes the next pass try all waiting jobs again
+        self._state.nodes.room_version += 1  # This makes the next pass try all waiting jobs again.
 
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""

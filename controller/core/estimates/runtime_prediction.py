@@ -98,7 +98,7 @@ class RunHistory:
         self.recent.append(run_s)
         if len(self.recent) > MAX_RUNS:
             self.recent.popleft()
-        self.sorted = tuple(sorted(self.recent))  # not sorted in place, because copies may be reading it
+        self.sorted = tuple(sorted(self.recent))  # This is a new tuple, because copies may read the old one.
 
     def quantile(self, part: float) -> float:
         """Return the shortest kept run time such that at least the fraction `part` of runs took no longer."""
@@ -160,7 +160,7 @@ class RuntimePredictor:
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:
-            return  # because an attempt that continued from a checkpoint is only a part of a run
+            return  # An attempt that continued from a checkpoint is only a part of a run.
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
@@ -186,7 +186,7 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Load the runs of one kind from the store. Kinds must be loaded in the order of `at`."""
+        """Load the runs of one kind from the store. The kind with the oldest last end `at` must be first."""
         self.runs[kind] = RunHistory(at, recent)
 
 

@@ -198,7 +198,7 @@ def reason_of(state: State, job: Job) -> Reason:
     queue = state.queue_of(job)
     if job.id in queue.new_jobs:
         return job.reason
-    if job.wait.doubted and job.latest_start != NEVER:  # because an edit may have removed the deadline
+    if job.wait.doubted and job.latest_start != NEVER:  # An edit may have removed the deadline.
         return Reason.DEADLINE
     lane = queue.lane(job.id)
     found = (

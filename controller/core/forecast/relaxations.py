@@ -69,7 +69,7 @@ def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
 
 
 def _ties(spec: JobSpec) -> Iterator[Relaxation]:
-    """Yield specs in which one of NUMA node, NVLink and topology is no longer required but preferred."""
+    """Yield specs in which one requirement (NUMA node, NVLink or topology) becomes a preference."""
     wish, topology = spec.gpu or GpuWish(), spec.topology
     if wish.numa == REQUIRE:
         yield Relaxation(

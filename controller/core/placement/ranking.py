@@ -82,7 +82,10 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the rows that changed after `seen`, a pair (layout_version, change_count); None if none."""
+        """Return the rows of nodes that changed since `seen`, or None.
+
+        `seen` is (layout_version, change_count) of the last update.
+        """
         nodes = self._nodes
         layout, changes = seen
         if layout == nodes.layout_version and changes == nodes.change_count:
@@ -93,12 +96,12 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _static_mask(self) -> Bools | None:
-        """Return True for each row that all static filters accept; None if there are no static filters.
+        """Return True for each node that all static filters accept; None if there are no static filters.
 
         The result is cached until nodes are added, removed or changed.
         """
         nodes = self._nodes
-        columns = nodes.columns  # read before `layout_version`, because reading it may increase that
+        columns = nodes.columns  # This is read before `layout_version`, because it can increase the version.
         if self._static_cache[0] != nodes.layout_version:
             mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
             idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
@@ -204,9 +207,9 @@ class NodeRanking:
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
     ) -> list[int]:
-        """Return the best `count` rows of one group of `domains`, in ascending order.
+        """Return the rows of the `count` best nodes that are in one group of `domains`, in ascending order.
 
-        Barred rows are left out. Empty if no group has enough rows.
+        Barred nodes are left out. Empty if no group has enough nodes.
         """
         if self.count < count:
             return []
@@ -214,9 +217,9 @@ class NodeRanking:
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """Return the `count` rows with the best scores, in ascending order; fewer if fewer fit.
+        """Return the rows of the `count` nodes with the best scores, in ascending order; fewer if fewer fit.
 
-        Of rows with equal scores, the first are taken.
+        Of nodes with equal scores, the first are taken.
         """
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
@@ -229,7 +232,7 @@ class NodeRanking:
         return sorted(self.in_order()[:count])
 
     def in_order(self, barred: Bools | None = None) -> list[int]:
-        """Return all rows on which the request fits and that are not barred, the best score first."""
+        """Return the rows of all nodes on which the request fits, best score first, without barred nodes."""
         if self.count <= 1 or not self._active_scorers():
             rows = self.rows
         else:
@@ -238,7 +241,7 @@ class NodeRanking:
 
 
 def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: Sequence[Filter]) -> Bools:
-    """Return True for each of the rows that all filters accept. There must be at least one filter."""
+    """Return True for each node of `rows` that all filters accept. There must be at least one filter."""
     mask = filters[0].keep(part, columns, rows)
     for each in filters[1:]:
         mask = mask & each.keep(part, columns, rows)

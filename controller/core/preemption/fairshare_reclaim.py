@@ -162,13 +162,16 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the use of the tenant's `side` is more than `threshold` times its fair share."""
+        """Return whether the tenant's branch of the share tree uses over `threshold` times its fair share."""
         assert isinstance(group, tuple)
         side = self._side(group)
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield each job whose `side` would still hold too much if the jobs yielded before had ended."""
+        """Yield the jobs to stop, until their branches of the share tree no longer use too much.
+
+        The jobs yielded before count as ended.
+        """
         left = dict[SharePath, float]()
         for job in jobs:
             side = self._side(self._state.tenant(job))
@@ -259,7 +262,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """Return the policy for a waiting job; None if the job would exceed its project's own quota."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # because no project can borrow if there are no quotas
+        return None  # No project can borrow if there are no quotas.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

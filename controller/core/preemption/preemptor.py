@@ -101,7 +101,7 @@ class Preemptor:
     def _event(
         self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
     ) -> PreemptionPlanned | None:
-        """Return the event with victims and placement; None if too many jobs have been preempted lately."""
+        """Return the event that begins the preemption; None if too many jobs have been preempted lately."""
         jobs = self._state.jobs
         recent, window = self._state.preempted_at, self._guards.window_s
         within = recent[bisect_right(recent, now, key=lambda at: at + window) :]
@@ -141,7 +141,7 @@ class Preemptor:
     def claim_ready(self, job: Job) -> bool:
         """Return whether the nodes kept for the job are up and all its victims have left them."""
         if job.unended:
-            return False  # because a job that is being moved must first leave its former nodes
+            return False  # A job that is being moved must first leave its former nodes.
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim

@@ -212,14 +212,17 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """Return the bound of each node; infinite if no victims are enough, or after `rule_out`."""
+        """Return for each node the least work that victims can lose; infinite if no victims are enough.
+
+        It is a lower bound. It is also infinite after `rule_out`.
+        """
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)
         many = self._many_grows * now - self._many
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Make the bound of a node infinite until its jobs change, because no set of them is enough."""
+        """Exclude a node until its jobs change, because stopping any of them would not free enough."""
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:

@@ -173,7 +173,7 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            return []  # because the nodes are not in one topology domain, or do not have one GPU model
+            return []  # The nodes are not in one topology domain, or do not have one GPU model.
         return chosen
 
     def _candidate(
@@ -286,7 +286,7 @@ class VictimSearch:
 
 
 def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
-    """Return the victims that leave this node, because they are stopped or shrink by it."""
+    """Return the victims that leave this node: those that are stopped, and elastic jobs that give it up."""
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
 
@@ -314,7 +314,7 @@ def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, .
 def _cheapest(
     found: list[Candidate], nodes: int, grouping: TopologyDomains | GpuModelGroups | None
 ) -> list[Candidate]:
-    """Return the `nodes` candidates with the least loss; empty if there are too few.
+    """Return the `nodes` candidates (nodes with victims) that lose the least; empty if there are too few.
 
     `found` is sorted by loss. With GpuModelGroups all chosen nodes have the same GPU model, and the model
     with the least total loss is chosen.

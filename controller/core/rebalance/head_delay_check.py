@@ -21,7 +21,7 @@ def keeps_head_start(
 ) -> bool:
     """Return whether the first waiting job can start as early with the proposal as without it."""
     if mode.reserves is Reserves.NO_JOB:
-        return True  # because this kind of backfill guarantees no start to the first job
+        return True  # This kind of backfill guarantees no start to the first job.
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
     before = earliest_reservation(state, placer, first.ask, first.id, now)

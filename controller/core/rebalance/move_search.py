@@ -74,7 +74,7 @@ class MoveSearch:
         nodes = self.state.nodes.by_name
         return (
             job.state is JobState.RUNNING
-            and not job.spec.gang.elastic  # because an elastic job can leave a node without a restart
+            and not job.spec.gang.elastic  # An elastic job can leave a node without a restart.
             and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
             and all(nodes[member.allocation.node].up for member in job.running)
         )

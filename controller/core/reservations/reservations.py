@@ -78,7 +78,7 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            return at  # because the start is unknown, for example behind a job without a time limit
+            return at  # The start is unknown, for example behind a job without a time limit.
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
                 return at

@@ -102,7 +102,7 @@ class NodeTimelines:
                 self.split_shared(now)
 
     def split_shared(self, now: float) -> None:
-        """Give every node a separate timeline."""
+        """Replace the timeline that nodes without GPUs share by a separate timeline for each of them."""
         shared, self._shared = self._shared, SharedTimeline(now, {})
         rows = shared.rows
         self._add_separate(shared.timeline_of(node) for node in self._nodes.values() if rows >> node.row & 1)
@@ -214,8 +214,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         known = self._known_starts(part, needs, duration)
         first = bisect_left(known, since, key=start_time)
-        # The cached first start is of no use if it is before `since`, or if a reservation on the node is
-        # ignored at present (`set_aside`). Compute the first start on these nodes again.
+        # Do not use the cached result for a node if it is before `since`, or if a reservation on the node is
+        # ignored at present (`set_aside`).
         again = among & (row_set(self._saved) | _rows_of(islice(known, first)))
         starts: list[FirstStart] = [
             (found[0], 1 << row, found[1])
@@ -233,9 +233,9 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """Return the first starts of a request from now on, on all nodes with separate timelines.
+        """Return for each node with a separate timeline the first time from now on at which `part` can start.
 
-        A reservation ignored by `set_aside` counts here, because the result is cached for later queries.
+        A reservation that is ignored at present (`set_aside`) counts here, because the result is cached.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

@@ -82,7 +82,7 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Return whether a reservation may be able to start earlier than it could when step 2 last ran.
+        """Return whether any reservation may be able to move to an earlier start.
 
         If not, step 2 of the class docstring is skipped.
         """
@@ -172,7 +172,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # `update` then searches earlier starts for the jobs behind this one
+            self._seen = (-1, -1)  # With this, `update` searches earlier starts for the jobs behind.
 
     def forget_all(self) -> None:
         """Drop all reservations."""

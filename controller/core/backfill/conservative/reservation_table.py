@@ -188,7 +188,7 @@ class ReservationTable:
         Returns False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # the version grows whenever a job ends
+        if self._room_version != nodes.room_version:  # This version grows whenever a job ends.
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -207,7 +207,7 @@ class ReservationTable:
                     self._give_running(started, now, ends_at, -1)
                 elif known.attempt != job.attempt:
                     return False
-                elif node.name not in known.allocations:  # an elastic job has started on one more node
+                elif node.name not in known.allocations:  # An elastic job has started on one more node.
                     more: Allocation = node.held[number]
                     grown = {**known.allocations, node.name: more}
                     self._running[number] = replace(known, allocations=grown)
@@ -233,7 +233,7 @@ class ReservationTable:
         self.nodes.reserve(reservation)
 
     def remove(self, reservation: BackfillReservation) -> None:
-        """Remove a reservation. Before a new build (see `_stale`), the timelines are not updated."""
+        """Remove a reservation. The timelines are not updated if they will be built again anyway."""
         self.openings += 1
         if not self._stale():
             self._count(reservation, -1)
@@ -255,7 +255,10 @@ class ReservationTable:
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Increase `edition`, because a reservation was dropped or moved. Done only for a shared table."""
+        """Increase the version `edition` of a table that several profiles share.
+
+        It shows the other profiles that a reservation was dropped or moved.
+        """
         self.edition += self.shared
 
     def start(self, job: Job, reservation: BackfillReservation) -> None:
@@ -314,9 +317,9 @@ class ReservationTable:
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """Return the resources that are free now and not reserved for `duration` seconds, by node row.
+        """Return the resources of each node that are free now and not reserved for `duration` seconds.
 
-        Nodes without reservations are left out.
+        The result has one entry for each of `rows` (row numbers of nodes) with a reservation.
         """
         self.sync(now)
         nodes = self._state.nodes

@@ -20,7 +20,7 @@ else None)."""
 
 
 def start_time(start: FirstStart) -> float:
-    """Return the time of a first start, as the key by which first starts are sorted."""
+    """Return the time of a `FirstStart`: the time from which a request fits on some nodes."""
     return start[0]
 
 
@@ -97,7 +97,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         """Return an independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # The `FreeByNode` objects, which both copies use, cache results under these numbers of requests.
+        # Both copies use the same `FreeByNode` objects, which cache results by these numbers of requests.
         other._numbers = self._numbers
         return other
 
@@ -150,7 +150,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         times, values = self.times, self.values
         for at in range(first, last):
             values[at] = values[at].plus(rows, cpu, memory, scratch)
-        for at in (last, first):  # merge neighbouring segments that have become equal
+        for at in (last, first):  # Merge neighbouring segments that have become equal.
             if 0 < at < len(times) and values[at].by_amounts == values[at - 1].by_amounts:
                 del times[at], values[at]
 

@@ -63,7 +63,9 @@ class SlotSearch:
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
-        """Return the first slot on fewer nodes than requested, with as many nodes as can start at its time.
+        """Return the first slot (start time and nodes) with fewer nodes than the job requests.
+
+        It has as many nodes as can start the job at that time.
 
         The job first waits for all its nodes (the assembly time); the slot is after this time. None if the
         job does not accept fewer nodes, or never fits. `most`: the most nodes that quotas allow.
@@ -122,7 +124,7 @@ class SlotSearch:
         return starts
 
     def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
-        """Return the first slot from `now` on that has `shape.nodes` nodes; None if there is none."""
+        """Return the first slot (start time and nodes) from `now` on with `shape.nodes` nodes, or None."""
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
         enough = shape.nodes if domains is None else among.bit_count()
@@ -139,8 +141,8 @@ class SlotSearch:
             if domains is not None and rows.bit_count() >= shape.nodes:
                 chosen = domains.choose(np.array(list(rows_in(rows)), dtype=np.intp), None, shape.nodes)
                 if not chosen and starts[0][0] < moment:
-                    # `rows` has only the nodes whose first start is `moment`. Search again from `moment` on,
-                    # so that nodes with earlier first starts are tried together with them.
+                    # `rows` has only the nodes on which the job can first start at `moment`. Search again
+                    # from `moment` on, so that nodes on which it can start earlier are tried as well.
                     continue
                 if not chosen:
                     later = [start for start, _, _ in starts if start > moment]
@@ -154,7 +156,7 @@ class SlotSearch:
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
-        """Return the placement of a job in a slot.
+        """Return the placement (nodes and GPUs) of a job in a slot (start time and nodes).
 
         This is the placement of `old`, the job's present reservation, if a new choice would be the same.
         """
@@ -197,9 +199,9 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """Return the first start on a node with operators' reservations; None if there is none.
+        """Return the first time at which the job can start on a node with operators' reservations, or None.
 
-        From this start to its time limit, the job overlaps no operator's reservation of `against`.
+        If the job starts then, it ends before the next operator's reservation in `against` begins.
         """
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
@@ -224,9 +226,9 @@ def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int
 
 
 def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
-    """Return the first time by which `nodes` nodes have a first start, and the nodes with exactly this start.
+    """Return the first time by which `nodes` nodes can start a job, and the nodes that can from exactly then.
 
-    Returns (NEVER, no nodes) if too few nodes have a first start.
+    `starts` has for each node the time from which it can. Returns (NEVER, no nodes) if too few ever can.
     """
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:

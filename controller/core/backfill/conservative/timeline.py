@@ -96,7 +96,7 @@ class NodeTimeline(Timeline[Segment]):
             free = self.values[at].free.copy()
             free.add(self.node, allocation, sign)
             self.values[at] = Segment(free)
-        for at in (last, first):  # merge neighbouring segments that have become equal
+        for at in (last, first):  # Merge neighbouring segments that have become equal.
             if 0 < at < len(self.times) and self.values[at].free == self.values[at - 1].free:
                 del self.times[at], self.values[at]
 
