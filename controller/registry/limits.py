@@ -12,7 +12,9 @@ from controller.core.quota.ceilings import Ceiling, Ceilings
 
 
 def ceilings_of(config: Config) -> Ceilings:
-    """Return the ceilings in [access.limits], with the members in [projects]."""
+    """Return the most that users and operators may ask for ([access.limits]), with the members of projects
+    ([projects]).
+    """
     section = config.access.limits
 
     def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
@@ -33,7 +35,7 @@ def _ceiling(section: LimitSection) -> Ceiling:
 
 
 def _limits_of_all(config: Config) -> Ceiling:
-    """Return the ceilings of [access.limits] for all users.
+    """Return the most that all users may ask for, from [access.limits].
 
     With `[backfill] deadlines = "lift"`, a job with a deadline can come before all other jobs. So jobs may
     have a deadline only where a table allows it.
@@ -45,8 +47,8 @@ def _limits_of_all(config: Config) -> Ceiling:
 
 
 def raised_open_projects(config: Config) -> list[ConfigProblem]:
-    """Return the problems of projects without members that have higher ceilings than all users have: every
-    user could get these ceilings there.
+    """Return the problems of projects that have higher limits than all users have, but no members. Every user
+    could get the higher limits there.
     """
     usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []

@@ -27,7 +27,9 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of ceilings for jobs. If a key is missing, the value comes from a more general table."""
+    """One table of limits: the most that jobs may ask for. If a key is missing, the value comes from a more
+    general table.
+    """
 
     priority: Priority | None = None
     not_preemptible: bool | None = None
@@ -37,7 +39,9 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The ceilings for operators. They also apply when an operator edits a job of another user."""
+    """The most that operators may ask for. The limits also apply when an operator edits a job of another
+    user.
+    """
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True
@@ -45,7 +49,7 @@ class OperatorLimits(LimitSection):
 
 
 class LimitsSection(LimitSection):
-    """The ceilings for all users, with tables of other ceilings for some users, projects and queues."""
+    """The most that users may ask for, with tables of other limits for some users, projects and queues."""
 
     priority: Priority | None = PRIORITIES["NORMAL"]
     not_preemptible: bool | None = False

@@ -79,7 +79,7 @@ def free_on(nodes: Nodes, row: int) -> FreeResources:
 
 @contextmanager
 def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
-    """Write other free resources to one row of the node table inside a `with` block, so that filters can be
+    """Write other free resources of one node to the node table inside a `with` block, so that filters can be
     run on them.
 
     At the end of the block the old values are restored, also after an exception. Code outside the block may

@@ -68,8 +68,8 @@ class GpuNeeds:
         ]
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
-        """True if the GPUs of the node in this row are enough for the request, given the free thousandths and
-        the type of each GPU.
+        """True if the GPUs of the node in table row `row` are enough for the request. `free` has the free
+        thousandths and `kinds` the type of each GPU.
         """
         if not self.count:
             return True
@@ -82,8 +82,8 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """Return, for each row and GPU slot, whether the GPU has enough free for the request, and the
-        thousandths that the request takes of it.
+        """Return, for each node in `rows` and each of its GPUs, whether the GPU has enough free for the
+        request, and the thousandths that the request takes of it.
         """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
@@ -94,7 +94,7 @@ class GpuNeeds:
         return free >= needed, needed
 
     def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:
-        """Return, for each of these rows of the node table, whether the GPUs of the node meet these needs."""
+        """Return True for each node in `rows` whose GPUs are enough for the request."""
         fits, _ = self.usable(columns, rows)
         enough: Bools = fits.sum(axis=1) >= self.count
         if self.groups is not None:

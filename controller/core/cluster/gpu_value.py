@@ -157,15 +157,15 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """Return, for each row and request size, the number of GPUs with enough free (G in the module's
-        formula) and the milli free on these GPUs (B).
+        """Return, for each node and request size, the number of GPUs with enough free, and the sum of the
+        free thousandths on these GPUs (G and B in the module's formula).
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return the demand curves of the requests, as an array by resource (CPU, memory), GPU model, request
-        size and grid point.
+        """Return the curves that the module describes, as an array by resource (CPU, memory), GPU model,
+        request size and grid point.
         """
         columns = self._columns
         models = max(1, len(columns.models))
@@ -192,8 +192,8 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """Return the value of each of these nodes with this free CPU and memory. `count` and `room` are G and
-        B of the module's formula, by request size.
+        """Return the value of the free GPUs of each node in `rows`, for this free CPU and memory. `count` and
+        `room` have, by request size, the number of GPUs with enough free and their free thousandths.
         """
         share = self._number / np.maximum(count, 1)
         free = np.array((cpu, memory)) / self._step[:, None]
@@ -206,13 +206,13 @@ class GpuValue:
         return self._value_of(rows, *self._left(EMPTY_PART, rows), self._count[rows], self._room[rows])
 
     def update(self, rows: Sequence[int]) -> None:
-        """Compute the value of the nodes in these rows again."""
+        """Compute the values of the nodes in `rows` again."""
         chosen = np.array(rows, dtype=np.intp)
         self._count[chosen], self._room[chosen] = self._offer(chosen)
         self._value[chosen] = self._current_value(chosen)
 
     def change(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return, for each row, the node's value after a placement of the request minus its value before.
+        """Return, for each node in `rows`, its value after a placement of the request minus its value before.
 
         A request for part of a GPU is placed on the GPU with which the node keeps the greatest value.
         """
@@ -237,8 +237,8 @@ class GpuValue:
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
 
     def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return the value of each node after the request took part of the GPU on which this loses the least
-        value.
+        """Return the value of each node after the request took part of one of its GPUs: the GPU on which this
+        costs the least value.
         """
         needs = gpu_needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))

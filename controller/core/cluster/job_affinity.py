@@ -55,8 +55,8 @@ class JobAffinityIndex:
         return self._running, self._anti_affinity
 
     def nodes_allowed(self, part: PerNodeRequest, columns: NodeTable) -> Bools:
-        """Return the mask of the nodes where the required terms of the request are met and the anti-affinity
-        of no running job forbids the request.
+        """Return True for each node where the required affinity terms of the request are met and the
+        anti-affinity of no running job forbids the request.
         """
         mask = np.ones(columns.height, dtype=np.bool_)
         for term in part.company:
@@ -87,8 +87,8 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return the mask of the nodes where the job `part` would break an affinity term of the job `other`,
-        or its own term about that job. None if there are no such terms.
+        """Return True for each node where the job `part` would break an affinity term of the job `other`, or
+        its own term about that job. Return None if there are no such terms.
 
         `other` is a job that will run on the nodes `rows`.
         """
@@ -106,7 +106,7 @@ class JobAffinityIndex:
         return mask
 
     def nodes_meeting(self, part: PerNodeRequest, term: JobTerm, columns: NodeTable) -> Bools:
-        """Return the mask of the nodes where this affinity term of the request is met."""
+        """Return True for each node where this affinity term of the request is met."""
         nodes = self._running.get((term.key, term.value), {})
         domains = _domains_of(nodes, term.topology, columns)
         inside = _within(domains, term.topology, columns)

@@ -91,8 +91,8 @@ class NodeTable:
         return self.row_cache
 
     def domain(self, label: str) -> Ints:
-        """Return, for each row, a number that stands for the node's value of the label; -1 for a node without
-        the label.
+        """Return, for each node, a number that stands for its value of the label; -1 for a node without the
+        label.
         """
         found = self.domain_cache.get(label)
         if found is None:
@@ -103,8 +103,8 @@ class NodeTable:
         return found
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """Return, for each row, group and GPU slot, whether the slot is in the group. A group is the GPUs of
-        one NUMA node (`numa`), GPUs that are all linked by NVLink (`linked`), or GPUs with both properties.
+        """Return, for each node, group and GPU, whether the GPU is in the group. A group is the GPUs of one
+        NUMA node (`numa`), GPUs that are all linked by NVLink (`linked`), or GPUs with both properties.
         """
         if self.gpu_topology is None:
             return np.zeros((self.height, 0, self.gpu_free.shape[1]), dtype=np.bool_)
@@ -118,7 +118,9 @@ class NodeTable:
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Return the rows that are in at least one of the two masks. None stands for a mask without rows."""
+    """Return True for each node that is in at least one of two masks (boolean arrays by node). None stands
+    for a mask without nodes.
+    """
     if one is None or other is None:
         return other if one is None else one
     return one | other
@@ -182,7 +184,7 @@ NO_ROWS: RowSet = 0
 
 
 def row_set(rows: Iterable[int]) -> RowSet:
-    """Return the set of these rows as an integer."""
+    """Return the set of these row numbers as an integer, in which row r is bit r."""
     found = NO_ROWS
     for row in rows:
         found |= 1 << row
@@ -190,12 +192,12 @@ def row_set(rows: Iterable[int]) -> RowSet:
 
 
 def rows_where(mask: Bools) -> RowSet:
-    """Return the set of the rows for which the mask is true."""
+    """Return the set of the row numbers for which the mask is true."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def rows_in(bits: RowSet) -> Iterator[int]:
-    """Yield the rows of the set in ascending order."""
+    """Yield the row numbers of the set in ascending order."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -203,7 +205,7 @@ def rows_in(bits: RowSet) -> Iterator[int]:
 
 
 def first_rows(bits: RowSet, count: int) -> RowSet:
-    """Return the `count` rows of a set with the lowest numbers, or all of its rows if there are fewer."""
+    """Return the set of the `count` lowest row numbers of a set, or all of them if there are fewer."""
     low, high = count, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

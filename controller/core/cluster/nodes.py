@@ -419,8 +419,8 @@ class Nodes:
         self._log_from = self.change_count
 
     def changed_since(self, changes: int) -> list[int] | None:
-        """Return the row numbers that have changed since `change_count` had the value `changes`, oldest
-        change first.
+        """Return the row numbers of the nodes that have changed since `change_count` had the value `changes`,
+        oldest change first.
 
         Return None if the log of changes does not reach back so far.
         """
@@ -512,7 +512,7 @@ class Nodes:
         self.value_version += 1
 
     def gpu_value(self) -> GpuValue:
-        """Return the values of the free GPUs of all nodes. The values of changed rows are updated first."""
+        """Return the values of the free GPUs of all nodes. The values of changed nodes are updated first."""
         columns = self.columns
         layout, seen = self._gpu_value_at
         rows = self.changed_since(seen) if layout == self.layout_version else None

@@ -30,10 +30,10 @@ class TopologyDomains:
         self._code = [-1 if value is None else codes[value] for value in values]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the best `nodes` rows of `rows` that satisfy the topology, in ascending order; empty if too
-        few do.
+        """Choose `nodes` of the nodes in `rows` that satisfy the topology, the best ones by score. Return
+        their row numbers in ascending order; empty if too few nodes satisfy it.
 
-        1. In each domain, take the best rows: as many as the gang needs in one domain.
+        1. In each domain, take the best nodes: as many as the gang needs in one domain.
         2. Take the domains with the greatest sum of scores; without scores, the first by name.
         """
         split = self._topology.split(nodes)
@@ -55,8 +55,8 @@ class TopologyDomains:
         return sorted(row for _, found in full[:domains] for row in found)
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many rows of `rows` can be lost, whichever they are, while a gang of `nodes` nodes still
-        fits. Negative if the gang does not fit now.
+        """Return how many of the nodes in `rows` can be lost, whichever they are, while a gang of `nodes`
+        nodes still fits. Negative if the gang does not fit now.
         """
         split = self._topology.split(nodes)
         if split is None:
@@ -66,8 +66,8 @@ class TopologyDomains:
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return the rows that lie in domains with at least as many of `rows` as the gang needs in one
-        domain.
+        """Return the row numbers of the nodes in domains that have at least as many of the nodes in `rows` as
+        the gang needs in one domain.
         """
         known, split = set(rows), self._topology.split(nodes)
         each = split[1] if split is not None else 0
@@ -75,7 +75,7 @@ class TopologyDomains:
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a part of a sentence that names the domain with the most of these rows."""
+        """Return a part of a sentence that names the domain with the most of the nodes in `rows`."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:

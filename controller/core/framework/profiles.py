@@ -88,7 +88,7 @@ class Profile:
         return None
 
     def rows(self, columns: NodeTable) -> Bools:
-        """Return the mask of the nodes that belong to the profile."""
+        """Return True for each node that belongs to the profile."""
         return np.array([all(term.matches(each) for term in self.nodes) for each in columns.labels], np.bool_)
 
 

@@ -35,7 +35,9 @@ NOTHING_DECIDED: Mapping[Dependency, bool] = {}
 
 @dataclass(frozen=True, slots=True)
 class AdmittedSpec:
-    """A job spec that has passed all checks, with the gates that are closed at first."""
+    """A job spec that has passed all checks, with the gates (reasons that keep the job out of the queue) that
+    are closed at first.
+    """
 
     spec: JobSpec
     gates: tuple[Reason, ...]

@@ -88,8 +88,8 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec, and the gates that now keep the job
-    out of the queue.
+    """The spec of the job was changed. The event has the whole new spec, and the gates (such as a dependency)
+    that now keep the job out of the queue.
     """
 
     spec: JobSpec
@@ -381,8 +381,8 @@ class MovePlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The move of the job has failed or was cancelled. The job is nominated for its former `allocations`; if
-    these are empty, it waits in the queue.
+    """The move of the job has failed or was cancelled. Its former `allocations` are kept for it, so that it
+    can start there again; if there are none, it waits in the queue.
     """
 
     attempt: int

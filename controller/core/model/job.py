@@ -163,8 +163,8 @@ class Job:
 
     @property
     def ready(self) -> bool:
-        """True if the job is in the queue: its state is QUEUED, it is not held, no gate is closed and it is
-        not nominated.
+        """True if the job is in the queue: its state is QUEUED, it is not held, no gate (such as a
+        dependency) is closed, and no nodes are kept for it (nomination).
         """
         return self.state is JobState.QUEUED and not self.held and not self.wait.gates and not self.claim
 

@@ -30,7 +30,9 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of ceilings in scheduler.toml. None means that the table does not have the key."""
+    """One table of ceilings (the most that a job may ask for) in scheduler.toml. None means that the table
+    does not have the key.
+    """
 
     priority: int | None = None
     not_preemptible: bool | None = None
@@ -117,8 +119,8 @@ class Ceilings:
 
 
 def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] | None:
-    """Compare one key with its ceiling. Return (field of the spec, key of the table, requested value, allowed
-    value) if the spec exceeds it, otherwise None.
+    """Compare one requested value with its ceiling. Return (field of the spec, key of the table, requested
+    value, allowed value) if the spec exceeds the ceiling, otherwise None.
     """
     if name == "priority":
         within, where, asked = spec.priority <= most, "priority", f"priority {priority_name(spec.priority)}"

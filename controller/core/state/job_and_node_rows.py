@@ -52,7 +52,7 @@ REMOVED = "removed"
 
 @dataclass(frozen=True, slots=True)
 class JobFields:
-    """The fields of a Job that have the same name in the JSON body of its row."""
+    """The fields of a Job that have the same name in the JSON body of its database row."""
 
     index: int | None = None
     reason: Reason = Reason.NEW
@@ -80,7 +80,9 @@ class JobFields:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """The part of a job's row about its nomination, preemptions and moves."""
+    """The part of a job's database row about its nomination (nodes kept for it), its preemptions and its
+    moves.
+    """
 
     claim: tuple[Allocation, ...] = ()
     claim_quality: int = 0
@@ -93,7 +95,7 @@ class PreemptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord(JobFields):
-    """The JSON body of the row of a job."""
+    """The JSON body of a job's database row."""
 
     members: tuple[Member, ...] = ()
     wait: Wait | None = None
@@ -115,7 +117,7 @@ class GpuRecord(GpuCondition):
 
 @dataclass(frozen=True, slots=True)
 class NodeFields:
-    """The fields of a Node that have the same name in the JSON body of its row."""
+    """The fields of a Node that have the same name in the JSON body of its database row."""
 
     labels: Mapping[str, str]
     facts: NodeFacts
@@ -132,8 +134,8 @@ class NodeFields:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(NodeFields):
-    """The JSON body of the row of a node. The allocations on the node are in the rows of the jobs that hold
-    them.
+    """The JSON body of a node's database row. The allocations on the node are in the rows of the jobs that
+    hold them.
     """
 
     health: tuple[GpuRecord, ...] = ()
@@ -151,8 +153,8 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
-    """Return the row of a job. With with_spec=False the row has no spec, and the stored spec stays, because
-    only edits change a spec.
+    """Return the database row of a job. With with_spec=False the row has no spec, and the stored spec stays,
+    because only edits change a spec.
     """
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
@@ -208,7 +210,7 @@ class RowDecoder:
         self._records: dict[str, JobRecord] = {}
 
     def spec(self, row: JobRow) -> JobSpec:
-        """Return the spec of the job in this row."""
+        """Return the spec of the job in this database row."""
         text = row.spec or "null"
         found = self._specs.get(text)
         if found is None:
@@ -216,7 +218,7 @@ class RowDecoder:
         return found
 
     def record(self, row: JobRow) -> JobRecord:
-        """Return the decoded JSON body of this row."""
+        """Return the decoded JSON body of this database row."""
         found = self._records.get(row.body)
         if found is None:
             found = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
@@ -226,7 +228,7 @@ class RowDecoder:
 
 
 def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
-    """Return the job of a row. The row must have a spec."""
+    """Return the job that a database row describes. The row must have a spec."""
     decoder = decoder or RowDecoder()
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
@@ -258,14 +260,16 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
 
 
 def node_row(node: Node) -> NodeRow:
-    """Return the row of a node."""
+    """Return the database row of a node."""
     body = _encode_node_fields(node)
     body["health"] = [{"uuid": uuid, **_encode_condition(each)} for uuid, each in sorted(node.health.items())]
     return NodeRow(node.name, node.state.value, dumps(body))
 
 
 def load_node(row: NodeRow) -> Node:
-    """Return the node of a row. The node counts as disconnected until its agent connects."""
+    """Return the node that a database row describes. The node counts as disconnected until its agent
+    connects.
+    """
     record = decode(NodeRecord, json.loads(row.body), f"nodes[{row.name}]")
     copied: dict[str, Any] = {name: getattr(record, name) for name in _NODE_FIELDS}
     health = {
@@ -277,7 +281,7 @@ def load_node(row: NodeRow) -> Node:
 def restore_state(
     state: State, jobs: Iterable[JobRow], nodes: Iterable[NodeRow], notes: Iterable[NoteRow] = ()
 ) -> tuple[str, ...]:
-    """Load rows into an empty state. Every node counts as disconnected until its agent connects.
+    """Load database rows into an empty state. Every node counts as disconnected until its agent connects.
 
     Return the nodes that were connected when the rows were written. With them, the input ControllerStarted
     records in the journal that these nodes are now disconnected.

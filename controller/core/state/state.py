@@ -107,7 +107,9 @@ class State:
         return self._asked[1]
 
     def enqueue(self, job: Job) -> None:
-        """Put the job into its queue. Do nothing while a hold, a closed gate or a nomination keeps it out."""
+        """Put the job into its queue. Do nothing while a hold, a closed gate (such as a dependency) or a
+        nomination keeps the job out.
+        """
         if not job.ready:
             return
         queue = self.queue_of(job)

@@ -131,8 +131,8 @@ def _gate_opened(state: State, event: events.GateOpened) -> None:
 
 
 def admit(state: State, job: Job, now: float) -> None:
-    """Put the job into the queue and record the time. Do nothing while a hold, a closed gate or a nomination
-    keeps it out.
+    """Put the job into the queue and record the time. Do nothing while a hold, a closed gate (such as a
+    dependency) or a nomination keeps the job out.
     """
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
