@@ -53,7 +53,7 @@ class DecayedUsage:
         return now + self.half_life_s * math.log2((total - lasting) / (amount - lasting))
 
     def change(self, rate: float, now: float) -> None:
-        """Add `rate` to the units that are used per hour from now on."""
+        """Increase the rate of use by `rate` units per hour, from now on."""
         self.amount, self.at = self.total(now), max(now, self.at)
         self.rate = _clean(self.rate + rate)
 
@@ -107,13 +107,13 @@ class WindowedUsage:
                 return before
             then = self.total(moment)
             if then <= amount:
-                # Interpolate between two bucket edges, because the total falls linearly between them.
+                # Interpolate, because between two edges of buckets (parts of the window) the total falls linearly.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf
 
     def change(self, rate: float, now: float) -> None:
-        """Add `rate` to the units that are used per hour from now on."""
+        """Increase the rate of use by `rate` units per hour, from now on."""
         self._settle(now)
         self.rate = _clean(self.rate + rate)
 

@@ -54,7 +54,7 @@ class DependencyIndex:
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
         """All pairs (target, (id of a job that waits for the target, index of the dependency in its spec)),
-        sorted.
+        sorted. A target is (label or path, condition).
         """
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
@@ -91,18 +91,18 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """Return the targets that name this job or its array, and for which other jobs wait."""
+        """Return the pairs (label, condition) about this job or its array for which other jobs wait."""
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:
-        """Return (job id, index of the dependency in the job's spec) for each job that waits for a target,
-        sorted.
+        """Return (job id, index of the dependency in the job's spec) for each job that waits for this pair
+        (label or path, condition), sorted.
         """
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Decide a target after an event about the job `changed`: True if it is met, False if it can never be
-        met, otherwise None.
+        """Decide a pair (label, condition) after an event about the job `changed`: True if the condition is
+        met, False if it can never be met, otherwise None.
         """
         label, until = target
         if label == changed.label:
@@ -117,8 +117,8 @@ class DependencyIndex:
 
 
 def targets_of_job(job: Job) -> list[Target]:
-    """Return every target with which another job can wait for this job or its array: each label with each
-    condition.
+    """Return all pairs (label, condition) with which another job can depend on this job: the labels of the
+    job and of its array, each with every condition.
     """
     labels = (job.label,) if job.array is None else (job.label, str(job.array))
     return [(label, until) for label in labels for until in _VERBS]
@@ -283,9 +283,7 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """Yield the dependencies of the job or array with this label, as far as its jobs still wait for
-    dependencies.
-    """
+    """Yield the dependencies of the job or array with this label, if its jobs still wait for dependencies."""
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
     for job in jobs:

@@ -108,8 +108,8 @@ def _move_planned(state: State, event: events.MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
-    """Nominate a job for the allocations to which it is moved. Resources that the job already holds there
-    count only once.
+    """Nominate a job for the allocations to which it is moved. Resources that the job already holds on these
+    nodes are not counted a second time.
     """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
