@@ -183,7 +183,7 @@ def after_fault(
 
 
 def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition while an off-queue process (one that no job started) uses the GPU: SUSPECT. This
+    """Return the condition while an off-queue process (one outside of any job) uses the GPU: SUSPECT. This
     does not count as a fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:

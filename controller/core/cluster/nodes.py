@@ -496,7 +496,9 @@ class Nodes:
                     columns.gpu_free[row, held_slot] -= hold.milli
 
     def gpu_topology(self) -> GpuTopology:
-        """Return the NUMA and NVLink groups of all GPUs, computed again when `layout_version` has grown."""
+        """Return the NUMA and NVLink groups of all GPUs. They are computed again after nodes or their
+        hardware have changed.
+        """
         columns = self.columns
         if self._gpu_topology_at != self.layout_version:
             hosts = [node.facts.gpus for node in self.rows]

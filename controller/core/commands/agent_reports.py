@@ -259,7 +259,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """Record that an agent found a process on a GPU that no job started."""
+        """Record that an agent found a process on a GPU that belongs to a user and to no job."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:
@@ -272,7 +272,7 @@ class AgentReports:
             )
 
     def on_off_queue_process_gone(self, given: inputs.OffQueueProcessGone, now: float) -> None:
-        """Record that the last process of a user on a GPU that no job started has ended."""
+        """Record that a user has no more processes on a GPU outside of jobs."""
         use = self._state.offqueue.open.get((given.node, given.uuid, given.user))
         if use is not None:
             self._record(events.OffQueueProcessEnded(now, given.node, given.uuid, given.user, use.since))

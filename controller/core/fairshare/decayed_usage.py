@@ -107,7 +107,7 @@ class WindowedUsage:
                 return before
             then = self.total(moment)
             if then <= amount:
-                # Interpolate, because between two edges of buckets (parts of the window) the total falls linearly.
+                # Interpolate, because between the edges of two buckets the total falls linearly.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf

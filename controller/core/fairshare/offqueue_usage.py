@@ -82,11 +82,11 @@ class OffQueueUsage:
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """Return the uses of GPUs on a node that have not ended."""
+        """Return the uses of a node's GPUs without a job that have not ended."""
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """Return the uses of GPUs without a job that overlap a time window, newest first."""
+        """Return the uses of GPUs without a job that lie at least partly in a time window, newest first."""
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
                 yield use

@@ -158,9 +158,9 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 
 
 def opens_at(job: Job, gate: Reason) -> float:
-    """Return the time at which a timer acts on a closed gate; NEVER if only an event can open the gate.
+    """Return the time at which a timer opens a closed gate; NEVER if only an event can open the gate.
 
-    For the dependency gate it is the end of `after_within_s`, at which the job is cancelled.
+    For the dependency gate, return the end of `after_within_s`: the timer then cancels the job.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s

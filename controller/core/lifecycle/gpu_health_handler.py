@@ -90,8 +90,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_offqueue_end(self, name: str, uuid: str, now: float) -> None:
-        """Order a check of a GPU now, because the last off-queue process (one that no job started) on it has
-        ended.
+        """Order a check of a GPU now, because the last off-queue process (one outside of any job) on the GPU
+        has ended.
         """
         node, gpu = self._find(name, uuid)
         if node is not None and gpu is not None:

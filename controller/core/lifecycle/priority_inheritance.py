@@ -75,8 +75,8 @@ class PriorityInheritance:
                 self._best[target] = best
 
     def settle(self, now: float) -> Iterator[PriorityInherited]:
-        """Yield an event for each job that now inherits another priority. Apply each event before taking the
-        next.
+        """Yield an event for each job that now inherits another priority. The caller must apply each event
+        before it takes the next.
         """
         while self.changed:
             changed = next(iter(self.changed))

@@ -560,7 +560,9 @@ class GpuHealthRecorded(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessStarted(ClusterEvent):
-    """A user has started a process on a GPU without a job, and is charged `rate` billing units per hour."""
+    """A user has started a process outside of any job on a GPU, and is charged `rate` billing units per
+    hour.
+    """
 
     node: str
     uuid: str
@@ -572,7 +574,7 @@ class OffQueueProcessStarted(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessEnded(ClusterEvent):
-    """The last process of the user on this GPU that no job started has ended."""
+    """The user has no more processes on this GPU outside of jobs."""
 
     node: str
     uuid: str

@@ -286,9 +286,7 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent has found a process of a user on a GPU that no job started. It is the first one of this user
-    on the GPU.
-    """
+    """An agent has found the first process of a user on a GPU that belongs to no job."""
 
     user: str
     pid: int
@@ -297,7 +295,7 @@ class OffQueueProcessSeen(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessGone(GpuInput):
-    """The user has no more processes on this GPU that no job started."""
+    """The user has no more processes on this GPU outside of jobs."""
 
     user: str
 
