@@ -55,7 +55,7 @@ class BackfillCandidates:
         self._outlasts = False
         """Whether the current job may still run when the first waiting job starts."""
         self._long_fail = False
-        """Whether a job of the lane that outlasts the reserved start has found no nodes."""
+        """Whether a job of the lane that would still run at the reserved start has found no nodes."""
         self._too_long_s: float | None = None
         """Jobs that run this long or longer would delay a reservation of another profile."""
         if not cycle.backfill.in_queue_order:

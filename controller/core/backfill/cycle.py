@@ -88,11 +88,11 @@ class Cycle:
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """Whether a job that must start now to keep its deadline is tried before all other jobs."""
         self.head: QueueEntry | None = None
-        """The first waiting job as of the last whole pass; always None with conservative backfill."""
+        """The first job that could not start in the last full pass; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
         self._easy: EasyReservation | None = None
         self._easy_known = False
-        """Whether `_easy` has been computed for the current head. The result may be None."""
+        """Whether `_easy` has been computed for the present first waiting job. The result may be None."""
         self._easy_used = False
         """Whether a pass has used `_easy` for a decision; an unused one is not recorded as an estimate."""
         self._latest = (0, NEVER)

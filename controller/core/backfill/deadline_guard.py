@@ -45,9 +45,9 @@ class DeadlineGuard:
         self._limits = limits
         self._placer = placer
         self.reserved: list[EasyReservation] | None = None
-        """The reservations by latest start; None until the pass first needs them."""
+        """The reservations, earliest latest start first; None until the pass first needs them."""
         self._doubted: dict[int, bool] = {}
-        """By checked job: whether it will probably miss its deadline."""
+        """By job: whether it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
         """The jobs whose latest start is at most MARGIN_S seconds away; the earliest latest start first."""

@@ -13,7 +13,7 @@ from controller.core.placement.placer import Placer
 from controller.core.state.state import State
 
 PASSES_MOST = 4
-"""The most passes per run."""
+"""The most passes of each profile in one call of `run`."""
 
 
 class ProfileCycles:
@@ -38,7 +38,7 @@ class ProfileCycles:
             for each in pipeline.profiles
         } or {"": self._cycle(pipeline, "")}
         self.last = next(reversed(self.cycles.values()))
-        """The cycle of the default profile."""
+        """The `Cycle` of the default profile."""
         self._table = ReservationTable(state)
         self._shared = {
             name: SharedReservations(state, cycle.placer, cycle.runtime, self._table)

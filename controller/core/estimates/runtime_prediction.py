@@ -16,7 +16,7 @@ from wire.job.spec import JobSpec, gpus_text
 from wire.names import WHOLE_GPU, JobState, Reason
 
 MAX_RUNS = 32
-"""The most runs kept of one kind. Older runs are dropped, because they predict the next run badly."""
+"""The most runs kept of one kind of job. Older runs are dropped, because they predict the next run badly."""
 MAX_KINDS = 20_000
 """The most kinds that are kept. Beyond that, the kind with the oldest last run is dropped."""
 LONGEST_STEM = 80

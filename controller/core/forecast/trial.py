@@ -19,7 +19,7 @@ MAX_COPIES = 48
 T = TypeVar("T")
 
 ALL_ORDERS = 3
-"""For up to this many members of preempted jobs, every order of their ends is tried."""
+"""If preempted jobs run on at most this many nodes in all, every order of their ends is tried."""
 
 Leaving = tuple[int, str]
 """A preempted job, and one of its nodes."""

@@ -218,7 +218,7 @@ class QuotaReclaim:
         self.entitled = bool(limits) and all(
             self._used(project, resource) + need[resource] <= limit for resource, limit in limits
         )
-        """Does the project stay within its own hard limits with the waiting job?"""
+        """Whether the project stays within its own hard limits with the waiting job."""
 
     def _used(self, project: str, resource: int) -> int:
         account = self._state.accounts.by_key.get(("project", project))

@@ -52,7 +52,7 @@ class VictimIndex:
         self._becoming_preemptible: list[tuple[float, int]] = []
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
-        """The group number in the matrix, by tenant group of the reclaim strategy."""
+        """The number that the matrix has for each group of the reclaim strategy."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
@@ -193,7 +193,7 @@ class LossBounds:
             if policy is None
             else np.array([policy.must_give_back(each) for each in index.groups] or [False])
         )
-        """By group number: must the group give resources back? None without a reclaim strategy."""
+        """By group number: whether the group must give resources back. None without a reclaim strategy."""
         self._index = index
         self._placer = placer
         self._filters = filters_for(part, placer.pipeline)

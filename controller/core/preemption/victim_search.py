@@ -84,7 +84,10 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
 
     def sync(self, loss_changed: Collection[int], now: float) -> None:
-        """Update the index of jobs that may be stopped, and the loss of the jobs in `loss_changed`."""
+        """Update the index of jobs that may be stopped.
+
+        For the jobs in `loss_changed`, also update the work that would be lost.
+        """
         self._index.sync(loss_changed, now)
 
     @property

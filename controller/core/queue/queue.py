@@ -138,9 +138,9 @@ class Queue:
         self.new_jobs: list[int] = []
         """Jobs added since the last pass. If nothing else has changed, a pass considers only these."""
         self.pending_reasons: dict[int, Reason] = {}
-        """By job the reason why the last whole pass did not start the job although it fits."""
+        """By job, the reason why the last pass over all jobs did not start the job although it fits."""
         self.lane_pending_reasons: dict[Lane, Reason] = {}
-        """By lane the reason why that pass skipped the whole lane, for example a quota."""
+        """By lane, the reason why the last pass over all jobs skipped the whole lane, e.g. a quota."""
         self.by_latest_start: list[tuple[float, int]] = []
         """(latest start, job) for each waiting job with a deadline, the soonest start first."""
         self._fits: dict[ResourceRequest, ClassFit] = {}

@@ -29,13 +29,13 @@ class RebalanceRules:
     max_gpu_hours: float = 8.0
     """One proposal may cost at most this many GPU-hours."""
     min_ratio: float = 2.0
-    """The worth of a proposal must be at least this many times its cost."""
+    """The gain (`worth`) of a proposal must be at least this many times its cost."""
     restart_s: float = 60.0
     """Seconds that a restart of a job takes. They are added to the work lost since its last checkpoint."""
     horizon_s: float = 86_400.0
     """If a job starts or ends earlier by more than this many seconds, only these seconds count as gain."""
     gathered_hours: float = 1.0
-    """The worth in GPU-hours of each additional GPU that is wholly free or on an empty node."""
+    """The gain in GPU-hours for each additional GPU that is wholly free or on an empty node."""
     load_gap: float = 0.5
     """Jobs are moved if the highest and the lowest load of nodes (0 to 1) differ by more than this."""
     without_checkpoint: bool = False

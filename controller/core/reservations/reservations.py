@@ -17,7 +17,7 @@ from controller.core.model.job import NEVER
 from wire.cluster.reservation import ReservationSpec
 
 AHEAD = 8
-"""Plans consider this many next occurrences of a recurring reservation."""
+"""The planning of starts considers this many next occurrences of a recurring reservation."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Reservation:
         yield from (end + every * turn for turn in range(AHEAD))
 
     def overlaps(self, at: float, until: float) -> bool:
-        """Return whether an occurrence is active at any time between `at` and `until`."""
+        """Return whether the reservation is active at any time between `at` and `until`."""
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:

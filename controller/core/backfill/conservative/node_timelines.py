@@ -22,12 +22,12 @@ from controller.core.model.events import Allocation
 from controller.core.model.request import PerNodeRequest
 
 SMALL_SHARED_TIMELINE = 256
-"""Up to this size the shared timeline is never split, because it is cheap at this size."""
+"""Up to this size (`SharedTimeline.size`), the nodes without GPUs keep one shared timeline."""
 SHARED_WRITE_DISCOUNT = 8
 """Changing a set of nodes in the shared timeline is this many times cheaper than changing a segment of a
 separate timeline."""
 CACHED_STARTS = 200_000
-"""The most first starts that are cached."""
+"""The most first starts (the time from which a request fits on a node) that are cached."""
 
 
 class NodeTimelines:
@@ -61,9 +61,9 @@ class NodeTimelines:
         self._add_separate(separate)
         self._aside: BackfillReservation | None = None
         self._saved: dict[int, NodeTimeline] = {}
-        """By row, the separate timelines as they were before a reservation was set aside."""
+        """By row number of the node, the separate timelines as they were before `set_aside`."""
         self._changed: list[int] = []
-        """Rows of separate timelines in the order of their changes."""
+        """The row numbers of nodes with separate timelines, in the order in which these changed."""
         self._known: dict[tuple[PerNodeRequest, float], tuple[int, list[FirstStart]]] = {}
         """By request and duration: the length of `_changed` when computed, and the first starts by time."""
 
@@ -76,7 +76,7 @@ class NodeTimelines:
         return cls(nodes.by_name, now, separate, shared)
 
     def copy(self, nodes: Nodes) -> NodeTimelines:
-        """Return a copy for `nodes`, a copy of the state's nodes."""
+        """Return a copy that refers to `nodes`, a copy of the cluster's nodes."""
         separate = [line.copy(nodes.rows[row]) for row, line in self._separate.items()]
         return NodeTimelines(nodes.by_name, self._now, separate, self._shared.copy())
 

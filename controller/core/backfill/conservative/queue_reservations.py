@@ -45,9 +45,9 @@ class QueueReservations:
         self.refused: set[int] = set()
         """Jobs that could not start at their reserved time. They get no reservation until `retry_refused`."""
         self._seen = (-1, -1)
-        """`Nodes.room_version` and the table's edition as of the last update."""
+        """`Nodes.room_version` and `edition` of the reservation table as of the last update."""
         self._openings = (-1, -1, True)
-        """The result of `_openings_now` before step 2 last ran."""
+        """The result of `_openings_now` when reservations were last moved to earlier starts (step 2)."""
         self._slots = SlotSearch(state, placer, runtime, self.table)
 
     def resume(self, other: QueueReservations) -> None:
@@ -100,8 +100,8 @@ class QueueReservations:
     def _openings_now(self) -> tuple[int, int, bool]:
         """Return the numbers that change whenever a reservation may be able to start earlier.
 
-        They are the table's `openings`, the version of the affinity index, and whether any job is nominated
-        to nodes that its preemption victims still hold.
+        They are the counter `openings` of the reservation table, the version of the affinity index, and
+        whether any job waits for its preemption victims to leave.
         """
         return self.table.openings, self._state.nodes.job_affinity.version, bool(self._state.claims)
 
@@ -186,7 +186,7 @@ class QueueReservations:
 
     @contextmanager
     def without(self, job: int, now: float) -> Iterator[None]:
-        """Remove the job's reservation from the table for the duration of a `with` block."""
+        """Remove the job's reservation from the reservation table for the duration of a `with` block."""
         self.table.sync(now)
         reserved = self.by_job.pop(job, None)
         if reserved is None:

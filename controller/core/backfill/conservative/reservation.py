@@ -33,7 +33,7 @@ class BackfillReservation:
     most_nodes: int | None = None
     """The most nodes that quotas allow the job; None for all nodes it requests."""
     free: Mapping[int, FreeResources] = field(default_factory=dict, compare=False)
-    """By node row, the resources that were free when the GPUs were chosen."""
+    """By row number of the node, the resources that were free when the GPUs were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class RunningAttempt:
     attempt: int
     ends_at: float
     allocations: Mapping[str, Allocation]
-    """By node name."""
+    """The allocation on each node, by node name."""
     licences: LicenceCounts
     waits_for_victims: bool = False
     """True for a job that is nominated to these nodes and starts when its victims have left."""

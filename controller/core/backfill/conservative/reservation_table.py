@@ -65,9 +65,9 @@ class ReservationTable:
         self._state = state
         self._running: dict[int, RunningAttempt] = {}
         self._reserved_rows: Counter[int] = Counter()
-        """By node row, the number of reservations; counted only if several queues share the table."""
+        """The number of reservations by row number of the node, if several queues share the table."""
         self._unread: list[int] = []
-        """Rows whose changes the other table had not read yet when this table was copied from it."""
+        """Row numbers of nodes whose changes `other` had not read yet when `resume` copied it."""
         self._now = 0.0
         self._room_version = -1
         self._change_count = 0
@@ -81,7 +81,7 @@ class ReservationTable:
     # Updates from the state
 
     def refresh(self, now: float) -> None:
-        """Update the table from the state, assume later ends for overdue jobs, and drop past segments."""
+        """Update the table from the state, assume later ends for overdue jobs, and drop past times."""
         if self._has_overdue(now):
             self._versions = _STALE
         self.sync(now)
@@ -89,7 +89,7 @@ class ReservationTable:
         self.licences.forget_past(now)
 
     def sync(self, now: float) -> None:
-        """Update the table from the state: read the changes since the last `sync`, or build it again."""
+        """Update the table by the changes of the state since the last `sync`, or build it again."""
         if self._stale() or not self._read_changes(now):
             self._build(now)
 
@@ -183,7 +183,7 @@ class ReservationTable:
                     queue.reserve(self._state.jobs[job], most, now)
 
     def _read_changes(self, now: float) -> bool:
-        """Update the timelines by the attempts that started, grew or ended since the last `sync`.
+        """Update the timelines by the jobs that started, grew or ended since the last `sync`.
 
         Returns False if the table must be built again instead.
         """

@@ -44,7 +44,7 @@ class FreeByNode:
         return found
 
     def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
-        """Return a copy with these amounts, which may be negative, added to the free ones of these nodes."""
+        """Return a copy in which these amounts are added to what is free on these nodes."""
         after: dict[Amounts, RowSet] = {}
         for amounts, these in self.by_amounts.items():
             hit = these & rows
@@ -90,7 +90,7 @@ class SharedTimeline(Timeline[FreeByNode]):
             self.rows |= 1 << row
         super().__init__([now], [FreeByNode(by_amounts)])
         self._room_for: dict[PerNodeRequest, list[RowSet]] = {}
-        """By request, the nodes on which it fits in each segment. Every change clears this cache."""
+        """By request, the nodes on which it fits in each segment of time. Every change clears this cache."""
         self._numbers: dict[PerNodeRequest, int] = {}
 
     def copy(self) -> SharedTimeline:
@@ -138,7 +138,7 @@ class SharedTimeline(Timeline[FreeByNode]):
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """Add the amounts to the free ones of these nodes (`sign` 1), or subtract them (-1).
+        """Add the amounts to what is free on these nodes (`sign` 1), or subtract them (-1).
 
         The change applies from `start` to `end`.
         """

@@ -178,7 +178,7 @@ class SlotSearch:
     ) -> FreeResources | None:
         """Return the free resources of a node from which the GPUs for a reservation are chosen.
 
-        If several profiles share the table, only GPUs that are busy now are offered, if they suffice. Other
+        If several profiles share the nodes, only GPUs that are busy now are offered, if they suffice. Other
         profiles can then use the idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
