@@ -148,7 +148,7 @@ class Cycle:
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.reserved = None  # The last pass has started jobs, so these are out of date.
+        self.deadline_guard.reserved = None  # The last pass has started jobs, so its value is out of date.
         if self.state.claims:
             self._start_preemptors(now, apply)  # step 1
         due = self._take_due(now) or overran
@@ -365,9 +365,9 @@ class Cycle:
             heapq.heapreplace(heads, (self.position(following), following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """Return which job to try now: this one, or one with a deadline that needs the same nodes at once.
+        """Return which job to try now: this job, or a job with a deadline that needs the same nodes now.
 
-        That other job would miss its deadline if this job took the last nodes on which it fits.
+        The job with the deadline would miss it if this job took the last nodes on which both fit.
         """
         while True:
             job = self.state.jobs[number]
@@ -390,7 +390,7 @@ class Cycle:
             self.state.nodes.change_count,
             self.state.nodes.max_free,
         )
-        part, nodes = None, 0  # The next lane can often use these, because it differs only in the node count.
+        part, nodes = None, 0  # Both are kept for the next lane, which often differs only in the node count.
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -665,7 +665,7 @@ class Cycle:
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The nodes where this job may not preempt, because other jobs have reservations; None if none."""
+        """The nodes on which this job may not preempt others, because they are reserved; None if none."""
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:

@@ -251,7 +251,7 @@ class Placer:
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:
-        """Return whether the placement can be used now: all filters accept its nodes, its GPUs are free."""
+        """Return whether all filters still accept the nodes of the placement, and its GPUs are free."""
         shape = self.shape(ask)
         rows = [self.nodes.by_name[allocation.node].row for allocation in placement.allocations]
         if shape is None or (barred is not None and barred[rows].any()):

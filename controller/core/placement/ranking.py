@@ -22,8 +22,8 @@ class NodeRanking:
     A row is the entry of a node in the node table.
 
     Algorithm
-    1. Call the static filters, which read only labels, taints and hardware, when nodes have been added,
-       removed or changed in these.
+    1. Call the static filters, which read only labels, taints and hardware, when nodes have been added or
+       removed, or when labels, taints or hardware have changed.
     2. When `fits` is read, call the other filters for the rows that changed since the last call.
     3. When `scores` is read, call the scorers for those changed rows on which the request fits. A scorer that
        gives all nodes the same score is not called. If the request fits on no more nodes than the job needs,

@@ -222,7 +222,7 @@ class LossBounds:
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Exclude a node until its jobs change, because stopping any of them would not free enough."""
+        """Exclude a node until its jobs change, because stopping jobs there would not free enough."""
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:

@@ -161,7 +161,7 @@ class VictimSearch:
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            row = int(losses.argmin())  # deterministic, because argmin returns the first of equal nodes
+            row = int(losses.argmin())  # If several nodes lose equally little, argmin returns the first.
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break

@@ -122,7 +122,8 @@ class MoveSearch:
     def next_waiting_job(self) -> None:
         """Prepare the search for the next waiting job.
 
-        Jobs are tried again that fit on no other nodes only because these were reserved for the last one.
+        Some jobs fit on no other nodes because these were reserved for the last waiting job. They are tried
+        again.
         """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:

@@ -26,7 +26,7 @@ from controller.core.state.state import State
 class Slot:
     """A time, and the nodes on which a job can start at this time.
 
-    `free`: the resources that are free on these nodes while the job runs, by node row; for GPU nodes only.
+    `free`: the resources that are free on the GPU nodes among them while the job runs, by row number.
     """
 
     starts_at: float
