@@ -88,7 +88,9 @@ async def preflight(
 def _remedy(error: CannotConnect, address: SshAddress) -> str:
     if isinstance(error, AuthenticationFailed):
         return error.remedy
-    return f"On the controller's machine, as its user: does 'ssh {address.words()}' reach it?"
+    return (
+        f"On the controller's machine, as the controller's user: does 'ssh {address.words()}' reach the host?"
+    )
 
 
 def _reachable(connection: asyncssh.SSHClientConnection) -> Check:

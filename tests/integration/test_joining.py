@@ -164,11 +164,11 @@ def test_many_hosts_are_added_from_a_file(cluster: System, ssh_server: SshServer
     added = corral("nodes", "add", "--hosts-file", "hosts", *options(ssh_server), "--yes")
     assert added.returncode == 1
     assert "gone at 127.0.0.1:1: not ready" in added.stdout
-    assert "does 'ssh -p 1 127.0.0.1' reach it?" in added.stdout
+    assert "does 'ssh -p 1 127.0.0.1' reach the host?" in added.stdout
     told = {line.split()[0]: line for line in added.stdout.split("WHY\n")[1].splitlines()}
     assert [*told] == [*names, "gone"]
     assert all("joined     2 × NVIDIA H100" in told[name] for name in names)
-    assert "not ready  reachable: nothing listens at its SSH port" in told["gone"]
+    assert "not ready  reachable: nothing listens on the SSH port" in told["gone"]
     assert "6 of 7 hosts joined" in added.stderr
     assert (
         "gpu01, gpu02, gpu03, gpu04, gpu05 and 1 more:\n  note    agents      these nodes are one machine"
@@ -212,7 +212,7 @@ def test_changed_host_key_is_reported_until_it_is_trusted(
         cluster.await_jobs([job], JobState.RUNNING)
         other = key_line(asyncssh.generate_private_key("ssh-ed25519"))
         client.trust("gpu02", other)  # the pinned key differs from the key of the host
-        cluster.until(lambda: "ALERT: its host key changed" in client.node("gpu02").why, "the alarm")
+        cluster.until(lambda: "ALERT: the host key has changed" in client.node("gpu02").why, "the alarm")
         assert client.node("gpu02").state is NodeState.SUSPECT
         assert client.job(job).job.state is JobState.RUNNING
         looked = corral("nodes", "check", "gpu02", "-o", "json")

@@ -91,10 +91,10 @@ def _dependency_decided(facts: Facts) -> str:
 
 
 _GATES = {
-    "array": "got a slot of its array",
-    "dependency": "has no open dependency any more",
+    "array": "is now within the limit of running jobs of its array",
+    "dependency": "has no unmet dependencies now",
     "begin": "has reached its begin time",
-    "backoff": "may start again: its backoff is over",
+    "backoff": "has waited long enough after its last attempt",
 }
 
 
@@ -106,9 +106,9 @@ def _job_placed(facts: Facts) -> str:
     allocations = facts["allocations"]
     nodes = ", ".join(each["node"] for each in allocations)
     milli = sum(gpu["milli"] for each in allocations for gpu in each["gpus"])
-    gpus = f"{gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)} on " if milli else "room on "
+    gpus = f" with {gpus_text(milli / WHOLE_GPU)} GPU{'s' * (milli > WHOLE_GPU)}" if milli else ""
     profile = f", profile {facts['profile']}" if facts.get("profile") else ""
-    return f"job {facts['job']} got {gpus}{nodes} (attempt {facts['attempt']}{profile})"
+    return f"job {facts['job']} was placed on {nodes}{gpus} (attempt {facts['attempt']}{profile})"
 
 
 def _members_exited(facts: Facts) -> str:
@@ -143,7 +143,8 @@ def _preemption_planned(facts: Facts) -> str:
     victims = ", ".join(str(each["job"]) for each in facts["victims"])
     lost = sum(each["gpu_hours"] for each in facts["victims"])
     why = {"fair": " (fair share)", "reclaim": " (reclaimed quota)"}.get(facts["strategy"], "")
-    return f"job {facts['job']} preempts job {victims} on {nodes}{why}: {lost:.1f} GPU-hours lost"
+    jobs = f"job{'s' * (len(facts['victims']) > 1)} {victims}"
+    return f"job {facts['job']} preempts {jobs} on {nodes}{why}: {lost:.1f} GPU-hours lost"
 
 
 def _rebalance_planned(facts: Facts) -> str:
@@ -155,7 +156,8 @@ def _rebalance_planned(facts: Facts) -> str:
     }
     aim = f"let job {facts['for_job']} start" if facts["for_job"] else aims[facts["kind"]].format(**facts)
     cost = f"{facts['gpu_hours']:.1f} GPU-hours lost"
-    return f"{facts['by']} moves job {jobs} to {aim} (rebalancing {facts['proposal']}): {cost}"
+    moved = f"job{'s' * (len(facts['moves']) > 1)} {jobs}"
+    return f"{facts['by']} moves {moved} to {aim} (rebalancing {facts['proposal']}): {cost}"
 
 
 def _move_planned(facts: Facts) -> str:
@@ -171,11 +173,11 @@ def _move_undone(facts: Facts) -> str:
 
 def _job_shrunk(facts: Facts) -> str:
     nodes, lost = ", ".join(facts["nodes"]), facts["gpu_hours"]
-    return f"job {facts['job']} shrinks by {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
+    return f"job {facts['job']} gives up {nodes} for {facts['by']}: {lost:.1f} GPU-hours lost"
 
 
 def _job_grew(facts: Facts) -> str:
-    return f"job {facts['job']} grows to {', '.join(each['node'] for each in facts['allocations'])} as well"
+    return f"job {facts['job']} grows by {', '.join(each['node'] for each in facts['allocations'])}"
 
 
 def _job_requeued(facts: Facts) -> str:
@@ -209,7 +211,7 @@ def _node_marked(facts: Facts) -> str:
 
 def _gpu_fault(facts: Facts) -> str:
     cause = "caused by the job" if facts["own"] else "not caused by the job"
-    return f"job {facts['job']} met a GPU fault, {cause}: {facts['fault']}"
+    return f"job {facts['job']} had a GPU fault ({cause}): {facts['fault']}"
 
 
 def _share(facts: Facts) -> str:
@@ -229,7 +231,7 @@ def _because(why: str) -> str:
 def _job_edited(facts: Facts) -> str:
     changed = ", ".join(name for name in facts["changed"] if name != "by_default")
     if not facts["by"]:
-        return f"job {facts['job']} got defaults for {changed} from the nodes known now"
+        return f"job {facts['job']} got defaults for {changed} from the present nodes"
     return f"{facts['by']} changed {changed} of job {facts['job']}"
 
 
@@ -240,9 +242,9 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "DependencyDecided": _dependency_decided,
     "JobEdited": _job_edited,
     "JobRelaxed": lambda facts: (
-        f"job {facts['job']} waited long enough: it no longer asks for {', '.join(facts['dropped'])}"
+        f"job {facts['job']} has waited long enough: it no longer requires {', '.join(facts['dropped'])}"
     ),
-    "JobPromoted": "job {job} waited long enough: its priority is {priority} now",
+    "JobPromoted": "job {job} has waited long enough: its priority is {priority} now",
     "StartEstimated": lambda facts: (
         f"job {facts['job']} should start in {duration(facts['start'] - facts['at'])} ({facts['kind']})"
     ),
@@ -256,12 +258,12 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
         if facts["heir"]
         else f"job {facts['job']} no longer inherits a priority"
     ),
-    "GateClosed": "job {job} waits for a slot of its array again",
+    "GateClosed": "job {job} waits again: its array runs as many jobs as allowed",
     "GateOpened": _gate_opened,
     "JobPlaced": _job_placed,
     "PredictionOutlived": lambda facts: (
-        f"job {facts['job']} runs longer than predicted; planning now assumes "
-        + ("its limit" if facts["planned_s"] is None else duration(facts["planned_s"]))
+        f"job {facts['job']} runs longer than predicted; the scheduler now expects that it runs "
+        + ("until its time limit" if facts["planned_s"] is None else f"for {duration(facts['planned_s'])}")
     ),
     "MemberReady": "job {job} is ready on {node} and waits for its other nodes",
     "AttemptStarted": "job {job} runs on {node} (attempt {attempt})",
@@ -305,19 +307,19 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "ReservationEnded": "reservation {reservation} ended",
     "ReservationCancelled": "{by} cancelled reservation {reservation}",
     "QuotaSet": "{by} set the quota of {scope} {name}",
-    "QuotaUnset": "{by} removed the quota set for {scope} {name}",
+    "QuotaUnset": "{by} removed the quota that was set for {scope} {name}",
     "PluginFailed": lambda facts: (
         f"the {facts['kind']} {facts['name']} failed: {facts['why']}"
         + ("; it is not used again until a restart or another configuration" if facts["given_up"] else "")
     ),
     "StrangerCame": lambda facts: f"{facts['user']} uses GPU {_gpu(facts)} without a job: {facts['command']}",
     "StrangerLeft": lambda facts: (
-        f"{facts['user']} stopped using GPU {_gpu(facts)} without a job after "
-        f"{duration(facts['at'] - facts['since'])}"
+        f"{facts['user']} has used GPU {_gpu(facts)} without a job for "
+        f"{duration(facts['at'] - facts['since'])}; the process has ended"
     ),
     "JournalSealed": lambda facts: (
-        f"the journal's entries up to {facts['through']} are deleted; "
-        f"their last hash is {facts['digest'][:16]}…"
+        f"the journal entries up to {facts['through']} are deleted; "
+        f"the hash of the last one is {facts['digest'][:16]}…"
     ),
     "HostKeyPinned": lambda facts: (
         f"{facts['by']} pinned the host key {_fingerprint(facts['key'])} of node {facts['node']}"

@@ -84,8 +84,8 @@ async def start_agent(
     except asyncssh.ChannelOpenError as error:
         raise BootstrapFailed(
             "login",
-            f"it lets us in, and then opens no session: {printable(error.reason, 200)}",
-            "Look at MaxSessions in its sshd_config, and at the server's log there.",
+            f"the login succeeds, but the SSH server opens no session: {printable(error.reason, 200)}",
+            "Look at MaxSessions in the host's sshd_config, and at the log of its SSH server.",
         ) from None
     talk = _Bootstrap(process, python)
     try:
@@ -124,8 +124,8 @@ class _Bootstrap:
         if what != "ready":
             raise BootstrapFailed(
                 "files",
-                f"the agent cannot be kept there: {printable(detail, 300)}",
-                "Make room there, or name a directory with room that is ours to write with --spool.",
+                f"the agent's files cannot be written: {printable(detail, 300)}",
+                "Free disk space on the host, or name another writable directory with --spool.",
             )
         return BootstrappedAgent(self._process, self._words, detail)
 
@@ -146,9 +146,9 @@ class _Bootstrap:
                 what, detail = json.loads(rest)
                 return what, detail
             if self._word[0].encode() in line:
-                raise self._unruly("it echoes its input")
+                raise self._unruly("it sends its input back")
             self._chatter = line.strip() or self._chatter
-        raise self._unruly(f"it prints without end: {self._last()}")
+        raise self._unruly(f"it prints without end, and {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
         """Return the error for an SSH session that ended before the agent ran."""
@@ -160,7 +160,7 @@ class _Bootstrap:
             else:
                 why = "there is no Python 3.9 or newer" + (f": {seen}" if seen else "")
             return BootstrapFailed(
-                "Python", why, "Install Python 3.9 or newer there, or name one with --python."
+                "Python", why, "Install Python 3.9 or newer on the host, or name one with --python."
             )
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait_closed(), PARTING_S)
@@ -170,7 +170,7 @@ class _Bootstrap:
 
     def silent(self) -> BootstrapFailed:
         """Return the error for an SSH session that has not answered in time."""
-        return self._unruly(f"it gave no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
+        return self._unruly(f"it sent no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:
         last = self._words.now() or printable(self._chatter.decode("utf-8", "replace"), 300)
@@ -179,7 +179,7 @@ class _Bootstrap:
     def _unruly(self, why: str) -> BootstrapFailed:
         return BootstrapFailed(
             "login",
-            f"a login there does not run our command: {why}",
-            "Try 'ssh HOST true': the shell there must run commands (no nologin, no forced command), "
+            f"the login shell does not run the agent's command: {why}",
+            "Try 'ssh HOST true': the login shell must run commands (no nologin, no forced command), "
             "and its start-up files (.bashrc …) must neither exit nor wait.",
         )

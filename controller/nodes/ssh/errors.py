@@ -26,7 +26,7 @@ class HostKeyUnknown(CannotConnect):
     def __init__(self, node: str, key: asyncssh.SSHKey) -> None:
         self.key = key
         super().__init__(
-            f"its host key {fingerprint(key)} is not known; 'corral nodes trust {node}' shows and pins it"
+            f"the host key {fingerprint(key)} is not known; 'corral nodes trust {node}' shows and pins it"
         )
 
 
@@ -38,10 +38,11 @@ class HostKeyChanged(CannotConnect):
         self, record: str, known: Sequence[asyncssh.SSHKey], shown: asyncssh.SSHKey | None, remedy: str
     ) -> None:
         self.key = shown
-        what = f"is now {fingerprint(shown)}" if shown is not None else "is now of another kind"
+        now = f"it is now {fingerprint(shown)}" if shown is not None else "it now has another type"
+        before = " or ".join(map(fingerprint, known))
         super().__init__(
-            f"ALERT: its host key changed: it {what}, and {' or '.join(map(fingerprint, known))} {record}. "
-            "The connection may be intercepted; nothing was sent, and its jobs go on. "
+            f"ALERT: the host key has changed: {now}, but {before} {record}. "
+            "The connection may be intercepted. Nothing was sent to the host, and its jobs continue. "
             f"If the host was reinstalled: {remedy}"
         )
 
@@ -50,19 +51,19 @@ class AuthenticationFailed(CannotConnect):
     """Raised if the host accepts none of the controller's keys."""
 
     def __init__(self, locked: Sequence[str], address: SshAddress) -> None:
-        why = "it accepts none of the controller's keys; put the public key into its authorized_keys"
+        why = "the host accepts none of the controller's keys; its authorized_keys lacks the public key"
         self.remedy = (
-            f"As the controller's user: ssh-copy-id {address.words()}. If the key is there, the log of the "
-            "SSH server there says why (a shell that does not exist, AllowUsers, from=…)."
+            f"As the controller's user: ssh-copy-id {address.words()}. If the host already has the key, find "
+            "the reason in the log of its SSH server (a shell that does not exist, AllowUsers, from=…)."
         )
         if locked:
             why = (
-                f"it accepts none of the controller's keys; {', '.join(locked)} has a passphrase, "
-                "and is only tried when ssh-agent holds it"
+                f"the host accepts none of the controller's keys; {', '.join(locked)} "
+                f"{'has' if len(locked) == 1 else 'have'} a passphrase and can be used only through ssh-agent"
             )
             self.remedy = (
                 f"As the controller's user: ssh-add {locked[0]}, "
-                "and start the controller with that agent's SSH_AUTH_SOCK."
+                "and start the controller with the SSH_AUTH_SOCK of that ssh-agent."
             )
         super().__init__(printable(why, 500))
 
@@ -122,14 +123,16 @@ class SshAttempt:
         if jumps and not self.gatekeeper.reached:
             if isinstance(error, asyncssh.HostKeyNotVerifiable):
                 return CannotConnect(
-                    f"the host key of a jump host on the way ({jumps}) is not in known_hosts"
+                    f"the host key of a jump host is not in known_hosts (jump hosts: {jumps})"
                 )
             if isinstance(error, asyncssh.ChannelOpenError):
                 return CannotConnect(
-                    f"the jump host on the way ({jumps}) does not reach it, or may forward nothing "
-                    f"(AllowTcpForwarding in its sshd_config): {describe_error(error)}"
+                    "a jump host cannot reach the host, or does not forward connections (AllowTcpForwarding "
+                    f"in its sshd_config; jump hosts: {jumps}): {describe_error(error)}"
                 )
-            return CannotConnect(f"on the way to it, by the jump hosts {jumps}: {_at_the_door(error)}")
+            return CannotConnect(
+                f"the connection through the jump hosts {jumps} failed: {_without_connection(error)}"
+            )
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             return self._unverified(error, config)
         if isinstance(error, asyncssh.KeyExchangeFailed) and self.pinned and "host key" in str(error):
@@ -137,8 +140,8 @@ class SshAttempt:
         if isinstance(error, asyncssh.PermissionDenied):
             return AuthenticationFailed(self._locked(config), self.address)
         if isinstance(error, asyncssh.KeyImportError) and self.identity:
-            return CannotConnect(printable(f"{self.identity} cannot be used: {error}", 300))
-        return CannotConnect(_at_the_door(error))
+            return CannotConnect(printable(f"the key {self.identity} cannot be used: {error}", 300))
+        return CannotConnect(_without_connection(error))
 
     def _ssh_config(self) -> SshConfig | None:
         """Return the options of ~/.ssh/config for the host, or None if it cannot be read."""
@@ -156,7 +159,7 @@ class SshAttempt:
         """Return the error for a host key that is unknown, changed or revoked."""
         shown = self.gatekeeper.shown
         if shown is None:
-            return CannotConnect(f"its host key is not to be trusted: {printable(error.reason, 200)}")
+            return CannotConnect(f"the host key is not trusted: {printable(error.reason, 200)}")
         if self.pinned:
             return self._changed(shown)
         files = _there(config, "UserKnownHostsFile")
@@ -195,12 +198,12 @@ def _is_locked(file: str) -> bool:
     return False
 
 
-def _at_the_door(error: Exception) -> str:
-    """Describe the failure to open a connection, in a clause such as "nothing listens at its SSH port"."""
+def _without_connection(error: Exception) -> str:
+    """Describe the failure to open a connection, in a clause such as "nothing listens on the SSH port"."""
     if is_dropped(error):
         return (
-            "it closes the connection at once, again and again: there are too many at a time "
-            "(MaxStartups in its sshd_config), or it wants none from this machine"
+            "the SSH server closes each connection at once: too many connections arrive at a time "
+            "(MaxStartups in sshd_config), or connections from this machine are not allowed"
         )
     return describe_error(error)
 
@@ -212,15 +215,15 @@ def is_dropped(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-    """Describe an error of SSH or of the network in a clause such as "nothing listens at its SSH port"."""
+    """Describe an error of SSH or of the network in a clause such as "nothing listens on the SSH port"."""
     if isinstance(error, asyncssh.PermissionDenied):
-        return "it accepts none of the controller's keys"
+        return "none of the controller's keys is accepted"
     if isinstance(error, socket.gaierror):
         if error.errno == socket.EAI_NONAME:
-            return "there is no host of that name"
-        return f"its name cannot be looked up now: {error.strerror}"
+            return "there is no host with this name"
+        return f"the host name cannot be looked up now: {error.strerror}"
     if isinstance(error, ConnectionRefusedError):
-        return "nothing listens at its SSH port"
+        return "nothing listens on the SSH port"
     if isinstance(error, asyncssh.Error):
         return printable(error.reason, 300) or type(error).__name__
     if isinstance(error, OSError):

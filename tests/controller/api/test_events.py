@@ -32,23 +32,23 @@ TOLD: list[tuple[Event, str]] = [
         events.DependencyDecided(7, 1.0, 0, False, "job 3 can no longer succeed: job 3 is FAILED"),
         "a dependency of job 7 can never be met: job 3 can no longer succeed: job 3 is FAILED",
     ),
-    (events.GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has no open dependency any more"),
+    (events.GateOpened(7, 1.0, Reason.DEPENDENCY), "job 7 has no unmet dependencies now"),
     (
         events.JobEdited(7, 1.0, spec(priority=75), "bob", ("priority", "name")),
         "bob changed priority, name of job 7",
     ),
     (
         events.JobRelaxed(7, 1.0, ("selector", "nodes")),
-        "job 7 waited long enough: it no longer asks for selector, nodes",
+        "job 7 has waited long enough: it no longer requires selector, nodes",
     ),
-    (events.JobPromoted(7, 1.0, 60), "job 7 waited long enough: its priority is 60 now"),
+    (events.JobPromoted(7, 1.0, 60), "job 7 has waited long enough: its priority is 60 now"),
     (
         events.PredictionOutlived(7, 1.0, 7_200.0),
-        "job 7 runs longer than predicted; planning now assumes 2h00m",
+        "job 7 runs longer than predicted; the scheduler now expects that it runs for 2h00m",
     ),
     (
         events.PredictionOutlived(7, 1.0, None),
-        "job 7 runs longer than predicted; planning now assumes its limit",
+        "job 7 runs longer than predicted; the scheduler now expects that it runs until its time limit",
     ),
     (
         events.PriorityInherited(7, 1.0, 90, "17_2"),
@@ -61,25 +61,25 @@ TOLD: list[tuple[Event, str]] = [
     (events.StartEstimated(7, 1.0, "likely", 61.0), "job 7 should start in 1m00s (likely)"),
     (events.DeadlineAtRisk(7, 1.0, False), "job 7 can meet its deadline again"),
     (events.PriorityInherited(7, 1.0, 0, ""), "job 7 no longer inherits a priority"),
-    (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 waits for a slot of its array again"),
-    (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 got a slot of its array"),
+    (events.GateClosed(7, 1.0, Reason.ARRAY), "job 7 waits again: its array runs as many jobs as allowed"),
+    (events.GateOpened(7, 1.0, Reason.ARRAY), "job 7 is now within the limit of running jobs of its array"),
     (events.GateOpened(7, 1.0, Reason.BEGIN), "job 7 has reached its begin time"),
-    (events.GateOpened(7, 1.0, Reason.BACKOFF), "job 7 may start again: its backoff is over"),
+    (events.GateOpened(7, 1.0, Reason.BACKOFF), "job 7 has waited long enough after its last attempt"),
     (
         events.JobPlaced(7, 1.0, 2, (Allocation("a", 1, 1, (GpuHold("u", 1000), GpuHold("v", 1000))),), 150),
-        "job 7 got 2 GPUs on a (attempt 2)",
+        "job 7 was placed on a with 2 GPUs (attempt 2)",
     ),
     (
         events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1, (GpuHold("u", 250),)),), 150),
-        "job 7 got 0.25 GPU on a (attempt 1)",
+        "job 7 was placed on a with 0.25 GPU (attempt 1)",
     ),
     (
         events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1), Allocation("b", 1, 1)), 50),
-        "job 7 got room on a, b (attempt 1)",
+        "job 7 was placed on a, b (attempt 1)",
     ),
     (
         events.JobPlaced(7, 1.0, 1, (Allocation("a", 1, 1),), 50, profile="inference"),
-        "job 7 got room on a (attempt 1, profile inference)",
+        "job 7 was placed on a (attempt 1, profile inference)",
     ),
     (events.MemberReady(7, 1.0, 1, "a"), "job 7 is ready on a and waits for its other nodes"),
     (events.AttemptStarted(7, 1.0, 1, "a", 99), "job 7 runs on a (attempt 1)"),
@@ -98,7 +98,7 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.OffQueueProcessEnded(61.0, "a", "GPU-1", "eve", 1.0),
-        "eve stopped using GPU GPU-1 of node a without a job after 1m00s",
+        "eve has used GPU GPU-1 of node a without a job for 1m00s; the process has ended",
     ),
     (events.IdleEnded(7, 1.0, 1), "the GPUs of job 7 are busy again"),
     (events.AttemptExited(7, 1.0, 1, "a", 3), "job 7 ended on a: exit code 3"),
@@ -124,7 +124,7 @@ TOLD: list[tuple[Event, str]] = [
             "priority",
             61.0,
         ),
-        "job 9 preempts job 7, 8 on a, b: 3.2 GPU-hours lost",
+        "job 9 preempts jobs 7, 8 on a, b: 3.2 GPU-hours lost",
     ),
     (
         events.PreemptionDropped(9, 1.0, "node a is away"),
@@ -132,9 +132,9 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.JobShrunk(7, 1.0, 2, ("b", "c"), "job 9", 2.5),
-        "job 7 shrinks by b, c for job 9: 2.5 GPU-hours lost",
+        "job 7 gives up b, c for job 9: 2.5 GPU-hours lost",
     ),
-    (events.JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 grows to c as well"),
+    (events.JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 grows by c"),
     (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
     (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),
     (
@@ -170,10 +170,10 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.GpuFaultNoted(7, 1.0, 1, "a", "GPU 3 of a: Xid 13: graphics engine exception", own=True),
-        "job 7 met a GPU fault, caused by the job: GPU 3 of a: Xid 13: graphics engine exception",
+        "job 7 had a GPU fault (caused by the job): GPU 3 of a: Xid 13: graphics engine exception",
     ),
     (events.QuotaSet(1.0, "user", "ada", Quota(), "root"), "root set the quota of user ada"),
-    (events.QuotaUnset(1.0, "user", "ada", "root"), "root removed the quota set for user ada"),
+    (events.QuotaUnset(1.0, "user", "ada", "root"), "root removed the quota that was set for user ada"),
     (
         events.ReservationMade(1.0, ReservationSpec("fans", 2.0, 3.0, ("a", "b")), ("a", "b"), "root"),
         "root made reservation fans on a, b",
@@ -183,7 +183,7 @@ TOLD: list[tuple[Event, str]] = [
     (events.ReservationCancelled(1.0, "fans", "root"), "root cancelled reservation fans"),
     (
         events.JournalSealed(1.0, 90_000, "ab" * 32),
-        "the journal's entries up to 90000 are deleted; their last hash is abababababababab…",
+        "the journal entries up to 90000 are deleted; the hash of the last one is abababababababab…",
     ),
     (
         events.PluginFailed(1.0, "scorer", "mine", "KeyError: 'zone'", False),
@@ -195,7 +195,7 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         events.RebalancePlanned(1.0, "3f9a2c41", "defragment", "root", (7, 8), 2.25, 40.0, 9),
-        "root moves job 7, 8 to let job 9 start (rebalancing 3f9a2c41): 2.2 GPU-hours lost",
+        "root moves jobs 7, 8 to let job 9 start (rebalancing 3f9a2c41): 2.2 GPU-hours lost",
     ),
     (
         events.RebalancePlanned(1.0, "3f9a2c41", "drain", "corral", (7,), 0.5, 4.0, node="a"),
@@ -268,7 +268,7 @@ async def test_array_element_has_one_label_everywhere(keep_ended: int) -> None:
         assert {event["label"] for event in expected} == {f"{first}_4"}
         assert [event["text"] for event in expected] == [
             f"root submitted job {first}_4 (true)",
-            f"job {first}_4 got room on gpu01 (attempt 1)",
+            f"job {first}_4 was placed on gpu01 (attempt 1)",
             f"job {first}_4 runs on gpu01 (attempt 1)",
             f"job {first}_4 ended on gpu01: exit code 0",
             f"job {first}_4 is COMPLETED",
@@ -290,7 +290,7 @@ def test_all_jobs_of_an_event_have_labels() -> None:
     )
     assert {*jobs_of(facts)} == {7, 8, 9}
     expected = sentence("PreemptionPlanned", labelled(facts, {7: "5_2", 8: "6_0", 9: "9"}))
-    assert expected == "job 5_2 preempts job 6_0, 9 on gpu01: 2.0 GPU-hours lost"
+    assert expected == "job 5_2 preempts jobs 6_0, 9 on gpu01: 2.0 GPU-hours lost"
 
 
 async def test_events_contain_no_secrets(api: RunningController) -> None:

@@ -182,10 +182,10 @@ async def test_invalid_hosts_are_refused(api: RunningController, body: dict[str,
 async def test_unreachable_host_is_added_as_down_with_a_reason(api: RunningController) -> None:
     status, looked = await api.post("/v1/preflight", {"name": "a", "host": HOST})
     assert (status, looked["ready"]) == (200, False)
-    assert looked["checks"][0]["found"] == "nothing listens at its SSH port"
+    assert looked["checks"][0]["found"] == "nothing listens on the SSH port"
     status, node = await api.post("/v1/nodes", {"name": "a", "host": HOST})
     assert (status, node["state"]) == (201, "down")
-    await api.until(lambda: api.daemon.state.nodes.by_name["a"].why == "nothing listens at its SSH port")
+    await api.until(lambda: api.daemon.state.nodes.by_name["a"].why == "nothing listens on the SSH port")
     status, problem = await api.post("/v1/nodes/a/trust", {"host_key": "no key"})
     assert (status, problem["where"]) == (400, "host_key")
     assert (await api.post("/v1/nodes/a/remove", {}))[0] == 200

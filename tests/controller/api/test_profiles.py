@@ -110,7 +110,10 @@ async def test_jobs_show_their_profile_and_are_listed_by_profile() -> None:
         _, body = await api.get("/v1/profiles/inference")
         assert (body["queued"], body["running"]) == (1, 1)
         _, body = await api.get(f"/v1/events?job={online}")
-        assert body["events"][-1]["text"] == f"job {online} got 8 GPUs on a (attempt 1, profile inference)"
+        assert (
+            body["events"][-1]["text"]
+            == f"job {online} was placed on a with 8 GPUs (attempt 1, profile inference)"
+        )
 
 
 async def test_unavailable_profile_is_refused_with_field_and_hint() -> None:

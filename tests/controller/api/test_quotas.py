@@ -31,7 +31,7 @@ async def test_quota_is_set_shown_enforced_and_removed(api: RunningController) -
     _, answer = await api.get("/v1/events")
     assert [event["text"] for event in answer["events"] if event["kind"].startswith("Quota")] == [
         f"{me} set the quota of user {me}",
-        f"{me} removed the quota set for user {me}",
+        f"{me} removed the quota that was set for user {me}",
     ]
 
 

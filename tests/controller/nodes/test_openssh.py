@@ -124,8 +124,8 @@ async def test_output_of_login_scripts_is_ignored(host: Host, start_up: str) -> 
         ("exit 3", "ended with exit code 3, and it printed nothing"),
         ("echo no room for you >&2; exit 1", "its last line was: no room for you"),
         ("yes", "prints without end"),
-        ("cat", "it echoes its input"),
-        ("sleep 300", "it gave no answer within 1 s"),
+        ("cat", "it sends its input back"),
+        ("sleep 300", "it sent no answer within 1 s"),
     ],
 )
 async def test_login_that_runs_no_command_is_refused(
@@ -136,7 +136,7 @@ async def test_login_that_runs_no_command_is_refused(
     made = host()
     made.rc(f"{start_up}\n")
     name, found, remedy = await refused(made)
-    assert (name, "does not run our command" in found) == ("login", True)
+    assert (name, "does not run the agent's command" in found) == ("login", True)
     assert why in found
     assert f"'ssh -p {made.port} {made.user}@127.0.0.1 true'" in remedy
 
@@ -409,11 +409,10 @@ async def test_missing_files_of_ssh_config_are_ignored(host: Host) -> None:
 async def test_failing_jump_hosts_are_named(host: Host) -> None:
     made = host(AllowTcpForwarding="no")
     configured(made, "Host far1\n ProxyJump far2\nHost far4\n ProxyJump stranger@far2")
-    assert "the jump host on the way (far2)" in (await refused(made, ssh="far1", identity=""))[1]
+    assert "jump hosts: far2)" in (await refused(made, ssh="far1", identity=""))[1]
     found = (await refused(made, ssh="far4", identity=""))[1]
-    assert (
-        found == "on the way to it, by the jump hosts stranger@far2: it accepts none of the controller's keys"
-    )
+    assert found.startswith("the connection through the jump hosts stranger@far2 failed: ")
+    assert found.endswith("none of the controller's keys is accepted")
 
 
 async def test_ipv6_address(host: Host) -> None:
@@ -437,7 +436,7 @@ async def test_link_reconnects_after_a_server_restart(host: Host) -> None:
     try:
         await listener.nth(Hello)
         made.stop_listening()
-        assert (await refused(made))[1] == "nothing listens at its SSH port"
+        assert (await refused(made))[1] == "nothing listens on the SSH port"
         made.listen()
         assert (await look(made)).ready
         assert not any(isinstance(each, LinkLost) for each in listener.received)

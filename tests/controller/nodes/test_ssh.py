@@ -135,7 +135,7 @@ async def test_changed_host_key_is_refused_and_jobs_keep_running(
 
     def alert() -> list[LinkLost]:
         lost = [each for each in listener.received if isinstance(each, LinkLost)]
-        return [each for each in lost if "ALERT: its host key changed" in each.why]
+        return [each for each in lost if "ALERT: the host key has changed" in each.why]
 
     assert fingerprint(pinned) in (await listener.until(alert))[0].why
     assert pid is not None
@@ -149,7 +149,7 @@ async def test_changed_host_key_is_refused_and_jobs_keep_running(
 
 async def test_closed_ssh_port_is_reported(setup: SshLinkSetup, opened: Opened) -> None:
     await setup.server.stop()
-    assert (await opened().nth(LinkLost)).why == "nothing listens at its SSH port"
+    assert (await opened().nth(LinkLost)).why == "nothing listens on the SSH port"
 
 
 async def test_rejected_key_is_reported(setup: SshLinkSetup, opened: Opened, tmp_path: Path) -> None:
