@@ -27,15 +27,15 @@ def gantt_section(runs: Sequence[ReportRun], charts: Sequence[Gantt]) -> Markup:
         "Jobs by node",
         " ".join(
             [
-                f"Each line is a {runs[0].unit} of a node, each bar a job."
+                f"Each row is a {runs[0].unit} of a node, and each bar is a job."
                 if runs[0].by_gpu
-                else "Each bar is a job; a node is as high as it has processors.",
+                else "Each bar is a job. The height of a node is its number of processors.",
                 *notes,
             ]
         ),
         el("div", id="gantt"),
-        el("noscript", el("p", "This drawing needs JavaScript; the table does not.", class_="about")),
-        details("What each node did", _node_table(runs)),
+        el("noscript", el("p", "This chart needs JavaScript; the table below does not.", class_="about")),
+        details("Attempts and utilisation of each node", _node_table(runs)),
     )
 
 
@@ -45,11 +45,11 @@ def _left_out(run: ReportRun, chart: Gantt, runs: int) -> list[str]:
     if chart.left_out:
         notes.append(
             f"The {chart.left_out:,} smallest of {chart.bars + chart.left_out:,} bars{of} are not drawn, "
-            f"with {percent(chart.left_out_part)} of the time held; the rest of the page counts every job."
+            f"with {percent(chart.left_out_part)} of the time; the rest of the page counts every job."
         )
     without = sum(not run.held(record) for record in run.started)
     if without:
-        notes.append(f"{count(without, 'job')}{of} without a {run.unit} are not drawn here.")
+        notes.append(f"{count(without, 'job')}{of} that held no {run.unit} are not in this chart.")
     return notes
 
 

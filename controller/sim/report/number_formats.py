@@ -5,21 +5,21 @@ from __future__ import annotations
 from wire.text import duration
 
 FIGURES: dict[str, str] = {
-    "jobs": "Jobs that ran to an end",
+    "jobs": "Jobs that started and ended",
     "avebsld": "Mean bounded slowdown",
-    "max_bsld": "Worst bounded slowdown",
+    "max_bsld": "Largest bounded slowdown",
     "mean_wait_s": "Mean wait",
     "p50_wait_s": "Median wait",
-    "p95_wait_s": "Wait of 95 of 100, at most",
+    "p95_wait_s": "95 % of jobs waited at most",
     "mean_flow_s": "Mean time from submit to end",
     "max_flow_s": "Longest time from submit to end",
     "utilisation": "Utilisation",
-    "fragmentation": "Idle while jobs waited",
-    "makespan_s": "Makespan",
+    "fragmentation": "Capacity idle while jobs waited",
+    "makespan_s": "First submit to last end",
     "fairness": "Fairness between users",
     "preemptions": "Preemptions",
     "gpu_hours_lost": "GPU-hours lost",
-    "moves": "Moves",
+    "moves": "Moves to other nodes",
     "cpu_s": "CPU time of the simulator",
 }
 

@@ -73,7 +73,7 @@ def _header(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
     story = about_one(runs[0], span) if len(runs) == 1 else about_several(runs)
     return el(
         "header",
-        el("p", "Corral simulation" if len(runs) == 1 else "Corral simulations compared", class_="kind"),
+        el("p", "Corral simulation" if len(runs) == 1 else "Comparison of Corral simulations", class_="kind"),
         el("h1", title_of(runs)),
         el("p", " ".join(story), class_="story"),
     )
@@ -84,8 +84,8 @@ def _footer() -> Markup:
         "footer",
         el(
             "p",
-            f"Made by corral {VERSION}. This file is complete: it loads nothing and sends nothing. "
-            "Simulated: the controller's own engine in virtual time, on virtual nodes.",
+            f"Made by corral {VERSION}. This file needs no network: it loads nothing and sends nothing. "
+            "The controller's scheduling engine ran in virtual time on virtual nodes.",
         ),
     )
 

@@ -49,8 +49,8 @@ def figures_section(runs: Sequence[ReportRun]) -> Markup:
     keys = dict.fromkeys(key for run in runs for key in run.figures)
     rows = [[figure_name(key), *(_figure(runs, run, key) for run in runs)] for key in keys]
     return section(
-        "The figures",
-        "Bold is best." if len(runs) > 1 else "",
+        "All figures",
+        "The best value of each figure is bold." if len(runs) > 1 else "",
         table("", ["", *(run.label for run in runs)], rows),
     )
 
@@ -80,10 +80,12 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
     depth = over_time("Queue depth over time", _range(depths, number), depths, span, most, number, 150.0)
     used_by_time = _by_time(runs, span, levels, lambda run, level: percent(level / (run.capacity or 1)))
     depth_by_time = _by_time(runs, span, waiting, lambda _run, level: number(level))
-    about = f"The part of all {count(int(capacity), unit)} that jobs held"
-    about += ", and dashed the part of all processors." if cores else "."
+    about = f"The percentage of all {count(int(capacity), unit)} that jobs held."
+    about += " The dashed line is the percentage of all processors." if cores else ""
     utilisation = _charted("Utilisation", about, runs, "busy", used, "Utilisation by time", used_by_time)
-    queue = _charted("Queue", "Jobs that waited.", runs, "queue", depth, "Queue by time", depth_by_time)
+    queue = _charted(
+        "Queue", "The number of jobs that waited.", runs, "queue", depth, "Queue by time", depth_by_time
+    )
     readings = {"busy": _reading(parts, 100, "%"), "queue": _reading(depths, 1, "jobs")}
     return joined(utilisation, queue), readings
 
@@ -157,7 +159,7 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
         for found in groups
     ]
     sizes = [by_size(run) for run in runs]
-    about = "Thin: 90 of 100 jobs. Thick: the middle half. Dot and number: the median."
+    about = "Thin line: 5 % to 95 % of the jobs. Thick line: 25 % to 75 %. Dot and number: the median."
     return el(
         "div",
         *(
@@ -165,7 +167,7 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
             for title, text, shown, numbers in (
                 (
                     "Waits by user",
-                    f"{about} The largest use is on top.",
+                    f"{about} The user with the largest use is on top.",
                     users,
                     _group_table(runs, [found[:LISTED] for found in groups], "User"),
                 ),
@@ -222,7 +224,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
         f"{runs[0].unit}-hours",
         "Mean wait",
         "Median",
-        "95 of 100",
+        "95 % at most",
         "Longest",
         "Mean slowdown",
     ]
@@ -231,7 +233,7 @@ def _group_table(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]
 
 def shares_sections(runs: Sequence[ReportRun]) -> Markup:
     """Return the sections on the distribution of waits and of slowdowns over all jobs."""
-    about = "Fraction of the jobs with at most this slowdown: submit to end, divided by run time."
+    about = "Fraction of the jobs with at most this slowdown: time from submit to end, divided by run time."
     waits = _curves(runs, (_sorted(record.wait_s for record in run.started) for run in runs))
     slowdowns = _curves(runs, (_sorted(record.slowdown for record in run.started) for run in runs))
     of_waits = shares("Distribution of waits", _medians(waits, span_text), waits, waits=True)
@@ -269,4 +271,4 @@ def _medians(curves: Sequence[Curve], text: Callable[[float], str]) -> str:
 def _quantiles(curves: Sequence[Curve], text: Callable[[float], str]) -> Markup:
     parts = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
     rows = [[percent(part), *(text(_at(curve, part)) for curve in curves)] for part in parts]
-    return table("", ["Of the jobs, at most", *(curve.label for curve in curves)], rows)
+    return table("", ["Fraction of the jobs", *(curve.label for curve in curves)], rows)

@@ -25,15 +25,14 @@ def cluster_text(run: ReportRun) -> str:
 def about_one(run: ReportRun, span: TimeSpan) -> Iterator[str]:
     """Yield the sentences that summarise one run."""
     users = len({record.user for record in run.records})
+    were = "was" if len(run.records) == 1 else "were"
+    held, units = number(run.utilisation * run.capacity), count(int(run.capacity), run.unit)
     yield (
-        f"{count(len(run.records), 'job')} of {count(users, 'user')} came to {cluster_text(run)} "
-        f"within {duration(run.end_s - run.begin_s)}."
+        f"{count(len(run.records), 'job')} of {count(users, 'user')} {were} simulated on {cluster_text(run)} "
+        f"over {duration(run.end_s - run.begin_s)}."
     )
     yield from _left_out(run)
-    yield (
-        f"On average {number(run.utilisation * run.capacity)} of the {count(int(run.capacity), run.unit)} "
-        f"were busy: {percent(run.utilisation)}."
-    )
+    yield f"On average jobs held {held} of the {units}: {percent(run.utilisation)}."
     yield from _waits(run)
     yield from _queue(run, span)
     yield from _ends(run)
@@ -43,7 +42,7 @@ def _left_out(run: ReportRun) -> Iterator[str]:
     if run.left_out:
         whole = sum(run.left_out.values())
         why = ", ".join(f"{number(jobs)} {why}" for why, jobs in run.left_out.items())
-        yield f"{count(whole, 'job')} of the log {'is' if whole == 1 else 'are'} not among them: {why}."
+        yield f"{count(whole, 'job')} of the log {'was' if whole == 1 else 'were'} not simulated: {why}."
 
 
 def _waits(run: ReportRun) -> Iterator[str]:
@@ -55,7 +54,7 @@ def _waits(run: ReportRun) -> Iterator[str]:
         return
     longest = max(run.started, key=lambda record: record.wait_s)
     yield (
-        f"Half of the jobs waited {_at_most(waits.median)}, one in twenty longer than "
+        f"Half of the jobs waited {_at_most(waits.median)}, and one in twenty longer than "
         f"{span_text(waits.quantiles[-1])}; the longest wait was {span_text(waits.most)} "
         f"(job {run.number(longest)} of {longest.user})."
     )
@@ -64,7 +63,7 @@ def _waits(run: ReportRun) -> Iterator[str]:
         slow, quick = _extremes(sizes)
         yield (
             f"Jobs of {slow.name} waited longest, {span_text(slow.waits.mean)} on average, and jobs of "
-            f"{quick.name} shortest, {span_text(quick.waits.mean)}."
+            f"{quick.name} waited shortest, {span_text(quick.waits.mean)}."
         )
 
 
@@ -80,7 +79,7 @@ def _queue(run: ReportRun, span: TimeSpan) -> Iterator[str]:
     most, moment = queued(run).peak()
     if most > 1:
         when = moment_text(moment - span.begin_s, span)
-        yield f"The queue was longest after {when}: {count(int(most), 'job')}."
+        yield f"The most jobs waited {when} after the begin: {number(most)}."
 
 
 def _ends(run: ReportRun) -> Iterator[str]:
@@ -94,8 +93,8 @@ def _ends(run: ReportRun) -> Iterator[str]:
     if requeues:
         lost = sum(record.lost_gpu_s for record in run.records) / 3_600
         yield (
-            f"{count(requeues, 'attempt')} came to nothing and the jobs were queued again, which cost "
-            f"{number(lost)} GPU-hours; charts show the last attempt of each job."
+            f"{count(requeues, 'attempt')} ended early and the jobs were queued again, which lost "
+            f"{number(lost)} GPU-hours. The charts show only the last attempt of each job."
         )
 
 
@@ -106,27 +105,28 @@ def about_several(runs: Sequence[ReportRun]) -> Iterator[str]:
     best = min(waits, key=lambda label: waits[label].mean)
     worst = max(waits, key=lambda label: waits[label].mean)
     if waits[worst].mean <= 0 or best == worst:
-        yield "In none of them did a job wait longer than in another."
+        yield "The mean wait is the same in all runs."
     else:
         less = 1 - waits[best].mean / waits[worst].mean
         yield (
             f"Jobs waited {span_text(waits[best].mean)} on average with {best} and "
-            f"{span_text(waits[worst].mean)} with {worst}: {percent(less)} less."
+            f"{span_text(waits[worst].mean)} with {worst}: {percent(less)} less with {best}."
         )
     median = min(waits, key=lambda label: waits[label].median)
     if median != best and waits[median].median < waits[best].median:
-        yield f"But half of the jobs waited {_at_most(waits[median].median)} with {median}."
+        half = _at_most(waits[median].median)
+        yield f"The median wait is shortest with {median}: half of the jobs waited {half}."
     used = {run.label: run.utilisation for run in runs}
     fullest, emptiest = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
     if used[fullest] - used[emptiest] < 0.01:
-        yield f"All of them kept {percent(used[fullest])} of the {runs[0].unit}s busy."
+        yield f"Jobs held {percent(used[fullest])} of the {runs[0].unit}s on average in each run."
     else:
         yield (
-            f"{fullest} kept {percent(used[fullest])} of the {runs[0].unit}s busy, "
-            f"{emptiest} {percent(used[emptiest])}."
+            f"On average jobs held {percent(used[fullest])} of the {runs[0].unit}s with {fullest} and "
+            f"{percent(used[emptiest])} with {emptiest}."
         )
     for run in runs:
         never = len(run.records) - len(run.started)
         if never:
-            yield f"With {run.label} {count(never, 'job')} never started."
+            yield f"{count(never, 'job')} never started with {run.label}."
     yield from _left_out(runs[0])

@@ -39,7 +39,7 @@ def test_skipped_lines_are_counted_on_the_page(corral: Corral, tmp_path: Path) -
     options = ("jobs.csv", "--nodes", "1", "--gpus", "8", "--skip-bad", "-o", "page.html")
     for more in ((), ("--compare", "fcfs,easy")):
         assert corral("sim", "report", *options, *more).returncode == 0
-        told = "2 jobs of the log are not among them: 1 refused, 1 on broken lines."
+        told = "2 jobs of the log were not simulated: 1 refused, 1 on broken lines."
         assert told in (tmp_path / "page.html").read_text()
 
 
@@ -47,5 +47,5 @@ def test_report_without_jobs_can_be_made(corral: Corral, tmp_path: Path) -> None
     (tmp_path / "jobs.csv").write_text("submit,duration,gpus\n0,60,9\n")
     assert corral("sim", "report", "jobs.csv", "--nodes", "1", "--gpus", "8").returncode == 0
     page = (tmp_path / "report.html").read_text()
-    assert "0 jobs of 0 users came to 1 node with 8 GPUs within 0s." in page
-    assert "1 job of the log is not among them: 1 refused." in page
+    assert "0 jobs of 0 users were simulated on 1 node with 8 GPUs over 0s." in page
+    assert "1 job of the log was not simulated: 1 refused." in page

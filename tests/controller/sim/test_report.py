@@ -266,7 +266,7 @@ def test_omitted_bars_are_counted_on_the_page(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("controller.sim.report.page.MOST", 100)
     page = render([run_of(records, cluster)])
     bars = len(bars_of(run_of(records, cluster)))
-    found = re.search(r"The (\S+) smallest of (\S+) bars are not drawn, with (\d+) % of the time held", page)
+    found = re.search(r"The (\S+) smallest of (\S+) bars are not drawn, with (\d+) % of the time;", page)
     assert found is not None
     assert [found[1], found[2]] == [f"{bars - 100:,}", f"{bars:,}"]
     drawn = unpacked(Parsed(page).data("gantt-data")[0])
@@ -292,7 +292,7 @@ def test_lost_attempts_are_counted_on_the_page() -> None:
     each.requeues, each.attempts, each.lost_gpu_s = 2, 3, 7_200.0
     each.reason = Reason.NODE_LOST
     page = render([run_of([each], cluster)])
-    assert "2 attempts came to nothing" in page
+    assert "2 attempts ended early" in page
     assert "2 GPU-hours" in page
     assert Parsed(page).data("gantt-data")[0]["jobs"]["attempts"] == [3]
 

@@ -151,8 +151,8 @@ def _cut(name: str) -> str:
 def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height: float) -> Markup:
     low, quarter, median, most, high = map(x, found.quantiles)
     said = (
-        f"{name}: half of {count(found.count, 'job')} waited {span_text(found.median)} at most, "
-        f"95 of 100 {span_text(found.quantiles[-1])}, the longest {span_text(found.most)}"
+        f"{name}: half of {count(found.count, 'job')} waited at most {span_text(found.median)}, "
+        f"95 % at most {span_text(found.quantiles[-1])}, the longest wait was {span_text(found.most)}"
     )
     return el(
         "g",

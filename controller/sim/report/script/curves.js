@@ -1,6 +1,6 @@
 // Charts over time are there without this; here they learn to be read at a moment, and to choose a window.
 
-const HINT = "Point at a time to read it; drag over some to see who held what then.";
+const HINT = "Point at a time to read its values; drag over a range to see which jobs held what in it.";
 
 const follow = (figure) => {
   const svg = figure.querySelector("svg");
