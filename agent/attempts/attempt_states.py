@@ -227,7 +227,8 @@ class AttemptStates:
         attempt.stop = stop
         if attempt.launched:
             return [RequestStop(stop)]
-        # Launch a supervisor although the attempt must not run, because the supervisor records its end.
+        # Launch a supervisor although the attempt is to be stopped: it does not start the job and only
+        # records the end.
         attempt.launched = True
         return [RequestStop(stop), LaunchSupervisor(key)]
 
@@ -267,7 +268,7 @@ class AttemptStates:
         self._drop(key)
         return [DeleteLogs(key)]
 
-    # --- lines from the fork server and from supervisors ---
+    # --- messages from the fork server and from supervisors ---
 
     def apply_hint(self, key: AttemptKey, fact: list[str]) -> list[AttemptAction]:
         """Apply one line that the fork server or a supervisor wrote to the agent's FIFO. The line may

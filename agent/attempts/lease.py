@@ -23,9 +23,9 @@ def boot_time_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write_renewal(descriptor: int, boot_id: str, heard: float) -> None:
-    """Write the time of the last contact with the controller. `heard` is in seconds since boot."""
-    os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{heard:020.6f}"), 0)
+def write_renewal(descriptor: int, boot_id: str, contact_s: float) -> None:
+    """Write the time of the last contact with the controller. `contact_s` is in seconds since boot."""
+    os.pwrite(descriptor, attempt_record.encode_fact(NAME, boot_id, f"{contact_s:020.6f}"), 0)
 
 
 def last_renewal(spool: str, boot_id: str) -> float:
@@ -37,5 +37,5 @@ def last_renewal(spool: str, boot_id: str) -> float:
             with open(f"{spool}/{NAME}", "rb") as file:
                 line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
             return float(line[2]) if line[1] == boot_id else float("-inf")
-        time.sleep(0.01)  # Read again, because the agent may be writing the file at this moment.
+        time.sleep(0.01)  # Read the file again, because the agent may be writing it at this moment.
     return float("-inf")

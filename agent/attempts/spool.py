@@ -79,7 +79,7 @@ class Spool:
         self._settled = f"{self.root}/settled"
         self.hints = -1
         self._lease = -1
-        self._heard = float("-inf")
+        self._contact_s = float("-inf")
         self._lock = -1
         self.mark_key = ""
         """The HMAC key with which the processes of attempts are marked (process_marks.py)."""
@@ -153,7 +153,7 @@ class Spool:
                         "End that agent, or give this agent its own directory with --spool."
                     ) from None
                 time.sleep(0.05)
-        # Overwrite the old pid without truncating the file first, because the disk may be full.
+        # Overwrite the pid in the lock file without truncating the file first, because the disk may be full.
         os.pwrite(self._lock, b"%-20d" % os.getpid(), 0)
 
     def _owner(self) -> str:
@@ -188,13 +188,13 @@ class Spool:
 
     # --- writing ---
 
-    def renew_leases(self, heard: float) -> None:
-        """Set the time of the last contact with the controller to `heard` (seconds since boot), from which
-        all leases count. Ignore an earlier time than the stored one.
+    def renew_leases(self, contact_s: float) -> None:
+        """Set the time of the last contact with the controller, from which all leases count, to `contact_s`
+        (seconds since boot). Ignore an earlier time than the stored one.
         """
-        if heard > self._heard:
-            self._heard = heard
-            lease.write_renewal(self._lease, self.boot_id, heard)
+        if contact_s > self._contact_s:
+            self._contact_s = contact_s
+            lease.write_renewal(self._lease, self.boot_id, contact_s)
 
     def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
         """Create the record of an attempt with its start order and the lines in `facts`, and reserve disk

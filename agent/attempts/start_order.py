@@ -132,8 +132,8 @@ class LaunchBuilder:
         spec.barrier = order.barrier
         spec.is_first_rank = order.rank == 0 and "MASTER_PORT" in spec.env
         if spec.checkpoint_dir and order.attempt > 1:
-            # Set the variable even if it is empty. The supervisor then also looks for a checkpoint that an
-            # earlier attempt wrote but could not report to the controller.
+            # If CORRAL_CHECKPOINT is not set, set it to an empty value. The supervisor then looks for a
+            # checkpoint that an earlier attempt wrote but could not report to the controller.
             spec.env.setdefault("CORRAL_CHECKPOINT", "")
         self._add_mark(spec)
         spec.end_if_scratch_full = policy.scratch_overuse == "end"

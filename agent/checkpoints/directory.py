@@ -39,7 +39,7 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
     A checkpoint that changed after the time `trusted_until` may be incomplete, and is ignored. If
     `checkpoint_keep` is set, only this many of the newest checkpoints are kept, and older ones are deleted.
     """
-    text = _ask(launch, lambda: _newest(launch, trusted_until))
+    text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
         return None
     at, size, path = text.decode("utf-8").split(" ", 2)
@@ -64,12 +64,12 @@ def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
             found = None
         return "=" if found is None else f"={found[2]}"
 
-    text = _ask(launch, look)
+    text = _call_as_user(launch, look)
     return os.fsdecode(text[1:]) if text else named
 
 
-def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
-    """Call `question` in a child process that runs as the job's user, and return its result. If the child
+def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
+    """Call `function` in a child process that runs as the job's user, and return its result. If the child
     fails or does not answer in time, return an empty result.
     """
     answer, sink = os.pipe()
@@ -80,7 +80,7 @@ def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
         os.close(sink)
         return b""
     if pid == 0:
-        _answer(launch, question, sink)
+        _call_in_child(launch, function, sink)
     os.close(sink)
     text, more, deadline = b"", b"?", time.monotonic() + ANSWER_TIMEOUT_S
     while more and select.select((answer,), (), (), max(0.0, deadline - time.monotonic()))[0]:
@@ -92,10 +92,10 @@ def _ask(launch: LaunchSpec, question: Callable[[], str]) -> bytes:
     return text
 
 
-def _answer(launch: LaunchSpec, question: Callable[[], str], sink: int) -> None:
+def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -> None:
     try:
         task_process.become_user(launch)
-        os.write(sink, question().encode("utf-8", "surrogateescape"))
+        os.write(sink, function().encode("utf-8", "surrogateescape"))
     except OSError as error:
         task_process.write_notice(launch.directory, f"the checkpoint directory cannot be read: {error}")
     except BaseException:

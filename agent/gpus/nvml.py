@@ -136,7 +136,7 @@ class ProbeProcess:
 
 
 @dataclass(frozen=True)
-class PendingProof:
+class PendingLaunch:
     """An attempt whose launch waits until the GPUs in `uuids` are clean. `then` is called with the result."""
 
     uuids: tuple[str, ...]
@@ -188,7 +188,7 @@ class NvmlGpus:
         """GPUs on which the driver hung. New probes skip them."""
         self._least: dict[str, int] = {}
         """The lowest memory use, in MiB, seen on each idle GPU: the memory that the driver itself needs."""
-        self._proofs: list[PendingProof] = []
+        self._pending_launches: list[PendingLaunch] = []
         self._held_before: set[str] = set()
         self._ordered: dict[str, int] = {}
         self._checking: dict[str, int] = {}
@@ -201,7 +201,7 @@ class NvmlGpus:
         self._named: set[str] | None = None
         self._waiting = False
         """True while the probe pauses after a complete round."""
-        self._heard_at = time.monotonic()
+        self._last_line_at = time.monotonic()
         self.driver = self.cuda = ""
         self.facts = self._first_answer(self._probe)
 
@@ -238,41 +238,41 @@ class NvmlGpus:
         """Call `then` with an empty string when the GPUs are clean. If they are not clean within
         CLEAN_TIMEOUT_S seconds, call it with the reason.
         """
-        proof = PendingProof(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
-        self._proofs.append(proof)
-        self._loop.call_later(CLEAN_TIMEOUT_S + self._hang_s, partial(self._proof_timed_out, proof))
+        pending = PendingLaunch(tuple(uuids), then, time.monotonic() + CLEAN_TIMEOUT_S)
+        self._pending_launches.append(pending)
+        self._loop.call_later(CLEAN_TIMEOUT_S + self._hang_s, partial(self._launch_timed_out, pending))
         self._ask()
 
     def _ask(self) -> None:
         if self._probe is not None:
             self._probe.ask()
 
-    def _proof_timed_out(self, proof: PendingProof) -> None:
-        if proof in self._proofs:
-            self._proofs.remove(proof)
-            proof.then("the driver does not answer")
+    def _launch_timed_out(self, pending: PendingLaunch) -> None:
+        if pending in self._pending_launches:
+            self._pending_launches.remove(pending)
+            pending.then("the driver does not answer")
 
-    def _answer_proofs(
+    def _check_pending_launches(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
         """Check the GPUs of launches that wait for clean GPUs, and call the callbacks of those that need
         not wait longer. `round_lines` are readings that began after the launches asked.
         """
         held = held_milli(self._holders())
-        for proof in self._proofs[:]:
-            if not round_lines.keys() >= set(proof.uuids):
+        for pending in self._pending_launches[:]:
+            if not round_lines.keys() >= set(pending.uuids):
                 continue
             reasons = {
-                uuid: self._why_unclean(uuid, round_lines[uuid], processes, held) for uuid in proof.uuids
+                uuid: self._why_unclean(uuid, round_lines[uuid], processes, held) for uuid in pending.uuids
             }
             unclean = {uuid: why for uuid, why in reasons.items() if why}
-            if unclean and time.monotonic() < proof.deadline:
+            if unclean and time.monotonic() < pending.deadline:
                 self._loop.call_later(_AGAIN_S, self._ask)
                 continue
-            self._proofs.remove(proof)
+            self._pending_launches.remove(pending)
             for uuid, why in unclean.items():
                 self._report(uuid, TroubleKind.UNCLEAN, why)
-            proof.then(next(iter(unclean.values()), ""))
+            pending.then(next(iter(unclean.values()), ""))
 
     def _why_unclean(
         self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
@@ -371,7 +371,7 @@ class NvmlGpus:
         """Replace a probe process that has ended or hangs. Silence during the pause between two rounds of
         readings does not count as hanging.
         """
-        silent = time.monotonic() - self._heard_at - (self._pause_s if self._waiting else 0.0)
+        silent = time.monotonic() - self._last_line_at - (self._pause_s if self._waiting else 0.0)
         if self._resetting:
             pass
         elif self._probe is None:
@@ -383,7 +383,7 @@ class NvmlGpus:
         self._loop.call_later(min(1.0, self._hang_s / 4), self._check_probe)
 
     def _start_probe(self) -> None:
-        self._probe, self._heard_at = ProbeProcess(self._pause_s, True, self._hung), time.monotonic()
+        self._probe, self._last_line_at = ProbeProcess(self._pause_s, True, self._hung), time.monotonic()
         self._named, self._round, self._waiting = None, {}, False
         self._loop.on_readable(self._probe.descriptor, self._read_probe)
 
@@ -415,7 +415,7 @@ class NvmlGpus:
         assert self._probe is not None
         try:
             for line in self._probe.read():
-                self._heard_at = time.monotonic()
+                self._last_line_at = time.monotonic()
                 self._handle(line)
         except ProbeEnded as error:
             self._end_probe()
@@ -462,7 +462,7 @@ class NvmlGpus:
             # The callback does nothing: a GPU that does not become clean is reported as a fault.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
-        self._answer_proofs(round_lines, processes)
+        self._check_pending_launches(round_lines, processes)
         samples = [decode(GpuSample, line["sample"]) for line in round_lines.values() if "sample" in line]
         self._check_links(samples)
         self._on_samples(samples, processes)

@@ -72,7 +72,7 @@ def main(
         pynvml.nvmlInit()
         devices = _devices(skip)
         if not again:
-            devices = [device for device in devices if _answers(device)]
+            devices = [device for device in devices if _is_readable(device)]
             _write_line({"gpus": _facts(devices, sys_root), **_versions()})
         known = {device.uuid for device in devices}
         _write_line({"named": sorted(known)})
@@ -126,7 +126,7 @@ def _devices(skip: Collection[str]) -> list[Device]:
     return found
 
 
-def _answers(device: Device) -> bool:
+def _is_readable(device: Device) -> bool:
     """Return whether NVML can read this GPU. NVML fails for a GPU that has fallen off the bus."""
     try:
         pynvml.nvmlDeviceGetMemoryInfo(device.handle)
@@ -138,7 +138,7 @@ def _answers(device: Device) -> bool:
 def _instances(whole: Device) -> list[Device]:
     """Return the MIG instances of a GPU. Jobs get these instead of the GPU. Empty if MIG is not enabled."""
     handle = whole.handle
-    if not _ask(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
+    if not _value(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0], 0):
         return []
     found: list[Device] = []
     for slot in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
@@ -153,14 +153,14 @@ def _instances(whole: Device) -> list[Device]:
 
 
 def _versions() -> dict[str, str]:
-    driver = _ask(lambda: _text(pynvml.nvmlSystemGetDriverVersion()), "")
-    cuda = _ask(pynvml.nvmlSystemGetCudaDriverVersion_v2, 0)
+    driver = _value(lambda: _text(pynvml.nvmlSystemGetDriverVersion()), "")
+    cuda = _value(pynvml.nvmlSystemGetCudaDriverVersion_v2, 0)
     return {"driver": driver, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else ""}
 
 
 def _facts(devices: list[Device], sys_root: Path) -> list[dict[str, Any]]:
     buses = [_text(pynvml.nvmlDeviceGetPciInfo(device.whole).busId) for device in devices]
-    reached = [set() if device.mig else _reached(device.whole) for device in devices]
+    reached = [set() if device.mig else _nvlink_ends(device.whole) for device in devices]
     return [
         {
             "index": index,
@@ -176,10 +176,10 @@ def _facts(devices: list[Device], sys_root: Path) -> list[dict[str, Any]]:
                 and not devices[other].mig
                 and (buses[other] in reached[index] or reached[index] & reached[other])
             ],
-            "compute": _ask(partial(_compute, device.whole), ""),
+            "compute": _value(partial(_compute, device.whole), ""),
             "mig": device.mig,
             "label": device.number if device.number != str(index) else "",
-            "power_limit_w": _ask(partial(pynvml.nvmlDeviceGetEnforcedPowerLimit, device.whole), 0) // 1000,
+            "power_limit_w": _value(partial(pynvml.nvmlDeviceGetEnforcedPowerLimit, device.whole), 0) // 1000,
         }
         for index, device in enumerate(devices)
     ]
@@ -190,7 +190,7 @@ def _compute(handle: Any) -> str:
     return f"{major}.{minor}"
 
 
-def _reached(handle: Any) -> set[str]:
+def _nvlink_ends(handle: Any) -> set[str]:
     """Return the PCI addresses to which the NVLinks of a GPU lead. Each is another GPU, or a switch that
     several GPUs share.
     """
@@ -227,26 +227,26 @@ def _read_gpu(device: Device) -> dict[str, Any]:
             "uuid": device.uuid,
             "sample": {
                 "uuid": device.uuid,
-                "utilisation": _ask(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu, 0),
-                "memory_used_mib": _ask(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used // _MIB, 0),
-                "power_w": _ask(lambda: pynvml.nvmlDeviceGetPowerUsage(whole) // 1000, 0),
-                "temperature_c": _ask(lambda: pynvml.nvmlDeviceGetTemperature(whole, 0), 0),
-                "clock_mhz": _ask(lambda: pynvml.nvmlDeviceGetClockInfo(whole, pynvml.NVML_CLOCK_SM), 0),
-                "memory_clock_mhz": _ask(
+                "utilisation": _value(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu, 0),
+                "memory_used_mib": _value(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used // _MIB, 0),
+                "power_w": _value(lambda: pynvml.nvmlDeviceGetPowerUsage(whole) // 1000, 0),
+                "temperature_c": _value(lambda: pynvml.nvmlDeviceGetTemperature(whole, 0), 0),
+                "clock_mhz": _value(lambda: pynvml.nvmlDeviceGetClockInfo(whole, pynvml.NVML_CLOCK_SM), 0),
+                "memory_clock_mhz": _value(
                     lambda: pynvml.nvmlDeviceGetClockInfo(whole, pynvml.NVML_CLOCK_MEM), 0
                 ),
                 "throttle": _throttle(whole),
                 "ecc_corrected": _ecc(whole, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
                 "ecc_uncorrected": _ecc(whole, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-                "rows_remapped": _ask(lambda: sum(pynvml.nvmlDeviceGetRemappedRows(whole)[:2]), 0),
+                "rows_remapped": _value(lambda: sum(pynvml.nvmlDeviceGetRemappedRows(whole)[:2]), 0),
                 "links_up": up,
                 "links": links,
-                "remap_pending": _ask(lambda: bool(pynvml.nvmlDeviceGetRemappedRows(whole)[2]), False),
+                "remap_pending": _value(lambda: bool(pynvml.nvmlDeviceGetRemappedRows(whole)[2]), False),
             },
-            "energy_mj": _ask(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(whole), None),
+            "energy_mj": _value(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(whole), None),
             "processes": [
                 (each.pid, (each.usedGpuMemory or 0) // _MIB)
-                for each in _ask(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
+                for each in _value(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle), [])
             ],
         }
     except pynvml.NVMLError as error:
@@ -266,13 +266,13 @@ def _links(handle: Any) -> tuple[int, int]:
 
 
 def _throttle(handle: Any) -> list[str]:
-    bits = _ask(lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle), 0)
+    bits = _value(lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle), 0)
     return [word for bit, word in _THROTTLES.items() if bits & bit]
 
 
 def _ecc(handle: Any, kind: int) -> int:
     counter = pynvml.NVML_VOLATILE_ECC  # Use the counter that starts at 0 when the driver is loaded.
-    found: int = _ask(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
+    found: int = _value(lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter), 0)
     return found
 
 
@@ -297,12 +297,12 @@ def _write_xids(devices: list[Device]) -> None:
             return
 
 
-def _ask(question: Callable[[], Any], otherwise: Any) -> Any:
-    """Call `question`, which reads one value from NVML, and return the value, or `otherwise` if the GPU
-    does not support it. Raise NVMLError for a lost GPU.
+def _value(read: Callable[[], Any], otherwise: Any) -> Any:
+    """Return the value that `read` reads with NVML, or `otherwise` if the GPU does not support the value.
+    Raise NVMLError for a lost GPU.
     """
     try:
-        found = question()
+        found = read()
     except _UNSUPPORTED:
         return otherwise
     # For an unknown value, some drivers return a number with all bits set, or with only the sign bit.

@@ -36,18 +36,18 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
             os.close(open_directory(each, make=True))
         path = os.path.join(folder, name)
         if not _is_complete(path, digest):
-            _say(word, "wants", "")
+            _write_answer(word, "wants", "")
             _receive(os.path.join(folder, f".{''.join(word)}"), path, size)
             _delete_old(folder, name)
-        _say(word, "ready", home)
+        _write_answer(word, "ready", home)
         os.execv(sys.executable, [sys.executable, "-I", "-S", "-X", "utf8", path, "-"])  # noqa: S606
     except UntrustedPath as error:
-        _say(word, "failed", str(error))
+        _write_answer(word, "failed", str(error))
     except OSError as error:
-        _say(word, "failed", f"{error.filename or home}: {error.strerror}")
+        _write_answer(word, "failed", f"{error.filename or home}: {error.strerror}")
 
 
-def _say(word: Sequence[str], what: str, detail: str) -> None:
+def _write_answer(word: Sequence[str], what: str, detail: str) -> None:
     """Write an answer as a line of its own. The answer begins with a newline, because the login shell may
     have printed an incomplete line.
     """

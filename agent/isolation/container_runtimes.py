@@ -133,8 +133,8 @@ class ContainerRuntime:
             *(f"--label={SPOOL_LABEL}={_spool(launch)}", f"--label={ATTEMPT_LABEL}={launch.key}"),
             # Use the host's network, because the members of a gang connect to each other.
             *("--entrypoint=", "--network=host", "--log-driver=none", "--security-opt=label=disable"),
-            # Do not request more than the agent's own limits: if the agent itself runs in a container, the
-            # runtime may not be allowed to raise them.
+            # Do not set higher ulimits than the agent has: if the agent itself runs in a container, the
+            # runtime may not be allowed to set them.
             *(f"--ulimit=nofile={min(JOB_OPEN_FILES, hard)}:{hard}", f"--ulimit=nproc={most}:{most}"),
             *(["--init", "--ipc=host"] if docker else ["--pid=host"]),
             *self._user(launch, docker),
@@ -190,8 +190,8 @@ class ContainerRuntime:
             return []
         cpu, memory = order.most_cpu_milli, order.most_memory_mib
         if cpu is not None:
-            # Limit the value, because docker refuses more CPUs than the host has, but a node may offer more
-            # (overcommit).
+            # Reduce the CPU limit to the CPUs of the host, because docker refuses more. A node may offer
+            # more CPUs than its host has (overcommit).
             cpu = min(cpu, 1_000 * (os.cpu_count() or 1))
         return [
             f"--cpu-shares={cpu_shares(order)}",
@@ -243,7 +243,7 @@ def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRu
     """
     for command in candidate_commands(policy):
         kind = runtime_kind(command)
-        version = _answer(*command, *version_arguments(kind))
+        version = _output(*command, *version_arguments(kind))
         if version:
             problem = gpu_problem(kind, command, gpus) if gpus else ""
             return ContainerRuntime(kind, command, version.split()[-1][:40], policy, bool(gpus), problem)
@@ -282,7 +282,7 @@ def gpu_problem(kind: str, command: Sequence[str], gpus: Sequence[str]) -> str:
     instance. Apptainer needs no configuration.
     """
     if kind == "docker":
-        if '"nvidia"' in _answer(*command, "info", "--format", "{{json .Runtimes}}"):
+        if '"nvidia"' in _output(*command, "info", "--format", "{{json .Runtimes}}"):
             return ""
         if shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-container-toolkit"):
             return ""
@@ -309,7 +309,7 @@ def _cdi_entries() -> str:
     return "\n".join(texts)
 
 
-def _answer(*command: str) -> str:
+def _output(*command: str) -> str:
     """Return the stdout of a command; empty if the command fails or takes too long."""
     try:
         done = subprocess.run(list(command), capture_output=True, timeout=_TIMEOUT_S, cwd="/", check=False)

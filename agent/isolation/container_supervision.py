@@ -69,7 +69,7 @@ def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
        removed.
     3. If the list fails too, the engine does not answer, and the container may still run.
     """
-    failed, output = _ask(launch, "inspect", "--format", _STATE, name)
+    failed, output = _run_engine(launch, "inspect", "--format", _STATE, name)
     words = output.split("|")
     if not failed and len(words) == 4:
         status, started, oom, code = words
@@ -78,11 +78,13 @@ def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
             return ContainerState(CREATED)
         state = EXITED if status in ("exited", "stopped", "dead", "removing") else RUNNING
         return ContainerState(state, int(code) if code.isdigit() else 0, oom == "true", began)
-    failed, output = _ask(launch, "ps", "--all", "--filter", f"name=^{name}$", "--format", "{{.Names}}")
+    failed, output = _run_engine(
+        launch, "ps", "--all", "--filter", f"name=^{name}$", "--format", "{{.Names}}"
+    )
     return ContainerState(NO_ANSWER if failed or output else GONE)
 
 
-def _ask(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str]:
+def _run_engine(launch: LaunchSpec, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str]:
     """Run one command of the engine, and return its exit code and stdout. Docker runs as the agent's user,
     podman as the job's user.
 
@@ -191,7 +193,7 @@ def remove_containers(launch: LaunchSpec) -> None:
     force = ["--force", "--ignore"] if launch.is_podman else ["--force"]
     for name in launch.container_names:
         pause, output = 0.2, False
-        while _ask(launch, "rm", *force, name, timeout_s=6 * _ANSWER_S)[0] or launch.is_docker:
+        while _run_engine(launch, "rm", *force, name, timeout_s=6 * _ANSWER_S)[0] or launch.is_docker:
             if inspect_container(launch, name).state == GONE or daemon_refused(launch):
                 break
             if pause > _LONGEST_PAUSE_S and launch.is_podman:
@@ -221,12 +223,12 @@ def _error_line(launch: LaunchSpec) -> str:
         descriptor = os.open(f"{launch.directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
-            said = os.pread(descriptor, 4_000, max(0, size - 4_000)).decode("utf-8", "replace")
+            text = os.pread(descriptor, 4_000, max(0, size - 4_000)).decode("utf-8", "replace")
         finally:
             os.close(descriptor)
     except OSError:
         return ""
-    lines = [line.strip() for line in said.splitlines()]
+    lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and "--help'" not in line]
     errors = [line for line in lines if line.startswith(("docker: ", "Error: ", "[FATAL tini"))]
     line = errors[-1] if errors else lines[-1] if lines else ""

@@ -126,11 +126,11 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            # Wait for the exit: a program that has closed its output exits at once.
+            # Wait for the exit of the program. It exits at once, because it has closed its output.
             failed = self._process.wait()
             self._then(None if failed else self._output.decode("utf-8", "replace"))
 
     def _time_out(self) -> None:
         if not self._source.closed:
-            # The kill closes the output, which makes the event loop call `_read_output`.
+            # SIGKILL closes the program's output, and then the event loop calls `_read_output`.
             self._process.kill()

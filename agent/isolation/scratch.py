@@ -264,7 +264,7 @@ class ScratchMeter:
         self._sum += sum(some)
         if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
             return STEP_PAUSE_S
-        # The scan is complete, or the directory already exceeds its limit.
+        # Finish the scan, because it is complete or the directory already exceeds its limit.
         self.size, self._walk = self._sum, None
         return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
 

@@ -260,7 +260,8 @@ def _is_stuck(pid: int, directory: str) -> bool:
         # Do not count the supervisor as stuck if its record cannot be read. The agent replaces damaged
         # records.
         return False
-    # A supervisor that only cleans up after a lost supervisor has not recorded `claimed` with its own pid.
+    # A supervisor that only cleans up after a lost supervisor does not count as stuck. It has not recorded
+    # `claimed` with its own pid.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
 

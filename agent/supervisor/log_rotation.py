@@ -79,7 +79,7 @@ def punch_middle(path: str, most: int) -> int:
         head = min(HEAD_BYTES, most // 4) // _BLOCK * _BLOCK
         end = (size - (most - head)) // _BLOCK * _BLOCK
         if size > most and end > head:
-            # This fails, and changes nothing, if the file system does not support holes.
+            # If the file system does not support holes, fallocate fails and changes nothing.
             _libc.fallocate(descriptor, _PUNCH, head, end - head)
         return size
     finally:

@@ -77,7 +77,8 @@ class MarkedProcess:
         for line in _read(f"/proc/{self._pid}/status").split(b"\n"):
             if line.startswith(b"Uid:"):
                 real, effective, saved, _ = map(int, line[4:].split())
-                # For a setuid-root program, the highest id is that of the user that started it.
+                # Use the highest of the three uids. For a setuid-root program, it is that of the user that
+                # started it.
                 return max(real, effective, saved)
         raise ProcessLookupError(self._pid)
 
@@ -86,7 +87,7 @@ class MarkedProcess:
         The code is not checked.
         """
         start = os.fsencode(f"{SPOOL_VARIABLE}={spool}/attempts/")
-        # If the variable is set twice, use the first one, like getenv().
+        # If the process has CORRAL_SPOOL twice, use the first one, like getenv().
         named = next(
             (each for each in self.environ if each.startswith(start[: len(SPOOL_VARIABLE) + 1])), b""
         )

@@ -41,8 +41,8 @@ def become_subreaper(name: str) -> None:
 
 
 def kill_when_parent_ends(parent: int) -> None:
-    """Let the kernel kill this process when its parent exits. Call this after a change of user, because the
-    change resets it.
+    """Let the kernel kill this process when its parent exits. Call this after a change of user, because a
+    change of user cancels the request to the kernel.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # The parent may have exited before the kernel got the request.

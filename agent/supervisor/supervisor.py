@@ -206,8 +206,9 @@ class Supervisor:
             self._begin_ending(0.0)
 
     def _choose_port(self) -> None:
-        """If MASTER_PORT is in use, choose another port. A gang member instead ends with `port_in_use`,
-        because the other members already have the port; the gang is started again.
+        """If MASTER_PORT is in use, choose another port. A gang member cannot do this, because the other
+        members already have the port: the attempt ends with `port_in_use`, and the controller starts the
+        gang again.
         """
         env = self.launch.env
         port = env.get(_PORT, "")
@@ -226,7 +227,7 @@ class Supervisor:
         """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # Set the variable also under its names with a prefix, from which apptainer reads it.
+        # Set the checkpoint variable also under its names with a prefix, from which apptainer reads it.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -662,8 +663,8 @@ class Supervisor:
         self.record_end += len(line)
 
     def _hint(self, *lines: bytes) -> None:
-        """Send lines of the record to the agent through the FIFO. Without `lines`, send those that did not
-        fit into the FIFO before.
+        """Send lines of the record to the agent through the agent's FIFO. Without `lines`, send those that
+        did not fit into the FIFO before.
         """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""

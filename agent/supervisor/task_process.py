@@ -35,8 +35,8 @@ def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task:
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
     if quick and not (launch.umask or 0) & 0o700:
-        # Use fork if the umask removes rights of the owner, because posix_spawn would also apply it to the
-        # logs.
+        # Use fork if the umask removes rights of the owner, because posix_spawn would also apply the umask
+        # to the logs.
         pid = _spawn(launch, cgroup, argv, env)
     else:
         pid = _fork(launch, cgroup, argv, env, first_task=task is launch.tasks[0])
@@ -227,7 +227,7 @@ def _redirect(launch: LaunchSpec, first_task: bool) -> None:
     line with the path of that file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
-    # Set this flag, because open() would otherwise block on a named pipe until a reader opens it.
+    # Set O_NONBLOCK, because open() would otherwise block on a named pipe until a reader opens it.
     flags |= os.O_NONBLOCK
     if first_task and not launch.append:
         flags |= os.O_TRUNC

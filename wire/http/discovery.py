@@ -83,12 +83,12 @@ def _socket_in(file: Path, tried: list[str]) -> Optional[str]:
     except OSError as error:
         tried.append(f"{file}: {'not there' if isinstance(error, FileNotFoundError) else error.strerror}")
         return None
-    said = _toml(text)
-    section = said.get("controller") if isinstance(said, dict) else None
+    tables = _toml(text)
+    section = tables.get("controller") if isinstance(tables, dict) else None
     socket = section.get("socket") if isinstance(section, dict) else None
     if isinstance(socket, str) and socket:
         return str(Path(socket).expanduser())
-    tried.append(f"{file}: has no [controller] socket" if said is not None else f"{file}: is not TOML")
+    tried.append(f"{file}: has no [controller] socket" if tables is not None else f"{file}: is not TOML")
     return None
 
 

@@ -79,8 +79,8 @@ class Tunnel:
         out, errors = self._process.stdout, self._process.stderr
         assert out is not None
         assert errors is not None
-        said, open_ones, deadline = b"", {out, errors}, time.monotonic() + timeout_s
-        while MARK not in said:
+        output, open_ones, deadline = b"", {out, errors}, time.monotonic() + timeout_s
+        while MARK not in output:
             left = deadline - time.monotonic()
             ready = select.select(list(open_ones), [], [], max(left, 0))[0]
             if not ready:
@@ -90,7 +90,7 @@ class Tunnel:
                 if not piece:
                     open_ones.discard(stream)
                 elif stream is out:
-                    said = (said + piece)[-65_536:]
+                    output = (output + piece)[-65_536:]
                 else:
                     self._errors = (self._errors + piece)[-4_096:]
             if not open_ones:

@@ -143,7 +143,8 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
     """
     found = list(_usual_problems(spec))
     if _SELDOM(spec) != _AS_USUAL:
-        # Skip the second check for most jobs, because they set none of its fields. This saves time.
+        # Skip the check of the rarely used fields if the job sets none of them. This saves time, because
+        # most jobs set none.
         found += _seldom_problems(spec)
     return found
 
@@ -172,8 +173,8 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if not _whole_or_share(spec.gpus):
         yield "gpus", "must be a whole number, or a share of one GPU such as 0.25"
     elif spec.nodes and spec.gpus % spec.nodes and spec.nodes > 1:
-        told = f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes"
-        yield "gpus", told
+        sentence = f"{gpus_text(spec.gpus)} GPUs cannot be divided evenly over {spec.nodes} nodes"
+        yield "gpus", sentence
     if spec.nodes is not None and not 1 <= spec.nodes <= 10_000:
         yield "nodes", "must be between 1 and 10000"
     if spec.time_limit_s is not None and not 0 < spec.time_limit_s <= 10 * 365 * 86_400:
