@@ -119,7 +119,7 @@ def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
     wish = part.gpu
     if wish is None and not part.models and not any(kind.mig for kind in columns.gpu_types):
         count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.share > 0), part.share)
-        # Every GPU type is suitable and no group is required.
+        # This request accepts every GPU type, and requires neither one NUMA node nor NVLink.
         return GpuNeeds(count, each, None, None, count * each)
     count, each = (part.gpus, WHOLE_GPU) if part.gpus else (int(part.wants_gpus), part.share or WHOLE_GPU)
     groups = None

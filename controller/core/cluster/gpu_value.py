@@ -221,8 +221,8 @@ class GpuValue:
             return self._after_best_share(part, rows) - before
         count, room = self._count[rows], self._room[rows]
         if part.gpus:
-            # A GPU that was wholly free could host requests of every size, so it is subtracted for every
-            # size.
+            # The request takes wholly free GPUs. These could host requests of every size, so subtract them
+            # from the counts of all sizes.
             fits = self._can_host[WHOLE_GPU]
             count = np.maximum(count - part.gpus * fits, 0)
             room = np.maximum(room - part.gpus * WHOLE_GPU * fits, 0)
@@ -245,7 +245,8 @@ class GpuValue:
         if needs.milli_by_type is None:
             free = np.sort(self._columns.gpu_free[rows], axis=1)
             tried = free >= needs.milli_each
-            # Try only one of several GPUs of a node with equally much free, because they give the same value.
+            # Of several GPUs of a node with the same free part, try only one, because they give the same
+            # value.
             tried[:, 1:] &= free[:, 1:] != free[:, :-1]
             nodes, slots = np.nonzero(tried)
             after = self._after_share(part, rows[nodes], free[nodes, slots], needs.milli_each)

@@ -98,8 +98,8 @@ class JobAffinityIndex:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
             else:
-                # Only a job in a further domain can break a spread term. In a domain where a job with this
-                # label already runs, one more such job breaks nothing.
+                # A further job in a domain that already has jobs with this label breaks nothing. In any other
+                # domain it could break the term.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost

@@ -352,7 +352,9 @@ class Nodes:
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                node.leaving.setdefault(victim, job)  # If the job is moved, it is also its own victim.
+                # Keep an earlier entry: a job that is moved is its own victim, but its resources may already
+                # be kept for another job.
+                node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)
 
@@ -385,7 +387,7 @@ class Nodes:
         per node. No node may occur twice.
         """
         if self._stale:
-            # Nothing is written, because the coming rebuild of the table will include these allocations.
+            # Write nothing, because the table will be rebuilt with these allocations at its next access.
             return
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
         rows = [node.row for node in nodes]
@@ -443,7 +445,7 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        # The lambda reads the attribute at each call, because `copy` replaces the index.
+        # Use a lambda that reads the attribute at each call, because `copy` replaces the index object.
         self._columns.job_affinity = lambda: self.job_affinity
         for row, node in enumerate(self._rows):
             node.row = row

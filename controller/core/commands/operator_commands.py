@@ -65,8 +65,8 @@ class OperatorCommands:
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
-        # A job whose part on this node has ended counts too, because a gang holds its nodes until its last
-        # member has ended.
+        # Also count a gang whose processes on this node have ended, because a gang keeps its nodes until its
+        # last member has ended.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:

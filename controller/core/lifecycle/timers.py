@@ -108,7 +108,7 @@ class Timers:
         """Decide dependencies, array slots and inherited priorities until nothing is left to decide."""
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
             for number in self.changed:
-                # The list grows during the loop, because decisions cause events about further jobs.
+                # `changed` grows during the loop, because decisions cause events about further jobs.
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):
                     outcome = self.dependencies.outcome(target, job)

@@ -341,7 +341,7 @@ def _restore_claims(state: State) -> None:
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
     for node in state.nodes.by_name.values():
-        # Use `by_name`, because `nodes.rows` would build the node table, and the jobs are not complete yet.
+        # Use `by_name` and not `nodes.rows`, because `nodes.rows` would build the node table too early.
         node.leaving.update(departing_jobs(state, node))
 
 

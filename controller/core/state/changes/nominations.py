@@ -38,8 +38,7 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job: the resources are no longer kept for it."""
     if not job.unended:
-        # A job that has processes is being moved and still holds its former allocations. Its expected end and
-        # licences stay.
+        # A job that still has processes is being moved: it keeps its licences and its expected end.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
