@@ -260,8 +260,8 @@ class GpuValue:
         return best
 
     def _after_share(self, part: PerNodeRequest, rows: Indices, free: Ints, share: Ints | int) -> Floats:
-        """Return the value of each of these nodes after `share` milli were taken from a GPU with `free`
-        milli.
+        """Return, for each node in `rows`, its value after `share` thousandths were taken from a GPU with
+        `free` thousandths free.
         """
         rest = free - share
         count = self._count[rows] + self._can_host[rest] - self._can_host[free]

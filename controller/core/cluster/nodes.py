@@ -533,7 +533,7 @@ class Nodes:
 
         Free resources only shrink while `room_version` stays the same, so old bounds stay true. They are
         computed again when `room_version` grows, and, to make them tighter, after changes to an eighth of the
-        rows.
+        nodes.
         """
         gains, seen = self._max_free_at
         if gains != self.room_version or self.change_count - seen > len(self.rows) // 8:

@@ -259,7 +259,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """Record that an agent found a process on a GPU that belongs to a user and to no job."""
+        """Record that, as the agent reports, a user runs a process outside of any job on a GPU."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:

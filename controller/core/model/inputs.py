@@ -286,7 +286,7 @@ class GpuWasReset(GpuInput):
 
 @dataclass(frozen=True, slots=True)
 class OffQueueProcessSeen(GpuInput):
-    """An agent has found the first process of a user on a GPU that belongs to no job."""
+    """An agent has found that a user runs a process outside of any job on a GPU."""
 
     user: str
     pid: int

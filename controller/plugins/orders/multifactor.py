@@ -1,4 +1,6 @@
-"""The `multifactor` order: a weighted sum of factors from 0 to 1, the highest sum first."""
+"""The `multifactor` order: jobs are ordered by a weighted sum of factors from 0 to 1, the highest sum
+first.
+"""
 
 from __future__ import annotations
 
