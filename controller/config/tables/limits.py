@@ -27,8 +27,8 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits: the most that jobs may ask for. If a key is missing, the value comes from a more
-    general table.
+    """One table of limits: the most that jobs may ask for. If a key is missing, the next table that applies
+    to the job decides.
     """
 
     priority: Priority | None = None

@@ -35,10 +35,11 @@ class UserCommands:
     nothing.
 
     Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
-    1. The spec must be valid, and allowed by its queue, its profile and the ceilings of the requester.
+    1. The spec must be valid, allowed by its queue and its profile, and within the ceilings (the most that
+       the user may ask for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
-    3. Its dependencies, begin time and deadline must be possible. From them follow the gates that keep the
-       job out of the queue at first.
+    3. Its dependencies, begin time and deadline must be possible. They also decide which gates (reasons that
+       keep the job out of the queue) are closed at first.
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
        job alone.
 

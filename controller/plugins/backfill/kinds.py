@@ -47,7 +47,7 @@ class EasySjbf(Easy):
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """The `aggressive` backfill: like `easy`, but backfilled jobs may delay the first waiting job for a
+    """The `aggressive` backfill: like `easy`, but backfilled jobs may delay the first waiting job by a
     limited time.
     """
 
