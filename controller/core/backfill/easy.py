@@ -347,7 +347,7 @@ def _earliest_on_fewest(
 ) -> EasyReservation | None:
     """Return the first start on `shape.nodes` nodes, the fewest that the job accepts; None if there is none.
 
-    `ripe_at`, the end of the assembly time, is the earliest possible start.
+    `ripe_at` is the earliest possible start: the time until which the job waits for all its nodes.
     """
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)

@@ -169,7 +169,7 @@ class RuntimePredictor:
             self._add_run(each, run_s, at)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Record how accurate the estimated start times of a job were that starts at `at`."""
+        """Record how accurate the start estimates of a job were. The job starts at `at`."""
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None

@@ -66,7 +66,7 @@ def _blocking_guards(cycle: Cycle, job: Job, now: float) -> list[str]:
 
 
 def _plans(cycle: Cycle, job: Job, now: float, guards: PreemptionGuards) -> bool:
-    """Return whether victims are found under these guards (limits of [preemption]) for all profiles."""
+    """Return whether victims are found if these guards (limits of [preemption]) apply to all profiles."""
     search = Preemptor(cycle.state, cycle.placer, cycle.placer.pipeline.strategies, guards)
     return search.plan(job, now, cycle.reserved_for_others(job, now)) is not None
 

@@ -172,7 +172,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # With this, `update` searches earlier starts for the jobs behind.
+            self._seen = (-1, -1)  # With this, `update` searches earlier starts for all jobs.
 
     def forget_all(self) -> None:
         """Drop all reservations."""

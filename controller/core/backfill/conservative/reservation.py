@@ -20,7 +20,7 @@ report."""
 
 @dataclass(frozen=True, slots=True)
 class BackfillReservation:
-    """The latest start of a waiting job, and the nodes reserved for it."""
+    """The time at which a waiting job starts at the latest, and the nodes and GPUs reserved for it."""
 
     job: int
     starts_at: float
