@@ -24,7 +24,7 @@ from controller.core.state.state import State
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A time, and the nodes on which a job can start at this time.
+    """A possible start of a job: the time, and the nodes on which the job can start then.
 
     `free`: the resources that are free on the GPU nodes among them while the job runs, by row number.
     """

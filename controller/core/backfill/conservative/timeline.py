@@ -76,7 +76,7 @@ class NodeTimeline(Timeline[Segment]):
         self.node = node
 
     def copy(self, node: Node) -> NodeTimeline:
-        """Return a copy for `node`, which belongs to another copy of the state."""
+        """Return a copy that refers to `node`, the same node in another copy of the cluster state."""
         other = NodeTimeline(node, 0.0, self.values[0].free)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
