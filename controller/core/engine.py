@@ -204,7 +204,7 @@ class Engine:
         5. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
            because jobs that depend on it may start.
         """
-        if self.pipeline.breaker.begin_cycle():
+        if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
             self.profile_cycles.ask_again()  # Step 1 of the docstring.
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)  # Step 2 of the docstring.

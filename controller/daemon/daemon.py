@@ -32,7 +32,7 @@ from controller.nodes.link_factory import LinkFactory
 from controller.nodes.ssh.known_hosts import read_legacy_file
 from controller.questions.engine_copy import QuestionRefused
 from controller.questions.replica_client import ReplicaClient
-from controller.questions.start_samples import start_samples
+from controller.questions.start_estimation import start_estimates
 from controller.store.errors import StoreFailure, StoreUnavailable
 from controller.store.store import Store
 from controller.user_turns import UserTurns
@@ -40,7 +40,7 @@ from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
 from controller.watchers.placement_hooks import PlacementHooks
 from controller.watchers.retention import Retention
-from controller.watchers.start_sampler import StartSampler
+from controller.watchers.start_estimates import StartEstimateRecorder
 from wire.cluster.hosts import HostSpec
 
 T = TypeVar("T")
@@ -128,7 +128,9 @@ class Daemon:
         self._feed = CommitFeed()
         self.agents = AgentLinks(pipeline, lambda: self.state, self.now, self.tell, self._publish_node)
         self._hooks = PlacementHooks(pipeline.hooks)
-        self._sampler = StartSampler(config.backfill.score_starts_s, self._start_samples, self.tell)
+        self._start_estimates = StartEstimateRecorder(
+            config.backfill.score_starts_s, self._estimate_starts, self.tell
+        )
         waiting = config.scheduler.waiting
         self._data_paths = DataPathWatch(
             waiting.data_roots,
@@ -219,7 +221,7 @@ class Daemon:
         self.questions.reconfigure(config)
         self._data_paths.reconfigure(waiting.data_roots, waiting.data_check_s)
         self._hooks.reconfigure(pipeline.hooks)
-        self._sampler.reconfigure(config.backfill.score_starts_s)
+        self._start_estimates.reconfigure(config.backfill.score_starts_s)
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
         self._schedule_rebalance()
@@ -237,7 +239,7 @@ class Daemon:
         """
         self._schedule_rebalance()
         self.agents.start()
-        self._sampler.open()
+        self._start_estimates.open()
         self._retention_task = asyncio.create_task(self.retention.run())
         while self._inbox or not self._stopping:
             if not self._inbox and not self._pass_due():
@@ -279,7 +281,7 @@ class Daemon:
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
         self.agents.stop()
-        self._sampler.close()
+        self._start_estimates.close()
         self._wake.set()
 
     async def close(self) -> None:
@@ -320,13 +322,13 @@ class Daemon:
         self.tell(inputs.Rebalance(AUTO))
         self._schedule_rebalance()
 
-    async def _start_samples(self) -> list[inputs.NoteStart]:
+    async def _estimate_starts(self) -> list[inputs.NoteStart]:
         """Return estimated starts of a few waiting jobs, or none if the replica has no time to compute
         them."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
-            asked = self.questions.ask(SAMPLER, start_samples, now=self.now, keep_replica=False)
+            asked = self.questions.ask(SAMPLER, start_estimates, now=self.now, keep_replica=False)
             return await asked or []
         return []
 

@@ -105,7 +105,7 @@ class BackfillCandidates:
         if self._seen_to_fit == nodes.change_count:
             return False
         self._seen_to_fit = nodes.change_count
-        if not nodes.max_free.may_hold(shape.part) or cycle.placer.max_nodes(shape.part) < shape.nodes:
+        if not nodes.may_hold(shape.part) or cycle.placer.max_nodes(shape.part) < shape.nodes:
             self._lane.fit.block(self._gains)
             return True
         return False

@@ -385,12 +385,12 @@ class Cycle:
 
         A lane is the waiting jobs with the same request. A blocked lane is skipped until resources are freed.
         """
-        gains, changes, most = (
-            self.state.nodes.room_version,
-            self.state.nodes.change_count,
-            self.state.nodes.max_free,
-        )
-        part, nodes = None, 0  # Both are kept for the next lane, which often differs only in the node count.
+        nodes = self.state.nodes
+        gains, changes = nodes.room_version, nodes.change_count
+        part, fitting = (
+            None,
+            0,
+        )  # Both are kept for the next lane, which often differs only in the node count.
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -398,8 +398,8 @@ class Cycle:
             shape = self.placer.shape(lane.ask)
             if shape is not None and shape.part is not part:
                 part = shape.part
-                nodes = self.placer.max_nodes(part) if most.may_hold(part) else 0
-            if shape is None or nodes < shape.nodes:
+                fitting = self.placer.max_nodes(part) if nodes.may_hold(part) else 0
+            if shape is None or fitting < shape.nodes:
                 lane.fit.block(gains)
             else:
                 found.append(BackfillCandidates(self, lane, lane, now, changes))

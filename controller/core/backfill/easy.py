@@ -364,7 +364,7 @@ def find_beside_reservation(
 
     The job with this placement will still run at the reserved start.
     """
-    if not placer.nodes.max_free.may_hold(shape.part):
+    if not placer.nodes.may_hold(shape.part):
         return None
     ranking = placer.ranking(shape.part)
     if ranking.count < shape.nodes:

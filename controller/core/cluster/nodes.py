@@ -135,37 +135,6 @@ def _greater(claim: Allocation, leaving: list[Allocation]) -> Allocation:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FreeMaxima:
-    """Upper bounds of the free amounts on any node of the cluster: CPU, memory, whole GPUs, and thousandths
-    of one GPU.
-    """
-
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    share: int
-
-    def may_hold(self, part: PerNodeRequest) -> bool:
-        """False only if the request is certainly too large for the free resources of every node."""
-        return (
-            part.cpu_milli <= self.cpu_milli
-            and part.memory_mib <= self.memory_mib
-            and part.gpus <= self.gpus
-            and part.share <= self.share
-        )
-
-
-def _max_free_of(columns: NodeTable) -> FreeMaxima:
-    if not columns.height:
-        return FreeMaxima(0, 0, 0, 0)
-    cpu, memory = int(np.maximum.reduce(columns.cpu_free)), int(np.maximum.reduce(columns.memory_free))
-    if not columns.gpu_free.shape[1]:
-        return FreeMaxima(cpu, memory, 0, 0)
-    whole = int((columns.gpu_free == WHOLE_GPU).sum(axis=1).max())
-    return FreeMaxima(cpu, memory, whole, int(columns.gpu_free.max()))
-
-
 class Nodes:
     """All nodes by name, and their NodeTable. Every method that changes a node also updates the table.
 
@@ -215,7 +184,8 @@ class Nodes:
         self._columns: NodeTable = empty_table(0, 0)
         self._stale = False
         self._idle: NodeTable | None = None
-        self._max_free = FreeMaxima(0, 0, 0, 0)
+        self._max_free = (0, 0, 0, 0)
+        """The most free CPU, memory, whole GPUs and thousandths of one GPU that a node may have."""
         self._max_free_at = (-1, -1)
 
     def __iter__(self) -> Iterator[Node]:
@@ -527,19 +497,31 @@ class Nodes:
         self._gpu_value_at = self.layout_version, self.change_count
         return self._gpu_value
 
-    @property
-    def max_free(self) -> FreeMaxima:
-        """Upper bounds for the free resources of every node. A request above one of them fits on no node.
+    def may_hold(self, part: PerNodeRequest) -> bool:
+        """False only if no node has enough free resources for the request.
 
-        Free resources only shrink while `room_version` stays the same, so old bounds stay true. They are
-        computed again when `room_version` grows, and, to make them tighter, after changes to an eighth of the
-        nodes.
+        The request is compared with upper bounds of the free resources of all nodes. Free resources only
+        shrink while `room_version` stays the same, so old bounds stay true. They are computed again when
+        `room_version` grows, and, to make them tighter, after changes to an eighth of the nodes.
         """
         gains, seen = self._max_free_at
-        if gains != self.room_version or self.change_count - seen > len(self.rows) // 8:
-            self._max_free = _max_free_of(self.columns)
+        if gains != self.room_version or self.change_count - seen > len(self.by_name) // 8:
+            columns = self.columns
+            cpu, memory, gpus = columns.cpu_free, columns.memory_free, columns.gpu_free
+            self._max_free = (
+                int(np.maximum.reduce(cpu, initial=0)),
+                int(np.maximum.reduce(memory, initial=0)),
+                int((gpus == WHOLE_GPU).sum(axis=1).max(initial=0)),
+                int(gpus.max(initial=0)),
+            )
             self._max_free_at = (self.room_version, self.change_count)
-        return self._max_free
+        max_cpu, max_memory, max_gpus, max_share = self._max_free
+        return (
+            part.cpu_milli <= max_cpu
+            and part.memory_mib <= max_memory
+            and part.gpus <= max_gpus
+            and part.share <= max_share
+        )
 
     @property
     def idle(self) -> NodeTable:

@@ -180,7 +180,7 @@ class DefaultSizes:
         if shape is None:
             return None
         nodes, columns = placer.nodes, placer.nodes.columns
-        rows = placer.ranking(shape.part).possible.nonzero()[0]
+        rows = placer.possible(shape.part).nonzero()[0]
         if not len(rows):
             # Use all nodes if only taints exclude the job from every node, because an operator can remove a
             # taint from any node.

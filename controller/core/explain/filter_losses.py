@@ -88,7 +88,7 @@ def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
     Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
     CPUs are the reason, and not the label, because the user has excluded the 99 nodes on purpose.
     """
-    columns, suitable = placer.nodes.columns, placer.ranking(part).possible
+    columns, suitable = placer.nodes.columns, placer.possible(part)
     left, found = suitable.copy(), []
     for each in _gpus_first(filters_for(part, placer.pipeline)):
         keeps = each.keep(part, columns, ALL_ROWS)

@@ -11,7 +11,9 @@ from typing import Self
 
 HOUR_S = 3600.0
 BUCKETS = 60
-"""The number of buckets into which a time window is divided."""
+"""The number of parts into which a sliding window is divided."""
+ROUNDING = 1e-9
+"""A rate of use below this is a rounding error that is left after all charges were subtracted."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,11 @@ class DecayedUsage:
     amount: float = 0.0
     at: float = 0.0
     rate: float = 0.0
+    longest_h: float = field(init=False, repr=False, compare=False)
+    """The amount that a constant rate of one unit per hour reaches after a very long time."""
+
+    def __post_init__(self) -> None:
+        self.longest_h = self.half_life_s / HOUR_S / math.log(2.0)
 
     def total(self, now: float) -> float:
         """Return the decayed total of used units at this time."""
@@ -33,13 +40,6 @@ class DecayedUsage:
             return self.amount
         values = math.exp2((self.at - now) / self.half_life_s)
         return self.amount * values + self.rate * self.longest_h * (1.0 - values)
-
-    @property
-    def longest_h(self) -> float:
-        """The total that a steady use of one unit per hour approaches after a long time. A use of r units per
-        hour approaches r * longest_h.
-        """
-        return self.half_life_s / HOUR_S / math.log(2.0)
 
     def falls_to(self, amount: float, now: float) -> float:
         """Return the time at which the total falls to this amount at the present rate; infinite if it never
@@ -55,7 +55,7 @@ class DecayedUsage:
     def change(self, rate: float, now: float) -> None:
         """Increase the rate of use by `rate` units per hour, from now on."""
         self.amount, self.at = self.total(now), max(now, self.at)
-        self.rate = _clean(self.rate + rate)
+        self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def dump(self) -> list[float]:
         """Return the values that are stored in the database row of this counter."""
@@ -115,7 +115,7 @@ class WindowedUsage:
     def change(self, rate: float, now: float) -> None:
         """Increase the rate of use by `rate` units per hour, from now on."""
         self._settle(now)
-        self.rate = _clean(self.rate + rate)
+        self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def _settle(self, now: float) -> None:
         """Add the use since the time `at` to the buckets of the times at which it happened."""
@@ -153,10 +153,3 @@ class WindowedUsage:
             (int(number), units) for number, units in zip(values[2::2], values[3::2], strict=True)
         )
         return self
-
-
-def _clean(rate: float) -> float:
-    """Return the rate, or 0 if it is so small that it is only the rounding error of added and subtracted
-    rates.
-    """
-    return rate if rate > 1e-9 else 0.0

@@ -94,8 +94,11 @@ class FairshareConfig:
         """Return the charge for one allocation, in billing units per hour. `models` has the GPU models of its
         node by UUID.
         """
-        billing = self.billing
-        gpu = sum(self._price(models.get(each.uuid, "")) * each.milli / WHOLE_GPU for each in allocation.gpus)
+        billing, any_model = self.billing, self.billing.get("gpu", 0.0)
+        gpu = sum(
+            (self._price(models.get(each.uuid, "")) if self.by_model else any_model) * each.milli / WHOLE_GPU
+            for each in allocation.gpus
+        )
         parts = (
             billing.get("cpu", 0.0) * allocation.cpu_milli / 1000,
             billing.get("memory", 0.0) * allocation.memory_mib / 1024,
@@ -107,7 +110,7 @@ class FairshareConfig:
         """Return the charge for these resources, in billing units per hour, if the GPUs are of the most
         expensive of these models.
         """
-        dearest = max(models, key=self._price, default="")
+        dearest = max(models, key=self._price, default="") if self.by_model else ""
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
@@ -115,8 +118,6 @@ class FairshareConfig:
         """Return the charge for a GPU, in billing units per hour: from the most specific `gpu.MODEL` key that
         fits the model, or from `gpu`.
         """
-        if not self.by_model:
-            return self.billing.get("gpu", 0.0)
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
 

@@ -43,26 +43,26 @@ class CircuitBreaker:
     """The number of the current cycle."""
     faults: list[PluginFault] = field(default_factory=list)
     """Failures that take_faults() has not returned yet."""
-    _failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    failed: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By (kind, name): the number of cycles with failures, and the number of the last such cycle."""
     _why: dict[tuple[str, str], str] = field(default_factory=dict)
     """The last error by (kind, name)."""
 
     def allows(self, kind: str, name: str) -> bool:
         """True if the plugin may be called in this scheduling cycle."""
-        times, last = self._failed.get((kind, name), (0, -1))
+        times, last = self.failed.get((kind, name), (0, -1))
         return times < MAX_FAILED_CYCLES and last != self.cycle
 
     def fail(self, kind: str, name: str, why: str) -> None:
         """Record a failure of the plugin in this scheduling cycle."""
-        times = self._failed.get((kind, name), (0, -1))[0] + 1
-        self._failed[kind, name] = times, self.cycle
+        times = self.failed.get((kind, name), (0, -1))[0] + 1
+        self.failed[kind, name] = times, self.cycle
         self._why[kind, name] = why
         self.faults.append(PluginFault(kind, name, why, times))
 
     def times(self) -> dict[tuple[str, str], int]:
         """Return the number of scheduling cycles with failures, by (kind, name) of the plugin."""
-        return {plugin: times for plugin, (times, _) in self._failed.items()}
+        return {plugin: times for plugin, (times, _) in self.failed.items()}
 
     def why(self, kind: str, name: str) -> str:
         """Return the last error of the plugin; empty if it never failed."""
@@ -74,7 +74,7 @@ class CircuitBreaker:
         return tuple(
             f"{kind} {name}: {self._why[kind, name]}"
             + ("; it is not called again" if times >= MAX_FAILED_CYCLES else "")
-            for (kind, name), (times, _) in sorted(self._failed.items())
+            for (kind, name), (times, _) in sorted(self.failed.items())
         )
 
     def begin_cycle(self) -> bool:
@@ -82,8 +82,8 @@ class CircuitBreaker:
         called again.
         """
         self.cycle += 1
-        return bool(self._failed) and any(
-            times < MAX_FAILED_CYCLES and last == self.cycle - 1 for times, last in self._failed.values()
+        return any(
+            times < MAX_FAILED_CYCLES and last == self.cycle - 1 for times, last in self.failed.values()
         )
 
     def take_faults(self) -> Sequence[PluginFault]:

@@ -12,7 +12,7 @@ from controller.core.cluster.node_table import NodeTable
 from controller.core.cluster.nodes import Node
 from controller.core.model.request import PerNodeRequest
 from wire.agent.frames import GpuFacts, GpuHold
-from wire.job.gpu_requirements import REQUIRE
+from wire.job.gpu_requirements import REQUIRE, GpuWish
 from wire.names import WHOLE_GPU
 
 ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
@@ -59,11 +59,12 @@ def choose_gpus(
         slots = [pick(slots)]
         milli = needs.milli_of(room.models[slots[0]])
     else:
-        for group in _wanted(part, columns, node.row):  # step 2
-            inside = [slot for slot in slots if group[slot]]
-            if len(inside) >= part.gpus:
-                slots = inside
-                break
+        if part.gpu is not None and part.gpus > 1:
+            for group in _wanted(part.gpu, columns, node.row):  # step 2
+                inside = [slot for slot in slots if group[slot]]
+                if len(inside) >= part.gpus:
+                    slots = inside
+                    break
         slots = _choose_whole(gpus, slots, part.gpus)  # step 3
     chosen = [gpus[slot] for slot in slots]
     return GpuChoice(
@@ -73,15 +74,12 @@ def choose_gpus(
     )
 
 
-def _wanted(part: PerNodeRequest, columns: NodeTable, row: int) -> Iterator[list[bool]]:
+def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]:
     """Yield groups of GPUs on one NUMA node or linked by NVLink, as the job prefers or requires.
 
     Groups with both properties come before groups with one, and small groups before large ones. A group is
     a list with True for each GPU of the node that is in the group.
     """
-    wish = part.gpu
-    if wish is None or part.gpus < 2 or not (wish.numa or wish.nvlink):
-        return
     must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
     best = (bool(wish.numa), bool(wish.nvlink))
     for numa, linked in dict.fromkeys((best, (must[0], best[1]), (best[0], must[1]), must)):
@@ -100,14 +98,14 @@ def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list
         need = count - len(chosen)
         tightest = next((slots for _, slots in groups if len(slots) >= need), None)
         if tightest is not None:
-            return sorted(chosen + _choose_linked(gpus, tightest, need))
+            return sorted(chosen + (_choose_linked(gpus, tightest, need) if need > 1 else tightest[:1]))
         chosen += groups.pop()[1]
     raise AssertionError(f"{count} GPUs asked of {len(free)} free ones: the filters let a wrong node pass")
 
 
 def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> list[int]:
     """Return `count` of these GPUs that are all linked by NVLink; if there are none, the first `count`."""
-    for start in range(len(slots) if count > 1 else 0):
+    for start in range(len(slots)):
         clique = [slots[start]]
         for slot in slots[start + 1 :]:
             if len(clique) < count and all(gpus[slot].index in gpus[other].links for other in clique):

@@ -24,7 +24,7 @@ class NodeRanking:
     Algorithm
     1. Call the static filters, which read only labels, taints and hardware, when nodes have been added or
        removed, or when labels, taints or hardware have changed.
-    2. When `fits` is read, call the other filters for the rows that changed since the last call.
+    2. In `update`, call the other filters for the rows that changed since the last call.
     3. When `scores` is read, call the scorers for those changed rows on which the request fits. A scorer that
        gives all nodes the same score is not called. If the request fits on no more nodes than the job needs,
        `scores` is never read.
@@ -35,7 +35,7 @@ class NodeRanking:
     job with labels starts or ends, because a job on one node affects all nodes of its topology domain. All
     scores are computed again when `value_version` increases.
 
-    Invariant: `fits` always equals the result of all filters for all rows.
+    Invariant: after `update`, `fits` equals the result of all filters for all rows.
     Cost: O(changed rows * filters) for `fits`, and the same with scorers for `scores`.
 
     Example: of 1,000 nodes 12 changed since the last pass. 12 rows go through the filters, the 3 that fit go
@@ -45,10 +45,8 @@ class NodeRanking:
     __slots__ = (
         "_active_cache",
         "_affinity_version",
-        "_counted",
         "_counted_room_version",
         "_filters",
-        "_fits",
         "_fits_at",
         "_has_affinity",
         "_nodes",
@@ -60,6 +58,8 @@ class NodeRanking:
         "_static_cache",
         "_value_version",
         "_wide",
+        "count",
+        "fits",
     )
 
     def __init__(self, part: PerNodeRequest, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
@@ -73,12 +73,14 @@ class NodeRanking:
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
         self._active_cache: tuple[int, list[WeightedScorer]] = (-1, [])
         self._static_cache: tuple[int, Bools | None, Bools | None] = (-1, None, None)
-        self._fits: Bools = np.empty(0, dtype=np.bool_)
+        self.fits: Bools = np.empty(0, dtype=np.bool_)
+        """The nodes that can hold the request, as of the last update."""
+        self.count = 0
+        """The number of nodes that can hold the request, as of the last update."""
         self._scores: Floats = np.empty(0)
         self._fits_at = self._scores_at = (-1, 0)
         self._value_version = -1
         self._affinity_version = 0
-        self._counted = ((-1, 0), -1, 0)
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
@@ -101,7 +103,7 @@ class NodeRanking:
         The result is cached until nodes are added, removed or changed.
         """
         nodes = self._nodes
-        columns = nodes.columns  # This is read before `layout_version`, because it can increase the version.
+        columns = nodes.columns
         if self._static_cache[0] != nodes.layout_version:
             mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
             idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
@@ -116,36 +118,27 @@ class NodeRanking:
         assert found is not None
         return found
 
-    @property
-    def fits(self) -> Bools:
-        """The nodes that can hold the request now."""
-        rows = self._stale(self._fits_at)
+    def update(self) -> None:
+        """Bring `fits` and `count` up to date (steps 1 and 2 of the class)."""
         nodes = self._nodes
-        if self._affinity_version != nodes.job_affinity.version:
-            # Compute all rows, because a job that starts on one node affects the whole topology domain.
-            rows = ALL_ROWS if self._part.social else rows
+        columns = nodes.columns  # Read the columns first, because this can change `layout_version`.
+        rows = self._stale(self._fits_at)
+        if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
+            # Compute all rows, because a job that starts on one node affects all nodes of its domain.
+            rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
-            self._value_version = -1 if self._part.social else self._value_version
         if rows is not None:
-            mask = rows_passing(self._part, nodes.columns, rows, self._filters)
+            mask = rows_passing(self._part, columns, rows, self._filters)
             static = self._static_mask()
             if static is not None:
                 mask = mask & static[rows]
             if isinstance(rows, slice):
-                self._fits = mask
+                self.fits = mask
             else:
-                self._fits[rows] = mask
+                self.fits[rows] = mask
+            self.count = int(np.count_nonzero(self.fits))
             self._fits_at = (nodes.layout_version, nodes.change_count)
-        return self._fits
-
-    @property
-    def count(self) -> int:
-        """The number of nodes that can hold the request now."""
-        fits = self.fits
-        if self._counted[:2] != (self._fits_at, self._affinity_version):
-            self._counted = self._fits_at, self._affinity_version, int(np.count_nonzero(fits))
-            self._counted_room_version = self._nodes.room_version
-        return self._counted[2]
+        self._counted_room_version = nodes.room_version
 
     @property
     def rows(self) -> list[int]:
@@ -162,7 +155,7 @@ class NodeRanking:
         more nodes although no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
-            return self._counted[2]
+            return self.count
         return len(self._nodes)
 
     @property

@@ -17,7 +17,7 @@ MOST_JOBS = 20
 """The most jobs in one sample."""
 
 
-def start_samples(scene: EngineCopy) -> Iterator[list[NoteStart]]:
+def start_estimates(scene: EngineCopy) -> Iterator[list[NoteStart]]:
     """Yield start estimates for the oldest waiting jobs that have none: the latest and the likely start of
     each.
 
