@@ -119,7 +119,7 @@ def policy_text(config: Config) -> str:
 
 
 def policy_config(text: str) -> Config:
-    """Return the configuration with the tables in a text of policy_text(), and defaults for all other
-    tables.
+    """Return the configuration that a text made by policy_text() describes. Tables that are not in the text
+    have their defaults.
     """
     return Config(**json.loads(text))

@@ -145,8 +145,8 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
 def _applies(job: Job, ended: JobEnded) -> bool:
     policy, as_gang = job.spec.restart, _restarts_as_gang(job)
     if policy.when is RestartWhen.ON_HARDWARE and not (as_gang and ended.state is JobState.FAILED):
-        # With this policy only a failed GPU is a reason to restart. The new attempt gets other GPUs, because
-        # the failed GPU takes no jobs now.
+        # With the restart policy ON_HARDWARE, only a failed GPU is a reason to restart. The new attempt gets
+        # other GPUs, because the failed GPU takes no jobs now.
         return ended.reason is Reason.GPU_FAILED
     if ended.state is JobState.COMPLETED:
         return policy.when is RestartWhen.ALWAYS

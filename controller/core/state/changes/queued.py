@@ -42,8 +42,8 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
 def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
-    # A job that is being preempted is not in the queue, so this removes nothing. The job is held when it is
-    # queued again.
+    # For a job that is being preempted this does nothing, because the job is not in the queue. It is held
+    # when it is queued again.
     state.queue.remove(job.id)
 
 
