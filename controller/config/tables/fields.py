@@ -15,8 +15,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """Base class of the tables of scheduler.toml. A table cannot change, allows no unknown keys and converts
-    no types.
+    """Base class of the tables of scheduler.toml. A table cannot change, allows no unknown keys, and does not
+    convert values to other types.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

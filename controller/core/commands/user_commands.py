@@ -205,8 +205,8 @@ class UserCommands:
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...]
     ) -> Refusal | None:
-        """Return a refusal if the cluster could not hold the job even when empty and without the constraints
-        in `relax`; otherwise None.
+        """Return a refusal if the cluster could not hold the job even if no other job ran and without the
+        constraints in `relax`; otherwise None.
         """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:

@@ -61,7 +61,9 @@ class CircuitBreaker:
         self.faults.append(PluginFault(kind, name, why, times))
 
     def times(self) -> dict[tuple[str, str], int]:
-        """Return the number of scheduling cycles with failures, by (kind, name) of the plugin."""
+        """Return the number of scheduling cycles in which each plugin has failed, by (kind, name) of the
+        plugin.
+        """
         return {plugin: times for plugin, (times, _) in self.failed.items()}
 
     def why(self, kind: str, name: str) -> str:

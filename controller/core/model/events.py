@@ -381,8 +381,8 @@ class MovePlanned(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
-    """The move of the job has failed or was cancelled. Its former `allocations` are kept for it, so that it
-    can start there again; if there are none, it waits in the queue.
+    """The move of the job has failed or was cancelled. The job's former `allocations` are kept for it, so
+    that it can start there again. If there are none, the job waits in the queue.
     """
 
     attempt: int

@@ -112,7 +112,9 @@ class Preempt(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node of the configuration, or a node that an operator adds with the address of its host."""
+    """Add a node that the configuration names, or a node that an operator adds with the address of its
+    host.
+    """
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)

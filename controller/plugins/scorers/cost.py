@@ -16,8 +16,8 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """Scores nodes by the price in their label `label`, or `unknown` if they have no such label. A node with
-    the price `unit` scores 0.5.
+    """Scores nodes by the price in their label `label`. Nodes without the label have the price `unknown`. A
+    node with the price `unit` scores 0.5.
     """
 
     name: ClassVar[str] = "cost"
