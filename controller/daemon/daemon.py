@@ -226,7 +226,7 @@ class Daemon:
             self._rebalance_timer.cancel()
         self._schedule_rebalance()
 
-    # --- the loop ---
+    # --- the main loop ---
 
     async def run(self) -> None:
         """Process batches of inputs until stop() is called and the inbox is empty.
@@ -234,7 +234,7 @@ class Daemon:
         1. Wait for an input, or until a scheduling pass or a timer of the engine is due.
         2. Process one batch.
         3. If the store cannot be written: refuse the batch, load the state on disk again, wait for the store.
-        4. If an input crashed the engine: find that input and quarantine it.
+        4. If an input crashed the engine: find that input, refuse it, and disconnect the agent that sent it.
         5. Wake the callers that wait in settled().
         """
         self._schedule_rebalance()
@@ -323,8 +323,7 @@ class Daemon:
         self._schedule_rebalance()
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
-        """Return estimated starts of a few waiting jobs, or none if the replica has no time to compute
-        them."""
+        """Return estimated starts of a few waiting jobs, or none if no process has time to compute them."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -356,7 +355,7 @@ class Daemon:
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
         handled: list[tuple[Input, float]] = []
         try:
-            for given, future in merge_member_reports(batch):  # 2
+            for given, future in merge_member_reports(batch):  # step 2
                 handled.append((given, self.now()))
                 decision = self.engine.handle(*handled[-1])
                 events += decision.events
@@ -364,7 +363,7 @@ class Daemon:
                 if future is not None:
                     replies.append((future, decision.reply))
             self._pass_wanted = self._pass_wanted or bool(events)
-            if self._pass_due():  # 3
+            if self._pass_due():  # step 3
                 began = time.monotonic()
                 handled.append((Tick(), self.now()))
                 decision = self.engine.handle(*handled[-1])
@@ -375,12 +374,12 @@ class Daemon:
                 self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
                 self._pass_wanted = False
             if events:
-                await self._commit(tuple(events))  # 4 and 5
+                await self._commit(tuple(events))  # steps 4 and 5
             self.questions.committed(handled, events, self.seq)
         except asyncio.CancelledError:
             _refuse(batch, Stopping("failed"))
             raise
-        for future, reply in replies:  # 6
+        for future, reply in replies:  # step 6
             if not future.done():
                 future.set_result(reply)
         for effect in effects:

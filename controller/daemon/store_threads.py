@@ -32,15 +32,16 @@ class StoreThreads:
         self._reporter = ThreadPoolExecutor(1, "store-reports")
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Run this read of the store in the reader's thread."""
+        """Call `work`, which reads from the store, in the reader's thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def report(self, work: Callable[[], T]) -> T:
-        """Run this read of the store in the thread for reports, because it may take minutes."""
+        """Call `work`, which may read from the store for minutes, in the thread for reports, and return
+        its result."""
         return await asyncio.get_running_loop().run_in_executor(self._reporter, work)
 
     async def write(self, work: Callable[[], object]) -> None:
-        """Run this change of the store in the writer's thread, between two commits."""
+        """Call `work`, which changes the store, in the writer's thread, between two commits."""
         await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     async def commit(self, state: State, last_seq: int, events: tuple[Event, ...]) -> Batch:

@@ -30,13 +30,14 @@ class LinkFactory:
         self.connector = SshConnector(KnownHosts(pinned))
 
     def link(self, name: str, host: HostSpec) -> SshLink:
-        """Return a link to an agent on a host that is reached by SSH. The link is not open yet."""
+        """Return a connection, not opened yet, to the agent on a host that is reached by SSH."""
         ping_s, silence_s = self._intervals()
         jobs = self.config.jobs.policy
         return SshLink(name, host, self.connector, jobs, self._cluster, ping_s=ping_s, silence_s=silence_s)
 
     def configured_link(self, name: str) -> NodeLink:
-        """Return a link to a node of scheduler.toml: by SSH, or to an agent on the controller's machine."""
+        """Return a connection, not opened yet, to a node of scheduler.toml: by SSH, or on the controller's
+        machine."""
         node = self.config.nodes[name]
         if node.host is not None:
             return self.link(name, node.host)

@@ -1,4 +1,4 @@
-"""Limits of questions: how many are answered at the same time, and how much time each may take."""
+"""Limits of questions (explain and what-if): how many are answered at the same time, and for how long."""
 
 from __future__ import annotations
 

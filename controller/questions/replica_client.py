@@ -1,4 +1,4 @@
-"""The controller's side of the replica: it starts the replica, sends it the commits and asks it questions."""
+"""Starts the replica, a process with a copy of the engine, sends it each commit, and asks it questions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class ReplicaLost(Exception):
 
 
 class ReplicaLink:
-    """The connection to a running replica, with the questions that it has not answered yet."""
+    """The connection to a running replica, with the questions (explain, what-if) that it has not answered
+    yet."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid

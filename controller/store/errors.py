@@ -16,7 +16,7 @@ class StoreFailure(Exception):
 
 
 class StoreRefused(StoreFailure):
-    """The store cannot be opened, and nothing was changed."""
+    """An operation on the store, such as opening it, is refused. Nothing was changed."""
 
 
 class StoreUnavailable(StoreFailure):

@@ -44,7 +44,7 @@ def read_base(facts: dict[str, str]) -> Head | None:
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
     """Return the next ended jobs to delete, at most `at_once`, in the order of their ends.
 
-    A job is deleted if it ended before `before`, or if more than `most` ended jobs exist.
+    These are the jobs that ended before `before`, and the oldest ones if more than `most` ended jobs exist.
     """
     jobs = tables.jobs.c
     over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))

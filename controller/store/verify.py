@@ -39,7 +39,7 @@ SEALED = "JournalSealed"
 class VerifyReport:
     """What was checked, and the problems that were found.
 
-    A backup of `head` outside the store can later prove that the journal was not replaced.
+    If the operator keeps `head` elsewhere, a later comparison shows whether the journal was replaced.
     """
 
     store: str

@@ -22,8 +22,8 @@ _SPANS = 48
 
 
 class _Readings:
-    """The utilisation of one GPU in the last two windows of `window_s`: a list of time spans with a
-    percentage.
+    """The utilisation of one GPU in the last two windows of `window_s` seconds: time spans with a percentage
+    each.
 
     The last span has no end yet.
     """

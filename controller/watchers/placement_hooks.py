@@ -20,7 +20,7 @@ log = logging.getLogger("corral.hooks")
 
 
 class PlacementHooks:
-    """Calls each hook once for each placement of a job on nodes.
+    """Calls each placement hook of a plugin at most once for each placement of a job on nodes.
 
     Placements that still wait for the thread when the controller stops are not passed to the hooks.
     """

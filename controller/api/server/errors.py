@@ -83,7 +83,8 @@ def rejected(
 def refusal_response(
     refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return the HTTP answer to a request that was refused. The default status follows from the code."""
+    """Return the HTTP answer to a request that was refused. Without `status`, the refusal's code decides
+    the status."""
     return web.Response(
         body=_PROBLEM.dump_json(problem_of(refusal)),
         status=status or STATUS[refusal.code],

@@ -55,8 +55,8 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Whether this uid is root's or the controller's. Their connections are accepted even above the
-        limit."""
+        """Whether this uid is root's or the controller's. Their connections are accepted above the
+        connection limit too."""
         return uid in (0, self._own)
 
     async def privileged_user(self, user: str) -> bool:

@@ -197,7 +197,8 @@ class Call:
         return await self.find(self.path["job"])
 
     async def find(self, label: str) -> Job:
-        """Return the job with this label, from memory or the store. Raise Rejected if it does not exist."""
+        """Return the job with this label (17 or 12_3) from memory or the store. Raise Rejected if there is
+        none."""
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
             raise Rejected(no_such_job(repr(label)))
@@ -214,7 +215,7 @@ class Call:
         return [job for job in map(load_job, rows) if job.state.terminal]
 
     async def stored(self, label: str) -> Job | None:
-        """Return the job with this label from the store, or None if the store has none."""
+        """Return the job with this label (17 or 12_3) from the store, or None if the store has none."""
         head, bar, tail = label.partition("_")
         if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (head, tail or "0")):
             return None

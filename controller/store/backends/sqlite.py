@@ -84,9 +84,8 @@ class SqliteFile:
         return insert(table)
 
     def quick_check(self, connection: Connection) -> list[str]:
-        # Skip the check for a large file: it reads the whole file, but a start must take only seconds. load()
-        # still checks the checksum of each row that it loads, and a start the end of the journal. verify()
-        # finds damage in older entries.
+        # Skip the check for a large file: it reads the whole file, but a start must take only seconds. Each
+        # start still checks the rows that it loads and the end of the journal. verify() finds other damage.
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")

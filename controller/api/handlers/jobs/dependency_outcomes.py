@@ -9,7 +9,7 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Return the final state of each job that is only in the store, by label. Unknown jobs are left out."""
+    """Return the final state of each job in `after` that is only in the store, by job label (17 or 12_3)."""
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

@@ -27,7 +27,7 @@ DISCONNECT_CHECK_S = 0.2
 
 
 async def explain(call: Call) -> Explanation:
-    """Why a job is in its state, and for a queued job the latest time at which it starts."""
+    """Explain why a job is in its state, and when a queued job starts at the latest."""
     job = await call.job()
     engine, busy = call.daemon.engine, ""
     if job.state is JobState.QUEUED:
@@ -50,7 +50,7 @@ async def explain(call: Call) -> Explanation:
 
 
 async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
-    """Which jobs would start later or sooner after a change of the cluster. Nothing is changed."""
+    """Show which jobs would start later or sooner after a change of the cluster. Nothing is changed."""
     if asked.config is not None:
         await call.permit(operator("ask about another configuration"))
     await call.daemon.settled()
@@ -72,7 +72,7 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Pass the question to the replica and return its answer. Stop waiting if the client disconnects."""
+    """Have the question answered in another process. Stop waiting if the client disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(
         daemon.questions.ask(

@@ -55,7 +55,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def preview(call: Call, request: SubmitRequest) -> JobSpec:
-    """The job as a submit would queue it, with all defaults, or the refusal. Nothing is queued."""
+    """Return the job as a submit would queue it, with all defaults, or the refusal. Nothing is queued."""
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
@@ -82,7 +82,7 @@ def _readable(spec: JobSpec) -> bool:
 
 
 async def listing(call: Call) -> JobList:
-    """Unended and recently ended jobs, by id. With history=1 all jobs in the store, newest first."""
+    """List unended and recently ended jobs by id; with history=1 all jobs in the store, newest first."""
     states = frozenset(map(JobState, call.query["state"]))
     user, after, limit = call.query["user"], call.query["after"], call.query["limit"]
     profile = call.query["profile"]
@@ -113,7 +113,7 @@ async def listing(call: Call) -> JobList:
 
 
 async def show(call: Call) -> JobDetail:
-    """One job: its request, its state, and why it waits."""
+    """Show one job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
     # The state in memory may have been ahead of the disk, so read the job again after the wait.
@@ -147,7 +147,7 @@ async def change(call: Call, asked: JobChange) -> JobView:
 
 
 async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
-    """Return the final states of jobs that the change makes dependencies and that are no longer in memory."""
+    """Return how jobs ended on which the changed job will depend, if these are only in the store."""
     spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 

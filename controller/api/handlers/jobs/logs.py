@@ -26,7 +26,7 @@ FIRST_PIECE_S = 1.0
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """The output of a job from byte `offset` on (negative: the last bytes). follow=1: until the job ends."""
+    """Send a job's output from byte `offset` on (negative: the last bytes). follow=1: until the job ends."""
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)

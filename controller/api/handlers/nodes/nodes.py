@@ -12,18 +12,18 @@ from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
 async def listing(call: Call) -> NodeList:
-    """All nodes by name, with their GPUs and the jobs that hold them."""
+    """List all nodes by name, with their GPUs and the jobs that hold them."""
     await call.daemon.settled()
     return NodeList(tuple(live_view(call.daemon, node) for node in call.daemon.state.nodes), call.daemon.seq)
 
 
 async def show(call: Call) -> NodeView:
-    """One node."""
+    """Show one node: its state and resources, its GPUs, and the jobs on it."""
     return live_view(call.daemon, await call.node())
 
 
 async def gpus(call: Call) -> GpuList:
-    """All GPUs of all nodes, with their health, measured values and processes."""
+    """List the GPUs of all nodes, with their health, measurements and processes."""
     await call.daemon.settled()
     nodes = [live_view(call.daemon, node) for node in call.daemon.state.nodes]
     return GpuList(tuple(gpu for node in nodes for gpu in node.gpus), call.daemon.seq)

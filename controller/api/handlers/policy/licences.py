@@ -10,7 +10,7 @@ from wire.api.tenants import LicenceList, LicenceView
 
 
 async def listing(call: Call) -> LicenceList:
-    """All licences with their total, the jobs that hold them and the jobs that wait for them."""
+    """List all licences: the total of each, the jobs that hold it, and how many jobs wait for it."""
     await call.daemon.settled()
     state = call.daemon.state
     waiting: Counter[str] = Counter()

@@ -19,14 +19,14 @@ it stands for."""
 
 
 async def listing(call: Call) -> ProfileList:
-    """All profiles, in the order in which a job is compared with them."""
+    """List all profiles, in the order in which jobs are matched with them."""
     await call.daemon.settled()
     profiles = call.daemon.state.profiles
     return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)
 
 
 async def show(call: Call) -> ProfileView:
-    """One profile."""
+    """Show one profile: which jobs and nodes belong to it, and its scheduling policy."""
     await call.daemon.settled()
     name, profiles = call.path["profile"], call.daemon.state.profiles
     found = next((each for each in profiles if each.name == name), None)

@@ -13,7 +13,7 @@ from wire.names import WHOLE_GPU
 
 
 async def listing(call: Call) -> QuotaList:
-    """Limits and use of every user, project and queue with a quota or with jobs."""
+    """List the limits and the use of every user, project and queue with a quota or with jobs."""
     await call.daemon.settled()
     state = call.daemon.state
     used = [key for key, account in state.accounts.by_key.items() if any(account.used) or account.spent]

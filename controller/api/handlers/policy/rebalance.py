@@ -15,7 +15,7 @@ MOST = 100
 
 
 async def show(call: Call) -> RebalanceView:
-    """The current proposals with their cost and benefit, and the latest moves."""
+    """Show the proposed moves of running jobs with cost and benefit, and the latest moves."""
     await call.daemon.settled()
     engine = call.daemon.engine
     found = engine.rebalancer.proposals(call.daemon.now())

@@ -11,7 +11,7 @@ from wire.api.tenants import ReservationList, ReservationView, ReserveRequest
 
 
 async def listing(call: Call) -> ReservationList:
-    """Current and future reservations, in the order of their start."""
+    """List current and future reservations of nodes, in the order of their start."""
     await call.daemon.settled()
     state = call.daemon.state
     found = sorted(state.reservations, key=lambda each: (each.starts_at, each.spec.name))
@@ -19,7 +19,7 @@ async def listing(call: Call) -> ReservationList:
 
 
 async def show(call: Call) -> ReservationView:
-    """One reservation."""
+    """Show one reservation of nodes."""
     return _view(call.daemon.state, await _named(call))
 
 

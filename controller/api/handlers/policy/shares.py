@@ -13,7 +13,7 @@ from wire.api.tenants import ShareList, ShareView, ShareWeight
 
 
 async def listing(call: Call) -> ShareList:
-    """All organisations, projects and users of the share tree, each after its parent."""
+    """List the organisations, projects and users of the fair share tree, each after its parent."""
     await call.daemon.settled()
     state, now = call.daemon.state, call.daemon.now()
     paths = sorted(path for path in state.shares.accounts if path)

@@ -18,7 +18,7 @@ _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDict
 
 
 async def show(call: Call) -> ClusterView:
-    """The numbers of jobs, nodes and GPUs by state, including the GPUs of nodes that are not connected."""
+    """Show the numbers of jobs and nodes by state, and of GPUs, also on nodes without a connection."""
     daemon = call.daemon
     await daemon.settled()
     nodes = daemon.state.nodes
@@ -52,7 +52,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 
 
 async def health(call: Call) -> Health:
-    """The health of the controller, and the name and role of the caller."""
+    """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
     # settled() raises if the store has failed. Ignore it, because the answer reports it as `store_problem`.
     with suppress(StoreUnavailable):

@@ -16,7 +16,7 @@ SEND = admin("send a configuration, because it may name a prolog, which runs as 
 
 
 async def show(call: Call) -> ConfigView:
-    """The digest of the configuration in effect, when it was applied and by which user."""
+    """Show the hash of the configuration in effect, when it was applied and by which user."""
     await call.daemon.settled()
     reload, applied = call.reload, call.daemon.state.config
     named, known = digest(call.daemon.config), reload.previous is not None

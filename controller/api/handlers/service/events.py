@@ -16,7 +16,7 @@ from wire.api.cluster import EventList, EventView
 
 
 async def listing(call: Call) -> EventList:
-    """The journal entries after entry number `after`, of one job or of all; at most `limit` entries."""
+    """List the journal entries after entry number `after`, of one job or of all; at most `limit`."""
     after, limit, job = call.query["after"], call.query["limit"], call.query["job"]
     store = call.daemon.store
     entries = await call.daemon.read(lambda: store.journal(after, limit, job))

@@ -9,7 +9,7 @@ from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 
 
 async def estimates(call: Call) -> EstimateReport:
-    """The errors of run time estimates by user, and of start time estimates by kind."""
+    """Show the errors of run time estimates by user, and of start time estimates by kind."""
     await call.daemon.settled()
     engine = call.daemon.engine
     scores = engine.state.estimates.scores

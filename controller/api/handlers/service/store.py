@@ -40,7 +40,7 @@ async def verify(call: Call) -> web.StreamResponse:
 
 
 async def compact(call: Call, asked: CompactRequest) -> Compacted:
-    """Delete old jobs and journal entries now, older than [retention] or the request permits."""
+    """Delete jobs and journal entries now if they are older than [retention] or the request allows."""
     daemon = call.daemon
     limits = daemon.config.retention
     for name in ("jobs_days", "journal_days"):

@@ -16,7 +16,7 @@ USUAL_S = 7 * 86_400
 
 
 async def show(call: Call) -> UsageList:
-    """GPU-hours, utilisation, memory and energy of each user, project, queue or job, most GPU-hours first."""
+    """Show GPU-hours, utilisation, memory and energy by user, project, queue or job."""
     since, until = _window(call)
     by = call.query["by"][0] if call.query["by"] else "user"
     daemon = call.daemon
@@ -60,7 +60,7 @@ def _window(call: Call) -> tuple[float, float]:
 
 
 async def off_queue(call: Call) -> StintList:
-    """Use of GPUs by processes outside of jobs: user, GPU, begin and end."""
+    """List the use of GPUs by processes outside of jobs: user, GPU, begin and end."""
     since, until = _window(call)
     await call.daemon.settled()
     state = call.daemon.state
