@@ -27,8 +27,8 @@ class Committed:
     seq: int
     """The number of the newest journal entry."""
     digest: int
-    """The checksum of the events. If the replica computes another one, its state differs from the
-    controller's."""
+    """The checksum of the events that the inputs caused. If the replica computes another one, its state is
+    wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from controller.questions.processes import PIECE, detach, fork, leave_a_core, li
 NICE, NICER = 5, 10
 """The niceness that is added to the replica and its forks, so that the controller gets CPU time first."""
 DRIFTED = 3
-"""Exit code of a replica whose state differs from the controller's."""
+"""The exit code of a replica that has found that its state differs from the controller's."""
 
 log = logging.getLogger("corral.questions")
 

@@ -64,7 +64,7 @@ class Simulation:
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
-        """Add a node by the hello of its agent."""
+        """Add a node: pass the hello of its virtual agent to the engine."""
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:

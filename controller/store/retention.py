@@ -29,7 +29,8 @@ from controller.store.chain import Head
 from controller.store.usage import ADDED, DAY_S, GREATEST
 
 BASE, NEXT_JOB = "base", "next_job"
-"""Names of rows in `meta`: the base of the journal, and the lowest job number that was never used."""
+"""Names of rows in `meta`: the last deleted journal entry (the base), and the lowest job number that was
+never used."""
 
 
 def read_base(facts: dict[str, str]) -> Head | None:

@@ -98,7 +98,7 @@ READ_OUTPUT = _owner("read the output of")
 READ_SPEC = _owner("read the environment of")
 PREEMPT = Need(Who.OPERATOR, "preempt", of_job=True)
 USE_SHELL = Need(Who.OPENER)
-"""Checked by the handler, which knows the shells. For other callers the shell does not exist."""
+"""The handler checks this need, because it knows the shells. For other callers the shell does not exist."""
 
 OPERATORS = "Operators are root, the controller's own user, and [access] operators in scheduler.toml."
 ADMINS = "Admins are root and the controller's own user."

@@ -75,8 +75,8 @@ class EventStreams:
         self._rendered: deque[tuple[Commit, bool, bytes]] = deque(maxlen=SHARED)
         self._rendering = asyncio.Lock()
         self.replaying = asyncio.Lock()
-        """A lock for rendering old entries. Only one stream at a time does so, so a request waits for one
-        batch at most."""
+        """Held while a stream converts old journal entries. Only one stream at a time does so, so that
+        other requests wait for at most one batch."""
 
     def subscribe(self) -> Subscription:
         """Subscribe to the commits from now on. The subscription ends at close()."""

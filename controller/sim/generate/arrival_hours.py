@@ -1,4 +1,4 @@
-"""How the number of submits depends on the hour and the weekday. Time 0 is a Monday, 00:00."""
+"""Defines how many jobs are submitted at each hour and on each weekday. Time 0 is a Monday, 00:00."""
 
 from __future__ import annotations
 

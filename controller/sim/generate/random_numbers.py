@@ -20,8 +20,8 @@ class RandomStream:
     """
 
     def __init__(self, *seed: object) -> None:
-        # The seed is a string, because Python hashes strings with SHA-512 here, but other objects with
-        # hash(), which may change.
+        # Use a string as the seed: Python derives the sequence from a string by SHA-512, but from other
+        # objects by hash(), whose result may change.
         self.uniform = random.Random("/".join(map(str, seed))).random  # noqa: S311 - no secrets
 
     def between(self, low: float, high: float) -> float:

@@ -33,8 +33,8 @@ _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarte
 
 
 class RecordedAgents:
-    """The agents of all nodes. They call `report` with each report that is not an answer to a recorded
-    input."""
+    """The agents of all nodes. They call `report` with each report that the journal does not contain, such
+    as a predicted end."""
 
     def __init__(
         self,
@@ -146,7 +146,8 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """If the engine places an attempt as in the record, let its agents repeat the recorded reports."""
+        """If the engine has placed an attempt as in the journal, let its agents repeat the recorded
+        reports."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
@@ -171,7 +172,8 @@ class RecordedAgents:
             self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
 
     def part(self, job: Job) -> None:
-        """Let the job's attempt leave the record from now on: schedule its predicted start and end."""
+        """From now on, predict the start and end of the job's attempt instead of repeating recorded
+        reports."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, course, now = self._orders[key], self._course(key), self._clock.now

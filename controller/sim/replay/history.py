@@ -42,7 +42,7 @@ SOON_S = 1.0
 
 
 class Mark(enum.Enum):
-    """Kinds of steps that are not inputs."""
+    """The kinds of replay steps that are not inputs: a scheduling pass, a restart, an order to stop."""
 
     CYCLE = "cycle"
     RESTART = "restart"
@@ -68,7 +68,7 @@ class History:
     steps: list[HistoryStep] = field(default_factory=list)
     courses: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
     placed: dict[tuple[int, int], JobPlaced] = field(default_factory=dict)
-    """By job and attempt."""
+    """The recorded placement of each attempt, by job and attempt number."""
     stops: set[tuple[int, float]] = field(default_factory=set)
     """Job id and time of every stop order."""
     records: SimulatedJobs = field(default_factory=SimulatedJobs)
@@ -104,7 +104,7 @@ class _Reader:
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether `at` is the time of the entries being read, and one of them is such an event about the
+        """Whether the entries being read have the time `at`, and one is an event of this kind about the
         job."""
         return at == self._at and (kind, job) in self._moment
 
@@ -151,7 +151,7 @@ class _Reader:
 
 
 def history_of(journal: Sequence[Event]) -> History:
-    """Return the history of a cluster that its journal shows."""
+    """Reconstruct the inputs and scheduling passes of a cluster from its journal."""
     reader = _Reader()
     for at, moment in groupby(journal, key=lambda event: event.at):
         reader.read(at, list(moment))

@@ -24,7 +24,7 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """The state of the journal up to an event, as far as it is needed to find inputs."""
+    """What the journal shows about a job up to an event, as far as it is needed to recognise inputs."""
 
     def waits(self, job: int) -> bool:
         """Whether the job is queued and not placed."""
@@ -213,7 +213,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.ControllerStarted: InternalInput(_restarted),
     inputs.Tick: InternalInput(_by_cycle),
 }
-"""All kinds of inputs."""
+"""For each kind of input, the events that show it. An empty tuple: a replay does not repeat the input."""
 
 FOLLOW: frozenset[type[Any]] = frozenset(
     {
@@ -239,7 +239,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.ReservationEnded,
     }
 )
-"""Events that never show an input."""
+"""Kinds of events that are always a consequence of an input or of a scheduling pass."""
 
 _TRACES: dict[type[Any], list[tuple[type[Any], InputTrace]]] = {}
 for _kind, _way in WAYS.items():
@@ -248,8 +248,7 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """Return the kind of input that this event shows; None if the event is a consequence of something
-    else."""
+    """Return the kind of input that this event shows; None if another input or a pass caused the event."""
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 

@@ -43,7 +43,7 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects the runs of one job from its events: those that ended without a stop order, in order.
+    """Collects from the events of one job how long its attempts ran that ended without an order to stop.
 
     An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
     checkpoint is added to the run of the next attempt. If no attempt ended without a stop order, the job is

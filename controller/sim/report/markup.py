@@ -34,7 +34,7 @@ def el(tag: str, /, *inside: str | int | None, **attributes: str | float | None)
 
 
 def joined(*parts: str | int | None) -> Markup:
-    """Join the parts to one Markup. Parts that are not Markup are escaped."""
+    """Join the parts to one string of HTML or SVG. Parts that are not Markup are escaped."""
     return Markup(
         "".join(part if isinstance(part, Markup) else _text(part) for part in parts if part is not None)
     )

@@ -35,7 +35,7 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """Return the cell for the column with the name of the run, or none if the report has only one run."""
+    """Return a list with the cell that names the run, or an empty list if the report has only one run."""
     return [cell] if len(runs) > 1 else []
 
 

@@ -24,7 +24,8 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale that maps values from `low` to `high` to coordinates, in proportion to the function `bend`."""
+    """Maps values from `low` to `high` to coordinates from `begin` to `end`; `bend` may make it
+    logarithmic."""
 
     low: float
     high: float
