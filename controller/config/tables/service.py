@@ -79,7 +79,7 @@ class AccessSection(Section):
 
 
 class PluginsSection(Section):
-    """Plugin files, hooks and metrics."""
+    """The plugin files that are loaded, and the hook and metrics plugins that are used."""
 
     files: list[Name] = []
     hooks: list[Plugin] = []

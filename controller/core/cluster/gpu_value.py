@@ -95,11 +95,10 @@ class DemandStats:
 
 
 class GpuValue:
-    """The present value of the free GPUs of each node, and the demand curves from which it is computed (see
-    the module).
+    """The present value of the free GPUs of each node. The module describes how it is computed.
 
     A GpuValue is valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the
-    value of changed rows of the node table; its cost is O(sizes) per row.
+    values of changed nodes; its cost is O(request sizes) per node.
     """
 
     def __init__(self, columns: NodeTable, demand: DemandStats) -> None:
@@ -164,8 +163,8 @@ class GpuValue:
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return the curves that the module describes, as an array by resource (CPU, memory), GPU model,
-        request size and grid point.
+        """Return, for each amount of free CPU (and of free memory), the part of the free GPUs that the
+        submitted requests could use: an array by resource, GPU model, request size and grid point.
         """
         columns = self._columns
         models = max(1, len(columns.models))
