@@ -4,8 +4,8 @@ PYTHON ?= $(shell for each in python3.13 python3.12 python3.11 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# tests/conftest.py makes a group of each file.
-PARALLEL := -n auto --dist loadgroup
+# Two test processes for each core, because many tests wait. tests/conftest.py makes a group of each file.
+PARALLEL := -n $(shell echo $$((2 * $$(nproc)))) --dist loadgroup --no-loadscope-reorder
 QUICK := tests/wire tests/controller/core tests/agent/attempts/test_attempt_states.py tests/cli/spec tests/cli/output
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 

@@ -42,11 +42,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`pytest -n 2 --dist loadgroup` runs the tests of a file in one process, so that they share its servers.
+COMPUTES = ("tests/simulation/", "tests/property/")
+"""Folders of slow tests that need a core for themselves."""
+WAITS = ("tests/integration/", "tests/controller/nodes/", "tests/controller/questions/")
+"""Folders of slow tests that mostly wait for processes."""
 
-    Files that must not run at the same time have the same `pytest.mark.xdist_group`.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`pytest -n 4 --dist loadgroup` runs the tests of a file in one process, so that they share its servers.
+
+    Slow files come first, so that no process is still busy when the others have ended. Files that compute
+    alternate with files that wait, so that both cores are busy. Files that must not run at the same time have
+    the same `pytest.mark.xdist_group`.
     """
+    if len(items) > 1_000:  # a part of the tests keeps its order
+        files = list(dict.fromkeys(item.nodeid.partition("::")[0] for item in items))
+        place = {}
+        for folders in (COMPUTES, WAITS):
+            found = [file for file in files if file.startswith(folders)]
+            place.update((file, number / len(found)) for number, file in enumerate(found))
+        items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], 1.0))
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
