@@ -1,22 +1,21 @@
 """Opens and checks directories and files that only this process and root can change.
 
 The controller and the agents often run as root on hosts where users log in. A user who can rename, replace or
-create a directory that root uses could make root write or delete other files. Therefore every directory that
-the controller and the agents use (state, socket, spool, scratch, the directory of the agent's program) is
-opened here, and every file that decides which programs root runs (configuration, plugins, prolog, epilog) is
-checked here.
+create a directory that root uses could make root write or delete other files. Therefore this module opens
+every directory that the controller and the agents use: state, socket, spool, scratch, the agent's program. It
+also checks every file that decides which programs root runs: configuration, plugins, prolog, epilog.
 
 Algorithm of `open_directory`. It has the rules of sshd's StrictModes, but works on descriptors, so that no
 directory can be replaced between the check and the use:
 1. Start at "/" and open each component relative to the directory before it, with O_NOFOLLOW.
-2. Follow a symbolic link only if root or the user of this process made it, and only if its link count is 1,
-   because every user may make hard links to a symbolic link of root. Open the components of its target in
-   the same way.
-3. Each parent directory must belong to root, to the user of this process, or to the owner of "/" (in a user
-   namespace, the real root has another uid). Other users may write to it only if it has the sticky bit, like
-   /tmp, because then they cannot rename or delete our files.
-4. The last directory must belong to root or to the user of this process, and no other user may write to it,
-   even with the sticky bit.
+2. Follow a symbolic link only if root or the user of this process made it. Its link count must be 1, because
+   every user may make hard links to a symbolic link of root. Open the components of its target in the same
+   way.
+3. Each parent directory must belong to root, to the user of this process, or to the owner of "/". In a user
+   namespace that owner is the real root, which has another uid there. Other users may write to the directory
+   only if it has the sticky bit, like /tmp, because then they cannot rename or delete our files.
+4. The last directory must belong to root or to the user of this process. No other user may write to it, even
+   with the sticky bit.
 
 Invariant: only this process, root and an administrator can change names below a directory that
 `open_directory` returned. Therefore these names may be used as ordinary paths.
@@ -161,8 +160,8 @@ def check_file(path: str) -> None:
     """Raise UntrustedPath if another user could change or replace this file; OSError if it does not exist.
 
     This is for files that decide which programs this process runs. The file and symbolic links to it
-    must belong to root, to the user of this process or to the owner of "/", and only the owner may write to
-    the file. Its directories must pass the checks of `open_parent`.
+    must belong to root, to the user of this process or to the owner of "/". Only the owner may write to the
+    file. Its directories must pass the checks of `open_parent`.
     """
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(os.path.abspath(path))

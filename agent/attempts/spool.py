@@ -1,5 +1,5 @@
-"""Reads and writes the spool, a directory in which the agent records each start, checkpoint and end of an
-attempt before it reports it to the controller.
+"""Reads and writes the spool: a directory in which the agent records each start, checkpoint and end of an
+attempt. The controller gets a report only after that.
 
     key                  the HMAC key of the marks that processes of attempts have (process_marks.py)
     lock                 locked by the one agent that uses this spool; contains its pid

@@ -54,8 +54,8 @@ class HostCgroups:
         memory = None if most_memory is None else str(most_memory << 20)
         processes = ("pids.max", str(max_processes))
         # The CPU weight and the protected memory (memory.low) depend on the request. So a job that uses
-        # more than its request loses CPU and memory first, and a best-effort job, which has no request,
-        # gets only what is unused.
+        # more than its request loses CPU and memory first. A best-effort job, which has no request, gets
+        # only what is unused.
         protected = "0" if order.best_effort else str(order.memory_mib << 20)
         if self.v2_parent:
             weight = "1" if order.best_effort else str(min(10_000, max(1, order.cpu_milli // 10)))

@@ -1,7 +1,7 @@
 """Finds the container runtime of this host, and builds the commands that run a job in a container.
 
 With podman and apptainer, the job's processes are descendants of the supervisor, in the host's PID
-namespace, and are signalled and ended like those of other jobs. With docker they are descendants of its
+namespace. They are signalled and ended like those of other jobs. With docker they are descendants of its
 daemon; container_supervision.py finds them.
 """
 

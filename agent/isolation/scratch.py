@@ -41,9 +41,9 @@ class ScratchArea:
     """The directory that contains the scratch directories of this agent (the root), and the amount of
     scratch that the node offers.
 
-    The root is named `corral-TAG`, below `parent`. It is never removed, so that no user can create a file
-    or directory with its name. If a user has done so before the first job with scratch, the agent chooses
-    another name and writes it to the file `memory` in the spool.
+    The root is named `corral-TAG`, below `parent`. It is never removed, so that no user can create a
+    file or directory with its name. A user may have done so before the first job with scratch. In that case
+    the agent chooses another name and writes it to the file `memory` in the spool.
     """
 
     def __init__(

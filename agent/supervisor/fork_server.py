@@ -8,11 +8,12 @@ Algorithm
 1. Wait for a launch spec, for the end of a child, or for the time of the next lease check.
 2. For a launch spec, fork a supervisor and send its pid to the agent.
 3. If a supervisor exits with code 0, no process of its attempt is left.
-4. If a supervisor ends in any other way, the processes of its attempt are now children of this process, even
-   if they detached themselves, because this process is a subreaper. Kill every child that is not a supervisor
-   and its descendants, until none is left. Only then fork a new supervisor, which records the end.
-5. If a lease, its grace and a margin have expired and the supervisor has not recorded the end of the job, the
-   supervisor is stopped or hangs. Kill it, write the reason to the record, and continue with step 4.
+4. If a supervisor ends in any other way, the processes of its attempt are now children of this process,
+   because this process is a subreaper. This includes processes that detached themselves. Kill every child that
+   is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which records
+   the end.
+5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired. If
+   it has not, it is stopped or hangs: kill it, write the reason to the record, and continue with step 4.
 6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
 
 Invariant: a child that is not in `_supervisors` belongs to an attempt whose supervisor is dead.

@@ -20,8 +20,9 @@ class Easing:
     """A change that would start a waiting job at once. The controller has tried it on a copy of its state.
 
     `sentence` describes the change for users. `changes` are new values for fields of the job's JobSpec.
-    If the change is not to the job, `command` has the arguments of a `corral` command, such as to resume a
-    node or to preempt the `victims`. After a preemption the job starts when the victims have ended.
+    Any other change has the arguments of a `corral` command in `command`: to release the job, to resume
+    nodes or GPUs, or to preempt the `victims`. After a preemption the job starts when the victims have
+    ended.
     """
 
     sentence: str

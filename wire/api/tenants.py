@@ -117,7 +117,7 @@ class QuotaList:
 class ProfileView:
     """A scheduler profile: the jobs and the nodes that it is for, and its `policy` as in scheduler.toml.
 
-    `terms` are the conditions that a node must meet, `nodes` are the nodes that meet them, and `shared`
+    `terms` are the conditions that a node must meet, and `nodes` are the nodes that meet them. `shared`
     are the other profiles that use some of these nodes.
     """
 

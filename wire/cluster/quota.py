@@ -87,8 +87,8 @@ class Quota:
     """The limits of a user, project or queue. Jobs that would exceed a `hard` limit wait. Jobs that would
     exceed a `soft` limit start after all other jobs.
 
-    With `borrow`, a project may exceed its hard limit by up to that amount, as long as other projects
-    leave that much of their own quotas unused.
+    With `borrow`, a project may exceed its hard limit by up to that amount, while other projects use
+    that much less than their own quotas.
     """
 
     hard: Limits = NO_LIMITS

@@ -17,7 +17,7 @@ _WEIGHED = re.compile(r"(.*\S)\s+weight\s+(\d{1,3})", re.IGNORECASE)
 
 
 class Operator(str, enum.Enum):
-    """How a condition compares the value of a node label with its own values."""
+    """How a condition compares the value of a node label with the values in the condition."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -120,8 +120,8 @@ class Toleration:
 def untolerated_taint(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], *effects: Effect
 ) -> Optional[Taint]:
-    """Return the first taint that no toleration matches, among the taints with one of these effects; None
-    if there is none.
+    """Return the first taint that keeps the job away: its effect is in `effects`, and no toleration matches
+    it. Return None if there is none.
     """
     for taint in taints:
         if taint.effect in effects and not any(each.tolerates(taint) for each in tolerations):
@@ -237,7 +237,9 @@ def affinity_problems(
 def affinity_texts(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Return every text that the user wrote in these fields, as (field name, text)."""
+    """Return every text that the user wrote in affinity, preferences and tolerations, as (field name,
+    text).
+    """
     for where, given in (("affinity", terms), ("preferences", tuple(each.term for each in preferences))):
         for term in given:
             yield from ((where, text) for text in (term.key, *term.values))
