@@ -449,8 +449,8 @@ class Agent:
         self.spool.record_order((status.job, status.attempt), None, end)
 
     def _launch_supervisor(self, action: actions.LaunchSupervisor) -> None:
-        """Send the launch spec to the fork server as soon as the attempt's GPUs are clean, i.e. without
-        processes and used memory.
+        """Send the attempt's launch spec (its settings for the supervisor) to the fork server as soon as
+        its GPUs are clean, i.e. without processes and used memory.
         """
         key = action.key
         if action.after_s:

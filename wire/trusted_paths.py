@@ -53,7 +53,8 @@ class UntrustedPath(Exception):
 
 def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     """Open a directory that only root and the user of this process can change, and return its descriptor.
-    With `make`, create missing directories. Raise UntrustedPath or OSError.
+    With `make`, create missing directories. Raise UntrustedPath if other users can change it, and OSError
+    if it cannot be opened.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not name:

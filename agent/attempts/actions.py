@@ -29,8 +29,9 @@ class RecordEnd:
 
 @dataclass(frozen=True)
 class LaunchSupervisor:
-    """Send the attempt's launch spec to the fork server after `after_s` seconds. If an earlier supervisor of
-    the attempt was lost, the new one only records the end of the attempt.
+    """Send the attempt's launch spec (its settings for the supervisor) to the fork server after `after_s`
+    seconds. If an earlier supervisor of the attempt was lost, the new one only records the end of the
+    attempt.
     """
 
     key: AttemptKey

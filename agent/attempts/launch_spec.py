@@ -110,8 +110,8 @@ class LaunchSpec:
 
 
 def take_spec(buffer: bytearray) -> LaunchSpec | None:
-    """Remove the first launch spec from a buffer and return it. Return None if some of its bytes have not
-    arrived yet.
+    """Remove the first launch spec from the bytes that have arrived, and return it. Return None if some of
+    its bytes have not arrived yet.
     """
     end = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "big")
     if len(buffer) < max(end, LENGTH_BYTES + 1):

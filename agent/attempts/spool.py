@@ -85,7 +85,8 @@ class Spool:
         """The HMAC key with which the processes of attempts are marked (process_marks.py)."""
 
     def open(self, patience_s: float = 5.0, *, replace: bool = False, cluster: str = "") -> None:
-        """Create the directories and lock the spool for this agent. Raises SpoolUnusable.
+        """Create the directories and lock the spool for this agent. Raise SpoolUnusable if the spool cannot
+        be used.
 
         If another agent has locked the spool, wait at most `patience_s` seconds for its exit. With
         `replace`, kill that agent.

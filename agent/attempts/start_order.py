@@ -1,5 +1,5 @@
-"""Turns a start order into a launch spec: it chooses user, environment, CPUs, cgroups, scratch and
-container.
+"""Turns a start order into a launch spec for the supervisor: it chooses user, environment, CPUs, cgroups,
+scratch and container.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _own_account(uid: int) -> UnixAccount:
 
 @dataclass
 class LaunchBuilder:
-    """Builds the launch specs of this host.
+    """Builds launch specs, which are the settings with which supervisors run attempts.
 
     Algorithm of `build`
     1. Look up the Unix account of the job's user.

@@ -1,1 +1,1 @@
-"""Runs commands in the allocations of running jobs (exec, attach), and sends logs."""
+"""Runs commands in the allocations of running jobs (exec, attach), and sends logs to the controller."""

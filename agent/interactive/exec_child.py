@@ -21,7 +21,9 @@ CANNOT_RUN = 127
 
 
 def main(descriptor: str, terminal: str) -> None:
-    """Read a launch spec from a descriptor and exec its command. Does not return."""
+    """Read a launch spec, the settings for a command, from a descriptor and exec the command. Does not
+    return.
+    """
     try:
         with open(int(descriptor), "rb") as file:
             spec = launch_spec.take_spec(bytearray(file.read()))

@@ -30,7 +30,7 @@ class AttemptCgroup:
         self._parts = parts
 
     def make(self) -> None:
-        """Create the cgroups and write their limits. Raises OSError."""
+        """Create the cgroups and write their limits. Raise OSError if the kernel refuses."""
         for directory, _, settings in self._parts:
             _make(directory)
             for name, value in settings:
@@ -38,7 +38,7 @@ class AttemptCgroup:
 
     def enter(self) -> None:
         """Move this process, which must have only one thread, into the attempt's cgroups, so that its next
-        children start there. Raise OSError.
+        children start there. Raise OSError if the kernel refuses.
         """
         for directory, _, _ in self._parts:
             _move_to(directory)
@@ -55,7 +55,7 @@ class AttemptCgroup:
 
     def fork(self) -> int:
         """Fork a child that starts in the attempt's cgroups; this process stays in its own. The result is
-        that of os.fork(). Raise OSError.
+        that of os.fork(). Raise OSError if the kernel refuses.
         """
         if self.is_v2:
             try:

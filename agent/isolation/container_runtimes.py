@@ -88,7 +88,7 @@ class ContainerRuntime:
 
     def add_container(self, launch: LaunchSpec, order: Start) -> None:
         """Change a launch spec so that each task of the job runs in its own container. Raise
-        CannotUseContainer.
+        CannotUseContainer if a mount has a path that container runtimes cannot mount.
         """
         names = [
             f"corral-{crc32(os.fsencode(launch.directory)):08x}-{launch.key}-{number}"

@@ -172,7 +172,9 @@ def record_bytes(directory: str, size: int) -> None:
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
-    """Create an empty scratch directory that only the job's user can read. Raise ScratchRefused."""
+    """Create an empty scratch directory that only the job's user can read. Raise ScratchRefused if that
+    fails.
+    """
     root, name = os.path.split(folder)
     try:
         parent = _open_root(root)

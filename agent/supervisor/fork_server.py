@@ -9,9 +9,9 @@ Algorithm
 2. For a launch spec, fork a supervisor and send its pid to the agent.
 3. If a supervisor exits with code 0, no process of its attempt is left.
 4. If a supervisor ends in any other way, the processes of its attempt are now children of this process,
-   because this process is a subreaper. This includes processes that detached themselves. Kill every child that
-   is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which records
-   the end.
+   because this process is a subreaper. This includes processes that detached themselves. Kill every child
+   that is not a supervisor, and its descendants, until none is left. Only then fork a new supervisor, which
+   records the end.
 5. A supervisor must have recorded the end of its job when the lease, the grace and a margin have expired. If
    it has not, it is stopped or hangs: kill it, write the reason to the record, and continue with step 4.
 6. If the agent has closed the connection, repeat steps 3 to 5 until no child is left, then exit.
@@ -149,7 +149,8 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(self._wake)
             os.close(self._sink)
-            # Replace stdin by a copy of stdout, because only the fork server may read launch specs.
+            # Replace stdin by a copy of stdout: launch specs arrive on stdin, and only the fork server may
+            # read them.
             os.dup2(1, 0)
             os.setsid()
             Supervisor(launch, self._hints, self._boot).run()

@@ -59,11 +59,11 @@ class ForkServerClient:
 
     @property
     def has_unsent(self) -> bool:
-        """Return whether launch specs still have to be written to the socket."""
+        """Return whether launch specs of attempts still have to be written to the socket."""
         return bool(self._unsent)
 
     def send(self, launch: LaunchSpec) -> None:
-        """Queue a launch spec. The next `flush` writes it."""
+        """Queue the launch spec of an attempt. The next `flush` writes it to the socket."""
         self._unsent += launch.pack()
 
     def flush(self) -> None:

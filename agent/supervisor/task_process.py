@@ -30,7 +30,7 @@ class TaskNotStarted(Exception):
 
 def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
     """Start a task in the attempt's cgroup, as leader of a new session. Return its pid. Raise
-    TaskNotStarted.
+    TaskNotStarted if that fails.
     """
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
@@ -58,7 +58,7 @@ def _set_oom_score(pid: int, oom_score: int) -> None:
 
 def check_start(launch: LaunchSpec) -> None:
     """Check as the job's user that the program and its directories can be used, without starting the
-    program. Raise TaskNotStarted.
+    program. Raise TaskNotStarted if one of them cannot.
     """
     answer, error_pipe = os.pipe()
     pid = os.fork()
@@ -88,7 +88,9 @@ def check_start(launch: LaunchSpec) -> None:
 
 
 def become_user(launch: LaunchSpec) -> None:
-    """Change the user of this process to the job's user. This cannot be undone. Raises OSError."""
+    """Change the user of this process to the job's user. This cannot be undone. Raise OSError if the kernel
+    refuses.
+    """
     if launch.user is not None:
         uid, gid, groups = launch.user
         os.setgroups(groups)

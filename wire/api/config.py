@@ -50,7 +50,7 @@ class ConfigRequest:
 @dataclass(frozen=True)
 class ConfigAnswer:
     """How a configuration differs from the one in effect. If `applied`, the changes were made; otherwise
-    they would be. If `problems` is not empty, nothing was changed.
+    they are only listed. If `problems` is not empty, nothing was changed.
     """
 
     file: str

@@ -54,7 +54,9 @@ def path() -> Path:
 
 
 def load() -> Contexts:
-    """Return the contexts in the file; if the file does not exist, there are none. Raise InvalidContexts."""
+    """Return the contexts in the file; if the file does not exist, there are none. Raise InvalidContexts if
+    the file cannot be read.
+    """
     try:
         text = path().read_text("utf-8")
     except FileNotFoundError:

@@ -63,7 +63,7 @@ class InvalidSelection(ValueError):
 
 
 def parse_selection(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
-    """Return which jobs a word selects. Raise InvalidSelection."""
+    """Return which jobs a word selects. Raise InvalidSelection for any other word."""
     if word == ALL:
         return AllJobs()
     if word == LAST:
