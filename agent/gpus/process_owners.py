@@ -64,8 +64,8 @@ class ProcessOwner:
 def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
     """Return the owner of a process on the GPU `uuid`. User and command are "?" if the process has ended.
 
-    A mark proves the attempt only on GPUs that are allocated to the attempt: any user could copy the
-    mark of a job into another process.
+    A mark (signed environment variables) proves the attempt only on GPUs that are allocated to the
+    attempt: any user could copy the mark of a job into another process.
     """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None
