@@ -24,7 +24,7 @@ from controller.core.model import events, inputs
 from controller.core.model.effects import Effect, SendToNode, StartAttempt
 from controller.core.model.events import Event, PreemptionPlanned
 from controller.core.model.inputs import DONE, Decision, Input, Reply
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from controller.core.model.start_orders import AttemptStart, start_frames
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
@@ -36,16 +36,18 @@ from wire.api.reasons import Why
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
 
-_CHANGES_PREEMPTION_COST = (
+_CHANGES_STANDING = (events.JobEdited, events.PriorityInherited)
+"""Events that change whether a preemption strategy allows to stop the job."""
+_CHANGES_VICTIM = (
     events.AttemptStarted,
     events.CheckpointSaved,
     events.MembersStarted,
     events.JobShrunk,
     events.JobGrew,
-    events.JobEdited,
+    *_CHANGES_STANDING,
 )
-"""Events that change how much work a preemption of a job would lose, but not the resources that the job
-holds.
+"""Events that change the standing of a job, or how much work a preemption of the job would lose, but not the
+resources that the job holds.
 """
 
 
@@ -168,8 +170,9 @@ class Engine:
 
     def _record(self, event: Event) -> None:
         apply(self.state, event)
-        if isinstance(event, _CHANGES_PREEMPTION_COST):
-            self.profile_cycles.stir(event.job)
+        if isinstance(event, _CHANGES_VICTIM) and self.state.jobs[event.job].unended:
+            preemptible_at = event.at if isinstance(event, _CHANGES_STANDING) else NEVER
+            self.profile_cycles.victim_changed(event.job, preemptible_at)
         if isinstance(event, events.JobRelaxed):
             self.profile_cycles.forget(event.job)
         self._events.append(event)

@@ -11,7 +11,7 @@ from controller.core.cluster.licences import licences_in_use
 from controller.core.cluster.node_table import ABSENT
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.lifecycle.dependencies import Target, targets_of_job
-from controller.core.lifecycle.priority_inheritance import lend_targets, lent_priority
+from controller.core.lifecycle.priority_inheritance import lend_targets
 from controller.core.quota.usage_counters import UsageCounters
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, JobState
@@ -149,7 +149,7 @@ def _check_inherited(state: State) -> list[str]:
     lent: dict[Target, list[int]] = {}
     for job in state.live():
         for goal in lend_targets(job):
-            lent.setdefault(goal, []).append(lent_priority(job))
+            lent.setdefault(goal, []).append(job.granted_priority)
     wrong = []
     for job in state.live():
         best = max((each for goal in targets_of_job(job) for each in lent.get(goal, ())), default=0)

@@ -44,6 +44,11 @@ class IsolatedPlugin:
         self.name: str = plugin.name
         self._breaker = breaker
 
+    @property
+    def failure(self) -> str:
+        """The reason of the last failure, while the plugin is not called because of it; empty otherwise."""
+        return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
+
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
         """Return the result of `question`, which calls the plugin. Return `instead` if it raises an exception
         or if `wrong` returns an error text for the result.

@@ -17,12 +17,14 @@ from controller.core.model.events import (
     JobQueued,
     PreemptionDropped,
     PreemptionPlanned,
+    PriorityInherited,
 )
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from tests.engine_harness import PIPELINE, spec
 from tests.property.test_engine_machine import NODES, EngineMachine
 from wire.job.gangs import Gang
+from wire.job.start_conditions import Dependency, Until
 from wire.names import JobState
 
 GUARDS = PreemptionGuards(min_runtime_s=20.0, max_per_job=2, cooldown_s=30.0, rate=10, window_s=200.0)
@@ -84,6 +86,19 @@ class PreemptionMachine(EngineMachine):
         self.hurry(8, 75)
         self.agents_tell()
 
+    @precondition(lambda self: any(job.unended for job in self.harness.state.jobs.values()))
+    @rule(data=st.data(), priority=st.sampled_from([50, 75, 100]), urgent=st.booleans())
+    def depend(self, data: st.DataObject, priority: int, urgent: bool) -> None:
+        """A job of high priority waits for a running job, and may be cancelled after another one came."""
+        running = [job.id for job in self.harness.state.jobs.values() if job.unended]
+        job = data.draw(st.sampled_from(sorted(running)))
+        after = (Dependency(Until.OK, self.harness.job(job).label),)
+        waiting = self.harness.submit(spec(1, priority=priority, after=after))
+        self.hurry(8, 75)
+        if urgent:
+            self.harness.tell(inputs.Cancel(waiting, "root"))
+        self.tick(1.0)
+
     @rule()
     def agents_tell(self) -> None:
         """What ended on nodes that can be reached becomes known."""
@@ -122,15 +137,19 @@ class PreemptionMachine(EngineMachine):
     def only_the_less_important_are_ended_and_not_too_often(self) -> None:
         times: dict[int, int] = {}
         priorities: dict[int, int] = {}
+        inherited: dict[int, int] = {}
         recent: list[float] = []
         for event in self.harness.events:
             if isinstance(event, JobQueued | JobEdited):
                 priorities[event.job] = event.spec.priority
+            elif isinstance(event, PriorityInherited):
+                inherited[event.job] = event.priority
             elif isinstance(event, PreemptionPlanned):
                 priority = priorities[event.job]
                 assert event.victims
                 for victim in event.victims:
-                    assert self.may(priorities[victim.job], priority)
+                    standing = max(priorities[victim.job], inherited.get(victim.job, 0))
+                    assert self.may(standing, priority)
                     times[victim.job] = (not victim.nodes) + times.get(victim.job, 0)
                     recent.append(event.at)
         assert all(count <= GUARDS.max_per_job for count in times.values())

@@ -4,7 +4,7 @@ A line is `COMMAND ARGUMENTS -> OUTCOME; OUTCOME …`. Lines that begin with # a
 
     cluster  n1 n2: 8 GPUs each      nodes of one kind (64 CPUs, 512 GiB each); more than one line is allowed
     config   KEY = VALUE             a line of scheduler.toml with its table, e.g. scheduler.backfill = "none"
-    submit   a gpus=8 time=1h        submits job a; runs=30m if it ends before its time limit
+    submit   a gpus=8 time=1h        submits job a; runs=30m if it ends early; after=b to wait for b
     cancel   a                       a user cancels job a
     drain    n1                      an operator drains node n1
     lose     n1                      the connection to node n1 breaks and stays broken
@@ -39,7 +39,7 @@ from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
-from wire.job.start_conditions import OnNodeLost
+from wire.job.start_conditions import Dependency, OnNodeLost, Until
 from wire.names import JobState
 
 ARROW = "->"
@@ -175,9 +175,10 @@ class EngineStory:
         name, *words = arguments.split()
         given = dict(word.split("=", 1) for word in words)
         user, runs, least = given.pop("user", "ada"), given.pop("runs", ""), given.pop("min-nodes", "")
+        after = tuple(Dependency(Until.OK, str(self._jobs[each])) for each in given.pop("after", "").split())
         asked = {FIELDS[key][0]: FIELDS[key][1](value) for key, value in given.items()}
         gang = {"gang": Gang(min_nodes=int(least), elastic=True)} if least else {}
-        spec = JobSpec(command=("true",), name=name, **{"grace_s": 0.0, **asked, **gang})
+        spec = JobSpec(command=("true",), name=name, after=after, **{"grace_s": 0.0, **asked, **gang})
         simulation = self._started
         reply = simulation.tell(inputs.Submit(spec, user)).reply
         if not isinstance(reply, Accepted):

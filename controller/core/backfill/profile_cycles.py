@@ -121,11 +121,14 @@ class ProfileCycles:
         for cycle in self.cycles.values():
             cycle.forget(job)
 
-    def stir(self, job: int) -> None:
-        """Record that a running job would now lose more or less work if it were preempted."""
+    def victim_changed(self, job: int, preemptible_at: float) -> None:
+        """Record that a running job has another standing, or would now lose more or less work if preempted.
+
+        From `preemptible_at` on, waiting jobs may preempt it that could not before; NEVER if there are none.
+        """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
-                cycle.preemption.loss_changed(job)
+                cycle.preemption.victim_changed(job, preemptible_at)
 
     @property
     def limits_change_at(self) -> float:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
 
 from controller.core.backfill.cycle import Cycle
-from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.model.events import PreemptionPlanned
 from controller.core.model.job import Job
+from controller.core.placement.placer import Shape
 from controller.core.preemption.preemptor import NO_GUARDS, Preemptor
+from controller.core.preemption.victim_index import is_preemptible, preemptible_from
 from wire.text import counted, duration
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
@@ -21,69 +25,143 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     Empty if preemption is not configured. A guard is a limit of [preemption] in scheduler.toml, such as the
     cooldown. The search for victims is the one that the scheduling pass uses.
 
-    1. If no victims are found even without guards, no jobs may be preempted for it, or they free too little.
-    2. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
-    3. Otherwise, if victims are found without one of the guards, name this guard.
-    4. Otherwise name the guards that must all be removed so that victims are found.
+    1. Name what is checked before any search: licences, quotas and shares, and a job that fits anyway.
+    2. If no victims are found even without guards, say how many running jobs may be preempted for the job,
+       and what protects the others.
+    3. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
+    4. Otherwise, if victims are found without one of the guards, name this guard.
+    5. Otherwise name the guards that must all be removed so that victims are found.
     """
-    state, pipeline = cycle.state, cycle.placer.pipeline
-    if not pipeline.strategies:
+    preemptor = cycle.preemption.without_guards(())
+    strategies = cycle.placer.pipeline.strategies
+    if not strategies:
         return ""
-    if state.licences.insufficient(job.ask.licences):
+    if cycle.state.licences.insufficient(job.ask.licences):
         return "it lacks licences, and no job is preempted for licences"
     if cycle.limits.over(job, now) is not None:
         return "it is over a quota or share, and no job is preempted for that"
-    if all(strategy.reach(job) is None for strategy in pipeline.strategies):
-        return "no preemption strategy allows this job to preempt others"
-    if not _plans(cycle, job, now, NO_GUARDS):
-        return "no set of running jobs that may be preempted for it frees enough resources"
-    if _plans(cycle, job, now, pipeline.guards):
+    if cycle.search.find(job, cycle.state.barred_nodes(job, now), now) is not None:
+        return "it fits on free resources, so no job has to be preempted for it"
+    if all(strategy.reach(job) is None for strategy in strategies):
+        return _no_reach_text(cycle)
+    if _plan(cycle, preemptor.without_guards(_LIFTED), job, now) is None:
+        return _too_little_text(cycle, job, now)
+    if _plan(cycle, preemptor, job, now) is not None:
         return "jobs can be preempted for it once it is the first waiting job"
     for name in _LIFTED:
-        lifted = replace(pipeline.guards, **{name: getattr(NO_GUARDS, name)})
-        if _plans(cycle, job, now, lifted):
-            return _guard_text(cycle, name, now)
+        plan = _plan(cycle, preemptor.without_guards((name,)), job, now)
+        if plan is not None:
+            return _guard_text(cycle, name, plan, now)
     return "several of the limits in [preemption] are reached: " + ", ".join(
-        _blocking_guards(cycle, job, now)
+        _blocking_guards(cycle, preemptor, job, now)
     )
 
 
-def _blocking_guards(cycle: Cycle, job: Job, now: float) -> list[str]:
+def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> list[str]:
     """Return names of guards (limits of [preemption]) that must all be removed so that victims are found.
 
     Start without guards, and restore each guard with which victims are still found.
     """
-    guards = cycle.placer.pipeline.guards
-    lifted = replace(guards, **{name: getattr(NO_GUARDS, name) for name in _LIFTED})
-    blocking = []
+    blocking = [*_LIFTED]
     for name in _LIFTED:
-        restored = replace(lifted, **{name: getattr(guards, name)})
-        if _plans(cycle, job, now, restored):
-            lifted = restored
-        else:
-            blocking.append(name)
+        fewer = [each for each in blocking if each != name]
+        if _plan(cycle, preemptor.without_guards(fewer), job, now) is not None:
+            blocking = fewer
     return blocking
 
 
-def _plans(cycle: Cycle, job: Job, now: float, guards: PreemptionGuards) -> bool:
-    """Return whether victims are found if these guards (limits of [preemption]) apply to all profiles."""
-    search = Preemptor(cycle.state, cycle.placer, cycle.placer.pipeline.strategies, guards)
-    return search.plan(job, now, cycle.reserved_for_others(job, now)) is not None
+def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> PreemptionPlanned | None:
+    """Return the preemptions that this preemptor plans for the job now, or None."""
+    return preemptor.plan(job, now, cycle.reserved_for_others(job, now))
 
 
-def _guard_text(cycle: Cycle, name: str, now: float) -> str:
-    guards, recent = cycle.placer.pipeline.guards, cycle.state.preempted_at
+def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
+    """Return a sentence about the guard without which these victims would be preempted."""
+    guards, victims = cycle.preemption.guards, counted(len(plan.victims), "job")
+    window = duration(guards.window_s)
     if name == "rate":
-        past = recent[bisect_right(recent, now, key=lambda at: at + guards.window_s) :]
-        return (
-            f"{counted(len(past), 'job')} {'was' if len(past) == 1 else 'were'} preempted in the last "
-            f"{duration(guards.window_s)}, and [preemption] rate allows {guards.rate}"
-        )
+        allows = f"[preemption] rate allows {guards.rate} in {window}"
+        if len(plan.victims) > guards.rate:
+            return f"{victims} would have to be preempted for it at once, and {allows}"
+        recent = len(cycle.preemption.recent(now))
+        were = f"{counted(recent, 'job')} {'was' if recent == 1 else 'were'}"
+        return f"{were} preempted in the last {window}, {victims} would have to be for it, and {allows}"
+    protected = _protected(cycle, [each.job for each in plan.victims], now)
+    limits = [cycle.preemption.guards_of(each) for each in protected] or [guards]
     if name == "max_per_job":
-        times = counted(guards.max_per_job, "time")
+        times = counted(min(each.max_per_job for each in limits), "time")
         return f"jobs that could be preempted for it were preempted {times} already (max_per_job)"
     if name == "cooldown_s":
-        ago = duration(guards.cooldown_s)
+        ago = duration(max(each.cooldown_s for each in limits))
         return f"jobs that could be preempted for it were preempted less than {ago} ago (cooldown_s)"
-    least = duration(guards.min_runtime_s)
+    least = duration(max(each.min_runtime_s for each in limits))
     return f"jobs that could be preempted for it have run for less than {least} (min_runtime_s)"
+
+
+def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
+    """Return those of the victims that the guards of their own profiles protect."""
+    jobs, guards_of = [cycle.state.jobs[each] for each in victims], cycle.preemption.guards_of
+    return [
+        each
+        for each in jobs
+        if not is_preemptible(each, guards_of(each)) or preemptible_from(each, guards_of(each)) > now
+    ]
+
+
+def _no_reach_text(cycle: Cycle) -> str:
+    """Return a sentence for a job for which no strategy stops any job."""
+    for strategy in cycle.placer.pipeline.strategies:
+        failure = getattr(strategy, "failure", "")  # only strategies of plugins have it
+        if failure:
+            return f"the preemption strategy {strategy.name} fails ({failure}), so it stops no job"
+    return "no preemption strategy allows this job to preempt others"
+
+
+def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
+    """Return a sentence for a job for which no victims are found even without guards."""
+    shape = cycle.placer.shape(job.ask)
+    running = [] if shape is None else _jobs_on_usable_nodes(cycle, job, shape, now)
+    if not running:
+        return "no job runs on the nodes that it may use"
+    allowed = cycle.preemption.stoppable(job, running, now)
+    protections = Counter(_protection(cycle, each, each.id in allowed, now) for each in running)
+    able, every = protections.pop("", 0), counted(len(running), "job")
+    others = ", ".join(f"{count} {text}" for text, count in sorted(protections.items()))
+    if not able:
+        return f"no job on the nodes that it may use may be preempted for it: {others}"
+    if not others:
+        return f"to preempt the {every} on the nodes that it may use would not free enough resources"
+    return (
+        f"only {able} of the {every} on the nodes that it may use may be preempted for it, which would not "
+        f"free enough resources: {others}"
+    )
+
+
+def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
+    """Return the running jobs on nodes where jobs may be stopped for this one."""
+    state = cycle.state
+    usable = cycle.placer.possible_nodes(shape.part)
+    barred = cycle.preemption.barred(job, shape, now, cycle.reserved_for_others(job, now))
+    if barred is not None:
+        usable = usable & ~barred
+    found = {each for row in np.flatnonzero(usable) for each in state.nodes.rows[int(row)].held}
+    return [state.jobs[each] for each in sorted(found)]
+
+
+def _protection(cycle: Cycle, running: Job, allowed: bool, now: float) -> str:
+    """Return words for what protects a running job even without guards; empty if it may be preempted."""
+    nodes = cycle.state.nodes.by_name
+    if running.stopping is not None:
+        return "being stopped already"
+    if not is_preemptible(running, NO_GUARDS):
+        return "protected by --not-preemptible"
+    if preemptible_from(running, NO_GUARDS) > now:
+        return "protected by --min-runtime"
+    if not all(nodes[member.allocation.node].up for member in running.running):
+        return "on a node that is away"
+    return "" if allowed else f"excluded by {_strategy_names(cycle)}"
+
+
+def _strategy_names(cycle: Cycle) -> str:
+    names = [each.name for each in cycle.placer.pipeline.strategies]
+    return f"the strateg{'ies' if len(names) > 1 else 'y'} {', '.join(names)}"

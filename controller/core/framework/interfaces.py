@@ -82,7 +82,7 @@ class Strategy(Protocol):
 
     def standing(self, job: Job) -> float:
         """Return the rank of a running job: the higher the rank, the better it is protected from preemption.
-        The rank must not change while the job runs.
+        The rank may change only when the job is edited or inherits another priority.
         """
         ...
 

@@ -58,7 +58,7 @@ class PriorityInheritance:
         if known is None and not job.spec.after:
             return
         targets = tuple(lend_targets(job))
-        lent = (lent_priority(job), targets) if targets else None
+        lent = (job.granted_priority, targets) if targets else None
         if lent == known:
             return
         if lent is None:
@@ -66,7 +66,7 @@ class PriorityInheritance:
         else:
             self._lent[job.id] = lent
             for target in targets:
-                heapq.heappush(self._heaps.setdefault(target, []), (-lent_priority(job), job.id))
+                heapq.heappush(self._heaps.setdefault(target, []), (-job.granted_priority, job.id))
         for target in targets if known is None else {**dict.fromkeys(known[1]), **dict.fromkeys(targets)}:
             best = self._first(target)
             if best != self._best.pop(target, 0):
@@ -123,11 +123,6 @@ class PriorityInheritance:
             yield job
 
 
-def lent_priority(job: Job) -> int:
-    """Return the priority that a job lends to the jobs for which it waits."""
-    return max(job.spec.priority, job.wait.inherited)
-
-
 def lend_targets(job: Job) -> Iterator[Target]:
     """Yield the jobs and arrays to which a queued job lends its priority: those for which it still waits.
     Yield nothing while the job is held.
@@ -148,7 +143,7 @@ def inherited_from(state: State, job: Job, priority: int) -> Job | None:
     for other in state.jobs.values():
         if (
             other.spec.after
-            and lent_priority(other) == priority
+            and other.granted_priority == priority
             and not targets.isdisjoint(lend_targets(other))
         ):
             return other

@@ -198,6 +198,14 @@ class Job:
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
+    def granted_priority(self) -> int:
+        """The higher of the requested and the inherited priority, without the points that waiting has added.
+
+        The job lends it to the jobs for which it waits, and keeps it against preemption while it runs.
+        """
+        return max(self.spec.priority, self.wait.inherited)
+
+    @property
     def latest_start(self) -> float:
         """The latest start with which the job still meets its deadline if it runs for its whole time limit;
         NEVER without a deadline.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.framework.interfaces import PreemptionGuards, Strategy
 from controller.core.model.events import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
-from controller.core.placement.placer import Placement, Placer
+from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.preemption.victim_index import GuardsOf
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch
 from controller.core.state.state import State
@@ -30,8 +30,8 @@ class NotAbovePriority:
     name: ClassVar[str] = "asked"
 
     def standing(self, job: Job) -> float:
-        """Return the priority of the running job, from 0 to 100."""
-        return job.spec.priority
+        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
         """Return the priority of the waiting job, from 0 to 100."""
@@ -64,14 +64,30 @@ class Preemptor:
         """If the last `plan` found no victims: the time at which it may find some without other changes."""
         self._state = state
         self._placer = placer
-        self._guards = guards
-        self._guards_of = guards_of or (lambda _: guards)
-        self._loss_changed: set[int] = set()
-        self._searches = [VictimSearch(state, placer, each, self._guards_of) for each in strategies]
+        self.guards = guards
+        self.guards_of = guards_of or (lambda _: guards)
+        """Returns the guards of a running job: those of its own profile."""
+        self._changed: set[int] = set()
+        self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
 
-    def loss_changed(self, job: int) -> None:
-        """Record that stopping a running job would now lose more or less work, e.g. after a checkpoint."""
-        self._loss_changed.add(job)
+    def without_guards(self, names: Collection[str]) -> Preemptor:
+        """Return a preemptor for which these guards, fields of PreemptionGuards, hold in no profile."""
+        lifted: dict[str, Any] = {name: getattr(NO_GUARDS, name) for name in names}
+        return Preemptor(
+            self._state,
+            self._placer,
+            [each.strategy for each in self._searches],
+            replace(self.guards, **lifted),
+            lambda job: replace(self.guards_of(job), **lifted),
+        )
+
+    def victim_changed(self, job: int, preemptible_at: float) -> None:
+        """Record that a running job has another standing, or would lose more or less work, than before.
+
+        From `preemptible_at` on, it may be a victim where it was none before; NEVER if it cannot be.
+        """
+        self._changed.add(job)
+        self.retry_at = min(self.retry_at, preemptible_at)
 
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job, or None.
@@ -83,13 +99,10 @@ class Preemptor:
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
-        loss_changed, self._loss_changed = self._loss_changed, set()
+        changed, self._changed = self._changed, set()
         for search in self._searches:  # step 1
-            search.sync(loss_changed, now)
-        barred = either_mask(reserved, self._state.barred_nodes(job, now, self._guards.grace_s))  # step 2
-        if shape.part.social:
-            nodes = self._state.nodes
-            barred = either_mask(barred, ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns))
+            search.sync(changed, now)
+        barred = self.barred(job, shape, now, reserved)  # step 2
         for search in self._searches:  # step 3
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
@@ -98,15 +111,32 @@ class Preemptor:
             self.retry_at = min(self.retry_at, search.retry_at)
         return None
 
+    def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
+        """Return the nodes on which no job is stopped for this job: `reserved`, and those barred to it."""
+        barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
+        if shape.part.social:
+            nodes = self._state.nodes
+            barred = either_mask(barred, ~nodes.job_affinity.nodes_allowed(shape.part, nodes.columns))
+        return barred
+
+    def stoppable(self, job: Job, running: Iterable[Job], now: float) -> set[int]:
+        """Return those of the running jobs that at least one strategy allows to stop for the waiting job."""
+        jobs = [*running]
+        return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
+
+    def recent(self, now: float) -> list[float]:
+        """Return the times of the preemptions that count for the rate, oldest first."""
+        past, window = self._state.preempted_at, self.guards.window_s
+        return past[bisect_right(past, now, key=lambda at: at + window) :]
+
     def _event(
         self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
     ) -> PreemptionPlanned | None:
         """Return the event that begins the preemption; None if too many jobs have been preempted lately."""
         jobs = self._state.jobs
-        recent, window = self._state.preempted_at, self._guards.window_s
-        within = recent[bisect_right(recent, now, key=lambda at: at + window) :]
-        if len(within) + len(vacated) > self._guards.rate:  # step 4
-            self.retry_at = within[0] + window if within else NEVER
+        recent = self.recent(now)
+        if len(recent) + len(vacated) > self.guards.rate:  # step 4
+            self.retry_at = recent[0] + self.guards.window_s if recent else NEVER
             return None
         return PreemptionPlanned(
             job.id,
@@ -123,7 +153,7 @@ class Preemptor:
 
     def grace(self, job: Job) -> float:
         """Return the seconds that a victim may take to save its state and end, by its profile's settings."""
-        return grace_of(job, self._guards_of(job))
+        return grace_of(job, self.guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
         """Return why the job can no longer use the nodes and GPUs kept for it; empty if it can."""

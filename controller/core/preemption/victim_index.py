@@ -31,7 +31,7 @@ class VictimIndex:
     The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped.
 
     1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
-       saved a checkpoint.
+       saved a checkpoint or whose standing changed.
     2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds remembers how
        much of the list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
@@ -67,10 +67,10 @@ class VictimIndex:
         self.group: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
 
-    def sync(self, loss_changed: Iterable[int], now: float) -> None:
-        """Write the rows of nodes that changed, and of the nodes of all jobs in `loss_changed`.
+    def sync(self, changed: Iterable[int], now: float) -> None:
+        """Write the rows of nodes that changed, and of the nodes of all jobs in `changed`.
 
-        If these jobs were stopped, they would now lose more or less work than at the last `sync`.
+        These jobs have another standing, or would lose more or less work, than at the last `sync`.
         """
         nodes = self._state.nodes
         layout, changes = self._seen
@@ -79,9 +79,7 @@ class VictimIndex:
             self._rebuild(now)
         else:
             jobs, by_name = self._state.jobs, nodes.by_name
-            rows_of_jobs = {
-                by_name[name].row for job in loss_changed if job in jobs for name in jobs[job].members
-            }
+            rows_of_jobs = {by_name[name].row for job in changed if job in jobs for name in jobs[job].members}
             for row in sorted(rows_of_jobs.union(rows)):
                 self._write_row(row, now)
                 self.changed_rows.append(row)

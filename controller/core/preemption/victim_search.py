@@ -83,17 +83,33 @@ class VictimSearch:
         self._index = VictimIndex(state, strategy, guards_of)
         self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
 
-    def sync(self, loss_changed: Collection[int], now: float) -> None:
+    def sync(self, changed: Collection[int], now: float) -> None:
         """Update the index of jobs that may be stopped.
 
-        For the jobs in `loss_changed`, also update the work that would be lost.
+        For the jobs in `changed`, also update the standing and the work that would be lost.
         """
-        self._index.sync(loss_changed, now)
+        self._index.sync(changed, now)
 
     @property
     def retry_at(self) -> float:
         """The next time at which another running job becomes preemptible; NEVER if none does."""
         return self._index.next_preemptible_at
+
+    def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
+        """Return those of the running jobs that the strategy allows to stop for the waiting job.
+
+        Guards, and what the running jobs request against preemption, are not considered.
+        """
+        reach = self.strategy.reach(job)
+        if reach is None:
+            return []
+        below = [each for each in running if self.strategy.standing(each) <= reach]
+        if self._reclaim is None:
+            return below
+        policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
+        if policy is None:
+            return []
+        return [each for each in below if policy.must_give_back(self._reclaim.group(each, self._state))]
 
     def find(
         self, job: Job, shape: Shape, now: float, barred: Bools | None

@@ -1,4 +1,8 @@
-"""Preemption strategies that compare the priorities of jobs."""
+"""Preemption strategies that compare the priorities of jobs.
+
+A waiting job preempts by the priority that it requests. A running job is protected by the priority that it
+has inherited as well, so that no job of a lower priority stops a job for which a more important one waits.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,8 @@ class PriorityStrategy:
     """
 
     def standing(self, job: Job) -> float:
-        """Return the priority of the running job."""
-        return job.spec.priority
+        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
         """Return the highest priority of jobs that may be stopped: the waiting job's priority minus `gap`.
@@ -46,8 +50,8 @@ class PressureStrategy:
     """The highest priority of jobs that may be stopped."""
 
     def standing(self, job: Job) -> float:
-        """Return the priority of the running job."""
-        return job.spec.priority
+        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
         """Return `most` if the waiting job's priority is higher than `most`; otherwise None, because the job

@@ -38,8 +38,8 @@ class FairShareStrategy:
             )
 
     def standing(self, job: Job) -> float:
-        """Return the priority of the running job."""
-        return job.spec.priority
+        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
         """Return `most` for all waiting jobs, because not the priority of the waiting job decides, but its

@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.forecast.smallest_change import suggestions
 from controller.core.forecast.start_outlook import why_no_start
-from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.pipeline.pipeline import Pipeline
 from controller.plugins.backfill.kinds import Conservative
-from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
@@ -231,68 +228,6 @@ def test_a_cordoned_gpu_and_a_toleration_are_advised() -> None:
         if "tolerations" in each.changes
     ]
     assert [each.sentence for each in found] == ["if it tolerated the taint dedicated=ml"]
-
-
-# --- preemption that is configured and does nothing ---
-
-GUARDED = PreemptionGuards(min_runtime_s=300.0, cooldown_s=900.0, max_per_job=1, rate=1, window_s=HOUR)
-
-
-def _guarded(guards: PreemptionGuards) -> tuple[EngineHarness, int]:
-    harness = cluster("n1", pipeline=replace(PIPELINE, strategies=(PriorityStrategy(),), guards=guards))
-    low = harness.submit(spec(8, priority=25))
-    harness.tick()
-    harness.start(low)
-    return harness, low
-
-
-def no_victims_sentence(harness: EngineHarness) -> str:
-    waiting = harness.submit(spec(8, priority=75))
-    harness.tick()
-    assert not harness.job(waiting).claim
-    cycle = harness.engine.profile_cycles.of(harness.job(waiting))
-    return why_no_preemption(cycle, harness.job(waiting), harness.now)
-
-
-def test_a_minimum_runtime_is_named() -> None:
-    harness, _ = _guarded(GUARDED)
-    assert "have run for less than 5m00s (min_runtime_s)" in no_victims_sentence(harness)
-
-
-@pytest.mark.parametrize(
-    ("guards", "named"),
-    [
-        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, max_per_job=1), "(max_per_job)"),
-        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=900.0), "(cooldown_s)"),
-        (PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, rate=1), "rate allows 1"),
-    ],
-)
-def test_the_guard_that_is_in_the_way_after_a_preemption_is_named(
-    guards: PreemptionGuards, named: str
-) -> None:
-    harness, low = _guarded(guards)
-    harness.tell(inputs.Preempt(low, "root"))
-    harness.exit(low, None, signal=15, why="preempted")
-    harness.tick()
-    harness.start(low)
-    assert named in no_victims_sentence(harness)
-
-
-def test_only_the_guards_that_block_together_are_named() -> None:
-    harness, low = _guarded(PreemptionGuards(min_runtime_s=0.0, cooldown_s=0.0, max_per_job=1, rate=1))
-    harness.tell(inputs.Preempt(low, "root"))
-    harness.exit(low, None, signal=15, why="preempted")
-    harness.tick()
-    harness.start(low)
-    assert no_victims_sentence(harness).endswith("are reached: rate, max_per_job")
-
-
-def test_no_job_of_lower_standing_is_named() -> None:
-    harness = cluster("n1", pipeline=replace(PIPELINE, strategies=(PriorityStrategy(),)))
-    peer = harness.submit(spec(8, priority=75))
-    harness.tick()
-    harness.start(peer)
-    assert "no set of running jobs" in no_victims_sentence(harness)
 
 
 def test_nothing_is_refused_for_ever_before_the_nodes_are_back_after_a_restart() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.lifecycle.priority_inheritance import inherited_text
 from controller.core.model import inputs
 from controller.core.model.events import PriorityInherited
@@ -14,6 +15,7 @@ from controller.core.queue.order import Order
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fixed import PriorityOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.job.start_conditions import Dependency, Until
 
@@ -131,12 +133,34 @@ def test_a_job_promoted_for_waiting_rises_from_its_own_priority() -> None:
     assert inherited_text(harness.state, harness.job(low)) == "", "its own is higher"
 
 
-def test_preemption_uses_the_requested_priority() -> None:
+def test_a_waiting_job_preempts_by_its_requested_priority() -> None:
     """Otherwise a user could preempt other jobs by submitting a CRITICAL job that depends on a low one."""
-    from controller.plugins.preemption.by_priority import PriorityStrategy as ByPriority
-
     harness = harness_of()
     low = harness.submit(spec(1, priority=10))
-    before = ByPriority().reach(harness.job(low)), ByPriority().standing(harness.job(low))
+    before = PriorityStrategy().reach(harness.job(low))
     harness.submit(spec(1, priority=100, after=after(low)))
-    assert (ByPriority().reach(harness.job(low)), ByPriority().standing(harness.job(low))) == before
+    assert PriorityStrategy().reach(harness.job(low)) == before
+
+
+@pytest.mark.parametrize("ends", ["cancel", "edit", "hold"])
+def test_a_running_job_keeps_its_inherited_priority_while_a_job_lends_it(ends: str) -> None:
+    """It started before the others for the job that waits; a job in between must not stop it again."""
+    guards = PreemptionGuards(min_runtime_s=0.0)
+    harness = EngineHarness(replace(PIPELINE, strategies=(PriorityStrategy(),), guards=guards))
+    low = harness.submit(spec(8, priority=10))
+    heir = harness.submit(spec(8, priority=90, after=after(low)))
+    harness.join("m")
+    harness.tick()
+    harness.start(low)
+    middle = harness.submit(spec(8, priority=75))
+    harness.tick()
+    assert (harness.job(low).stopping, harness.job(middle).claim) == (None, ())
+    end = {
+        "cancel": inputs.Cancel(heir, "ada"),
+        "hold": inputs.Hold(heir, "ada"),
+        "edit": inputs.Edit(heir, "ada", {"after": []}),
+    }
+    harness.tell(end[ends])
+    assert harness.engine.next_at <= harness.now
+    harness.tick()
+    assert harness.job(low).stopping is not None

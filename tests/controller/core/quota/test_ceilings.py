@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.model.wait_state import WaitRules
 from controller.core.quota.ceilings import Ceiling, Ceilings
 from controller.core.quota.quotas import QuotaConfig
+from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.job.start_conditions import Dependency, Until
 
 CEILINGS = Ceilings(
     everyone=Ceiling(50, False, 3_600.0, 600.0, deadline=False),
@@ -148,3 +151,26 @@ def test_priority_added_by_waiting_is_not_inherited() -> None:
     changes = {"after": [{"until": "ok", "job": str(low)}]}
     assert harness.tell(inputs.Edit(lender, "ada", changes)).reply == Accepted((lender,))
     assert harness.job(low).priority == 50
+
+
+def test_a_waiting_job_protects_a_running_one_only_up_to_the_ceiling_of_its_user() -> None:
+    """Neither a request above the ceiling nor the points that waiting has added protect the running job."""
+    rules = QuotaConfig(ceilings=CEILINGS)
+    waiting = WaitRules(promote_after_s=60.0, promote_by=20, promote_most=75)
+    guards = PreemptionGuards(min_runtime_s=0.0)
+    policy = replace(PIPELINE, rules=rules, waiting=waiting, strategies=(PriorityStrategy(),), guards=guards)
+    harness = EngineHarness(policy)
+    harness.join("a", gpus=1)
+    low = harness.submit(spec(1, priority=10))
+    harness.tick()
+    harness.start(low)
+    after = (Dependency(Until.OK, str(low)),)
+    above = harness.tell(inputs.Submit(spec(1, priority=51, after=after), "ada", asker=ADA)).reply
+    assert isinstance(above, Refusal)
+    assert isinstance(harness.tell(inputs.Submit(spec(1, after=after), "ada", asker=ADA)).reply, Accepted)
+    for now in (1_070.0, 1_140.0):
+        harness.tick_at(now)
+    assert (harness.job(low).granted_priority, harness.job(low).stopping) == (50, None)
+    harness.submit(spec(1, priority=60))
+    harness.tick()
+    assert harness.job(low).stopping is not None
