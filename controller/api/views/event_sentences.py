@@ -237,7 +237,9 @@ def _job_edited(facts: Facts) -> str:
 
 SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "JobQueued": _job_queued,
-    "JobHeld": "{by} held job {job}",
+    "JobHeld": lambda facts: (
+        f"{'operator ' * bool(facts.get('operator'))}{facts['by']} held job {facts['job']}"
+    ),
     "JobReleased": "{by} released job {job}",
     "DependencyDecided": _dependency_decided,
     "JobEdited": _job_edited,

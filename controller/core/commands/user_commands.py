@@ -239,7 +239,7 @@ class UserCommands:
         if job.stopping is not None:
             return Refusal("conflict", f"job {job.label} is being stopped already", "job")
         if given.hold:
-            self._record(events.JobHeld(job.id, now, given.by))
+            self._record(events.JobHeld(job.id, now, given.by, operator=given.by != job.user))
         self._stopper.stop(
             job, Reason.PREEMPTED, given.by, now, now + self._cycles.of(job).preemption.grace(job)
         )
@@ -264,15 +264,19 @@ class UserCommands:
         return Accepted((job.id,))
 
     def hold(self, given: inputs.Hold, now: float) -> Reply:
-        """Keep a waiting job from starting until it is released."""
+        """Keep a waiting job from starting until it is released.
+
+        An operator's hold on the job of another user replaces that user's own hold.
+        """
         job = self._state.jobs[given.job]
         if job.state is not JobState.QUEUED:
             return Refusal(
                 "conflict", f"job {job.label} is {job.state.value}; only queued jobs can be held", "job"
             )
-        if not job.held:
+        operator = _operates(given.asker) and given.by != job.user
+        if not job.held or (operator and not job.operator_hold):
             self._stopper.unclaim(job, f"held by {given.by}", now)
-            self._record(events.JobHeld(job.id, now, given.by))
+            self._record(events.JobHeld(job.id, now, given.by, operator))
         return Accepted((job.id,))
 
     def release(self, given: inputs.Release, now: float) -> Reply:
@@ -280,6 +284,9 @@ class UserCommands:
         job = self._state.jobs[given.job]
         if not job.held or job.state is not JobState.QUEUED:
             return Refusal("conflict", f"job {job.label} is not held", "job")
+        if job.operator_hold and not _operates(given.asker):
+            message = f"only operators may release job {job.label}: operator {job.operator_hold} holds it"
+            return Refusal("not_allowed", message, "job", f"Ask {job.operator_hold} to release it.")
         self._record(events.JobReleased(job.id, now, given.by))
         return Accepted((job.id,))
 
@@ -292,3 +299,7 @@ class UserCommands:
         if waits and job is not None and should_record(job.foreseen, given.kind, now):
             self._record(events.StartEstimated(job.id, now, given.kind, given.start))
         return DONE
+
+
+def _operates(asker: inputs.Requester | None) -> bool:
+    return asker is None or asker.operator

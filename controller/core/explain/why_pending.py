@@ -41,7 +41,7 @@ from controller.core.state.order_view import position_key, priority_points
 from controller.core.state.state import State
 from wire.api.reasons import Ahead, FilterLoss, Points, Why
 from wire.names import GpuHealth, JobState, Reason, priority_name
-from wire.text import counted, duration
+from wire.text import counted, duration, printable
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
@@ -55,7 +55,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     if job.state is not JobState.QUEUED:
         return Why(job.reason, _state_text(state, job, now))
     if job.held:
-        return Why(Reason.HELD, "held: release it to let it start")
+        return Why(Reason.HELD, held_text(job))
     if job.wait.gates:
         return Why(job.wait.gates[0], gates_text(state, job, now))
     if job.claim and job.reason is Reason.MOVING:
@@ -65,8 +65,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     why = _why_waiting(state, placer, cycle, job, now)
     queue = state.queue_of(job)
     position = queue.ahead(job.id, position_key(state, queue, now)) + 1
-    # Check that the job still has a deadline, because an edit may have removed it after it came into doubt.
-    if job.wait.doubted and job.latest_start != NEVER:
+    if job.wait.doubted:
         why = replace(why, reason=Reason.DEADLINE)
     due = deadline_texts(state, placer, job, now)
     sentence = "; ".join((why.sentence, *due, *waiting_effects(state, job)))
@@ -81,6 +80,13 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
         ahead=tuple(Ahead(each.id, each.label, each.user, request_text(each)) for each in ahead),
         notes=tuple(_notes(state, placer, job, now)),
     )
+
+
+def held_text(job: Job) -> str:
+    """A sentence about the hold of a job, with the user who may release it."""
+    if job.operator_hold:
+        return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
+    return "held: release it to let it start"
 
 
 def request_text(job: Job) -> str:
@@ -198,7 +204,7 @@ def reason_of(state: State, job: Job) -> Reason:
     queue = state.queue_of(job)
     if job.id in queue.new_jobs:
         return job.reason
-    if job.wait.doubted and job.latest_start != NEVER:  # An edit may have removed the deadline.
+    if job.wait.doubted:
         return Reason.DEADLINE
     lane = queue.lane(job.id)
     found = (

@@ -64,7 +64,8 @@ def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) 
     trial = StartTrial(ahead, job, now, on_copy)
     asked = trial.job
     if asked.held and trial.starts(Release(job, ACTOR)):
-        return (Suggestion("if it was released", release=True),)
+        how = "if an operator released it" if asked.operator_hold else "if it was released"
+        return (Suggestion(how, release=True),)
     if not asked.ready or (limits := trial.after_pass(time_limits_that_fit)) is None:
         return ()
     editing = EditSearch(trial, limits)

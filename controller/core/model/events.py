@@ -77,6 +77,8 @@ class JobHeld(JobEvent):
     """The job was held: it does not start until it is released."""
 
     by: str
+    operator: bool = False
+    """True: an operator held the job of another user, so only operators may release it."""
 
 
 @dataclass(frozen=True, slots=True)

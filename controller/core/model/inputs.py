@@ -48,8 +48,8 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user or operator that submits or edits a job. It decides which ceilings apply (the most that a job
-    may ask for: `core/quota/ceilings.py`).
+    """The user or operator that submits, edits, holds or releases a job. It decides which ceilings apply (the
+    most that a job may ask for: `core/quota/ceilings.py`), and whether the job may be released.
     """
 
     user: str
@@ -92,10 +92,15 @@ class Edit(JobCommand):
 class Hold(JobCommand):
     """Hold a queued job: it does not start until it is released."""
 
+    asker: Requester | None = None
+    """None: an admin, or a simulation, in which everything is allowed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Release(JobCommand):
-    """Release a held job."""
+    """Release a held job. `asker` has the same meaning as in Hold."""
+
+    asker: Requester | None = None
 
 
 @dataclass(frozen=True, slots=True)

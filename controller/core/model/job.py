@@ -99,6 +99,8 @@ class Job:
     reason: Reason = Reason.NEW
     detail: str = ""
     held: bool = False
+    operator_hold: str = ""
+    """The operator that holds the job; empty if it is not held, or held by its user."""
     from_queue: tuple[str, ...] = ()
     """The labels that the queue added to the job's selector; removed when the job changes its queue."""
     wait: Wait = NEVER_WAITED

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -106,6 +106,8 @@ class JobRecord(JobFields):
     """The profile that placed the job. It is empty before the placement, because the profile then follows
     from the configuration.
     """
+    operator_hold: str = ""
+    """The operator that holds the job. Only the row of such a job has this field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,8 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
     body["wait"] = None if job.wait is NEVER_WAITED or job.wait == NEVER_WAITED else encode(job.wait)
     body["preemption"] = _encoded_preemption(job)
     body["profile"] = job.profile if job.placed_at is not None else ""
+    if job.operator_hold:
+        body["operator_hold"] = job.operator_hold
     return JobRow(
         id=job.id,
         user=job.user,
@@ -232,20 +236,25 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     decoder = decoder or RowDecoder()
     spec, record = decoder.spec(row), decoder.record(row)
     preemption = record.preemption or NO_PREEMPTION
-    relaxed = record.wait is not None and record.wait.relaxed
+    wait = record.wait or NEVER_WAITED
+    if (
+        wait.doubted and spec.deadline_at is None
+    ):  # An older version kept the doubt when an edit removed the deadline.
+        wait = replace(wait, doubted=False)
     copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
     job = Job(
         id=row.id,
         spec=spec,
         user=row.user,
-        ask=request_of(without_relaxed(spec, record.from_queue) if relaxed else spec),
+        ask=request_of(without_relaxed(spec, record.from_queue) if wait.relaxed else spec),
         submitted_at=row.submitted_at,
         key=row.key,
         array=row.array,
         state=JobState(row.state),
         ended_at=row.ended_at,
-        wait=record.wait or NEVER_WAITED,
+        wait=wait,
         profile=record.profile,
+        operator_hold=record.operator_hold,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,

@@ -15,7 +15,7 @@ from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.commands.user_commands import BY_CONTROLLER
 from controller.core.model import events, inputs
 from controller.core.model.events import Event
-from controller.core.model.inputs import Input
+from controller.core.model.inputs import Input, Requester
 from controller.core.model.start_estimates import PROMISE
 from controller.core.rebalance.rebalancer import STRATEGY
 from wire.codec import encode
@@ -138,7 +138,13 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: event.by != BY_CONTROLLER,
         ),
     ),
-    inputs.Hold: (InputTrace(events.JobHeld, shows=lambda event, past: past.waits(event.job)),),
+    inputs.Hold: (
+        InputTrace(
+            events.JobHeld,
+            lambda event, _: inputs.Hold(event.job, event.by, Requester(event.by, event.operator)),
+            lambda event, past: past.waits(event.job),
+        ),
+    ),
     inputs.Requeue: (
         InputTrace(events.StopRequested, shows=lambda event, _: event.reason is Reason.REQUEUED),
     ),

@@ -75,6 +75,7 @@ Some fields need more than their route does:
 |---|---|
 | `as_user` of a submit | operator; for root and the controller's user: admin |
 | {host_fields} of a host | admin, or scheduler.toml; what an admin has set may stay while `ssh` stays |
+| `release` of a job that an operator holds | operator |
 | `config` of a what-if | operator |
 | `text` and `previous` of a configuration that is applied | admin |
 | each job of `POST /v1/jobs/orders` | what the route for one such job needs |

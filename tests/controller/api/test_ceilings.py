@@ -182,3 +182,30 @@ async def used(api: RunningController) -> int:
     [mine] = [each for each in answer["quotas"] if (each["scope"], each["name"]) == ("user", "root")]
     found: int = mine["used"]["memory_mib"]
     return found
+
+
+async def test_user_cannot_release_a_job_that_an_operator_holds() -> None:
+    """By none of the routes; a what-if says the same, and explain names the operator."""
+    with users.made("ada", "ops") as [ada, ops]:
+        async with start_controller(access={"operators": [ops.pw_name]}) as api:
+
+            async def post(uid: int, path: str, body: Any = None) -> tuple[int, Any]:
+                ((status, answer),) = await visit(api, uid, ("POST", path, body))
+                return status, answer
+
+            assert (await visit(api, ada.pw_uid, submit()))[0][0] == 201
+            assert (await post(ada.pw_uid, "/v1/jobs/1/hold"))[0] == 200
+            assert (await post(ada.pw_uid, "/v1/jobs/1/release"))[0] == 200
+            assert (await post(ops.pw_uid, "/v1/jobs/1/hold"))[0] == 200
+            status, answer = await post(ada.pw_uid, "/v1/jobs/1/release")
+            held = f"only operators may release job 1: operator {ops.pw_name} holds it"
+            assert (status, answer["code"], answer["message"]) == (403, "not_allowed", held)
+            order = {"action": "release", "jobs": ["1"]}
+            status, answer = await post(ada.pw_uid, "/v1/jobs/orders", order)
+            assert (answer["done"], answer["refused"][0]["problem"]["message"]) == ([], held)
+            status, answer = await post(ada.pw_uid, "/v1/what-if", {"release": [1]})
+            assert held in answer["refused"][0]
+            ((status, shown),) = await visit(api, ada.pw_uid, ("GET", "/v1/jobs/1", None))
+            assert shown["why"]["sentence"].startswith(f"held by operator {ops.pw_name}: only an operator")
+            assert (await post(ops.pw_uid, "/v1/jobs/1/release"))[0] == 200
+            assert not api.daemon.state.jobs[1].held

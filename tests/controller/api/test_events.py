@@ -21,6 +21,7 @@ TOLD: list[tuple[Event, str]] = [
     (events.JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),
     (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
     (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
+    (events.JobHeld(7, 1.0, "bob", operator=True), "operator bob held job 7"),
     (
         events.ConfigApplied(1.0, "ab12", "bob", ("scheduler.order", "queues.short")),
         "bob applied a configuration: scheduler.order, queues.short",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from controller.core.model import inputs
+from controller.core.model.events import event_of
+from controller.core.model.inputs import Requester
 from controller.core.model.state_machine import LEGAL, IllegalTransition, change_state
+from controller.core.state.apply import apply
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Settle, Start
 from wire.job.spec import JobSpec
@@ -102,6 +105,51 @@ def test_hold_and_release(harness: EngineHarness) -> None:
     assert [start.job for start in harness.tick()] == [job]
     assert harness.refuse(inputs.Hold(job, "ada")).code == "conflict"
     assert harness.refuse(inputs.Release(job, "ada")).code == "conflict"
+
+
+ADA, OPERATOR = Requester("ada"), Requester("ops", operator=True)
+
+
+def test_an_operators_hold_is_released_only_by_an_operator(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1, hold=True))
+    harness.tell(inputs.Hold(job, "ops", OPERATOR))  # replaces the hold of the user
+    refused = harness.refuse(inputs.Release(job, "ada", ADA))
+    assert (refused.code, refused.message) == (
+        "not_allowed",
+        f"only operators may release job {job}: operator ops holds it",
+    )
+    assert harness.why(job).sentence == "held by operator ops: only an operator can release it"
+    harness.tell(inputs.Hold(job, "ada", ADA))  # changes nothing
+    assert harness.refuse(inputs.Release(job, "ada", ADA)) == refused
+    assert harness.restarted().refuse(inputs.Release(job, "ada", ADA)) == refused
+    harness.tell(inputs.Release(job, "second", Requester("second", operator=True)))
+    harness.tell(inputs.Hold(job, "ada", ADA))
+    harness.tell(inputs.Release(job, "ada", ADA))
+    assert [start.job for start in harness.tick()] == [job]
+
+
+def test_an_operators_hold_on_an_own_job_is_a_users_hold(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1), "ops")
+    harness.tell(inputs.Hold(job, "ops", OPERATOR))
+    harness.tell(inputs.Release(job, "ops", Requester("ops")))  # no operator any more
+    assert [start.job for start in harness.tick()] == [job]
+
+
+def test_a_job_that_an_operator_preempted_and_held_is_released_by_an_operator(harness: EngineHarness) -> None:
+    job = running(harness)
+    harness.tell(inputs.Preempt(job, "ops", hold=True))
+    harness.exit(job, None, signal=15, why="preempted")
+    assert harness.refuse(inputs.Release(job, "ada", ADA)).code == "not_allowed"
+    harness.tell(inputs.Release(job, "ops", OPERATOR))
+    assert [start.job for start in harness.tick()] == [job]
+
+
+def test_a_hold_of_an_older_version_is_a_users_hold(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1))
+    before = event_of("JobHeld", f'{{"job": {job}, "at": 1.0, "by": "ops"}}')
+    apply(harness.state, before)
+    harness.tell(inputs.Release(job, "ada", ADA))
+    assert not harness.job(job).held
 
 
 def test_a_held_job_that_was_cancelled_stays_cancelled(harness: EngineHarness) -> None:

@@ -236,6 +236,7 @@ def test_replay_repeats_preemptions_and_operator_preemptions() -> None:
     assert story.job(high).state is JobState.SCHEDULED
     patient = story.submit(spec(8, priority=80))  # no job is preempted for jobs of its own priority
     story.tell(inputs.Hold(patient, "ada"))
+    story.tell(inputs.Hold(patient, "root"))
     kinds = {*map(type, story.events)}
     assert {events.ShareSet, events.PreemptionPlanned, events.JobPreempted} <= kinds
     again: list[Event] = []

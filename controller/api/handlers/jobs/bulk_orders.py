@@ -95,8 +95,8 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
         return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
     actions: dict[str, Make] = {
         "cancel": lambda job: inputs.Cancel(job.id, user),
-        "hold": lambda job: inputs.Hold(job.id, user),
-        "release": lambda job: inputs.Release(job.id, user),
+        "hold": lambda job: inputs.Hold(job.id, user, call.asker),
+        "release": lambda job: inputs.Release(job.id, user, call.asker),
         "requeue": lambda job: inputs.Requeue(job.id, user),
         "preempt": lambda job: inputs.Preempt(job.id, user, order.stay_held),
     }

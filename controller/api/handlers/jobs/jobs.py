@@ -172,12 +172,12 @@ async def signal(call: Call, asked: SignalRequest) -> JobView:
 
 async def hold(call: Call) -> JobView:
     """Hold a queued job: it does not start until it is released."""
-    return await _change(call, inputs.Hold)
+    return await _change(call, partial(inputs.Hold, asker=call.asker))
 
 
 async def release(call: Call) -> JobView:
     """Release a held job."""
-    return await _change(call, inputs.Release)
+    return await _change(call, partial(inputs.Release, asker=call.asker))
 
 
 async def preempt(call: Call, action: PreemptAction) -> JobView:

@@ -42,6 +42,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
 def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
+    job.operator_hold = event.by if event.operator else ""
     # For a job that is being preempted this does nothing, because the job is not in the queue. It is held
     # when it is queued again.
     state.queue.remove(job.id)
@@ -49,13 +50,14 @@ def _job_held(state: State, event: events.JobHeld) -> None:
 
 def _job_released(state: State, event: events.JobReleased) -> None:
     job = state.jobs[event.job]
-    job.held, job.reason = False, Reason.NEW
+    job.held, job.reason, job.operator_hold = False, Reason.NEW, ""
     admit(state, job, event.at)
 
 
 def _job_edited(state: State, event: events.JobEdited) -> None:
     job = state.jobs[event.job]
     moves = (event.spec.project, event.spec.queue) != (job.spec.project, job.spec.queue)
+    needed = job.latest_start, job.ask
     state.queue.remove(job.id)
     if moves:
         state.accounts.remove_queued(job)
@@ -70,7 +72,9 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
             state.nodes.revalue()
-    job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost)
+    # The doubt is about the former latest start and request: the next pass checks the new ones.
+    doubted = job.wait.doubted and needed == (job.latest_start, job.ask)
+    job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
         state.enqueue(job)
 

@@ -14,6 +14,7 @@ from controller.core.framework.interfaces import Backfill, DeadlinePolicy
 from controller.core.model import inputs
 from controller.core.model.events import DeadlineAtRisk
 from controller.core.model.job import NEVER
+from controller.core.state.job_and_node_rows import job_row, load_job
 from controller.plugins.backfill.kinds import Aggressive, Conservative, Easy, EasySjbf, Greedy
 from controller.plugins.orders.fixed import FifoOrder
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
@@ -177,8 +178,33 @@ def test_a_job_whose_deadline_was_removed_waits_for_resources() -> None:
     harness.tick()
     assert why(harness, dated)[0] is Reason.DEADLINE
     harness.tell(inputs.Edit(dated, "root", {"deadline_at": None}))
+    assert not harness.job(dated).wait.doubted
     harness.tick()
     assert why(harness, dated)[0] is Reason.RESOURCES
+
+
+def test_an_edit_of_the_deadline_is_checked_again_and_another_edit_is_not() -> None:
+    harness = harness_of(GUARD)
+    harness.submit(cpus(harness, 6, 9))
+    harness.tick()
+    dated = harness.submit(cpus(harness, 8, 1, due_h=5))
+    harness.tick()
+    harness.tell(inputs.Edit(dated, "root", {"comment": "soon"}))
+    assert harness.job(dated).wait.doubted
+    for hours, doubted in ((6, True), (24, False)):
+        harness.tell(inputs.Edit(dated, "root", {"deadline_at": harness.now + hours * 3_600.0}))
+        assert not harness.job(dated).wait.doubted
+        harness.tick()
+        assert harness.job(dated).wait.doubted is doubted
+        assert (why(harness, dated)[0] is Reason.DEADLINE) is doubted
+
+
+def test_a_stored_doubt_of_a_job_without_a_deadline_is_dropped() -> None:
+    """An older version kept the doubt when an edit removed the deadline."""
+    harness = harness_of(GUARD)
+    job = harness.job(harness.submit(spec(0)))
+    job.wait = replace(job.wait, doubted=True)
+    assert not load_job(job_row(job, with_spec=True)).wait.doubted
 
 
 JOBS = st.lists(
