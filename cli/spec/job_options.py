@@ -322,7 +322,8 @@ _ROWS = (
     ),
     JobOption(
         "apart",
-        "Run on nodes or racks on which no job with this label runs, such as 'app=db on node'.",
+        "Run on nodes or racks on which no job with this label runs, such as 'app=db on node'. Of jobs that "
+        "start later, only your own stay away.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),

@@ -24,8 +24,9 @@ class JobTerm:
 
     A domain is the set of nodes with the same value of the node label `topology`; for `node` each node
     is a domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If it is
-    None, the job never runs in a domain with such a job. If it is N, the job and all such jobs together use
-    exactly N domains. With `prefer` this is a preference and not a requirement.
+    None, the job does not start in a domain with such a job, and such jobs of the same user do not start in
+    its domain. If it is N, the job and all such jobs together use exactly N domains. With `prefer` this is a
+    preference and not a requirement.
     """
 
     key: str

@@ -14,7 +14,9 @@ from controller.core.model.request import PerNodeRequest
 from wire.job.job_affinity import JobTerm
 
 Label = tuple[str, str]
-Key = TypeVar("Key", Label, JobTerm)
+TermOfUser = tuple[str, JobTerm]
+"""The user of a running job, and a required anti-affinity term of the job."""
+Key = TypeVar("Key", Label, TermOfUser)
 
 
 class JobAffinityIndex:
@@ -25,6 +27,10 @@ class JobAffinityIndex:
     same domain as those jobs", n > 1 means "spread over n domains". `version` grows with each change. Cached
     results for nodes are then invalid, because a job on one node affects all nodes of its domain.
 
+    Anti-affinity of a running job excludes only jobs of the same user. Otherwise a user could keep the jobs
+    of other users off a rack or a zone with one small job. The terms of a waiting job about running jobs
+    count the jobs of all users, because they restrict only that job.
+
     Example: a job with the label app=db runs on n1 in rack r1. The affinity term "app=db on rack" allows only
     the nodes of r1; the same term as anti-affinity allows only nodes outside r1.
     """
@@ -32,7 +38,7 @@ class JobAffinityIndex:
     def __init__(self) -> None:
         self.version = 0
         self._running: dict[Label, dict[str, int]] = {}
-        self._anti_affinity: dict[JobTerm, dict[str, int]] = {}
+        self._anti_affinity: dict[TermOfUser, dict[str, int]] = {}
 
     def add(self, part: PerNodeRequest, node: str) -> None:
         """Count a job that now holds resources on the node."""
@@ -48,7 +54,7 @@ class JobAffinityIndex:
             _add(self._running, label, node, by)
         for term in part.company:
             if term.domains is None and not term.prefer:
-                _add(self._anti_affinity, term, node, by)
+                _add(self._anti_affinity, (part.user, term), node, by)
 
     def snapshot(self) -> tuple[object, object]:
         """Return all counts, so that tests can compare two indexes."""
@@ -62,8 +68,8 @@ class JobAffinityIndex:
         for term in part.company:
             if not term.prefer:
                 mask &= self.nodes_meeting(part, term, columns)
-        for term, nodes in self._anti_affinity.items():
-            if (term.key, term.value) in part.labels:
+        for (user, term), nodes in self._anti_affinity.items():
+            if user == part.user and (term.key, term.value) in part.labels:
                 mask &= ~_within(_domains_of(nodes, term.topology, columns), term.topology, columns)
         return mask
 
@@ -71,17 +77,17 @@ class JobAffinityIndex:
         """Return a copy that changes independently of the original."""
         other = JobAffinityIndex()
         other._running = {label: dict(nodes) for label, nodes in self._running.items()}
-        other._anti_affinity = {term: dict(nodes) for term, nodes in self._anti_affinity.items()}
+        other._anti_affinity = {key: dict(nodes) for key, nodes in self._anti_affinity.items()}
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
         """True if a required affinity term of the request, or the anti-affinity of a running job, limits the
         nodes for the request.
 
-        The anti-affinity of a running job limits them if it names a label of the request.
+        The anti-affinity of a running job of the same user limits them if it names a label of the request.
         """
         return any(not term.prefer for term in part.company) or any(
-            (term.key, term.value) in part.labels for term in self._anti_affinity
+            user == part.user and (term.key, term.value) in part.labels for user, term in self._anti_affinity
         )
 
     def nodes_barred_by(
@@ -123,9 +129,9 @@ class JobAffinityIndex:
 
 def _between(part: PerNodeRequest, other: PerNodeRequest) -> Iterator[tuple[JobTerm, Label]]:
     """Return the required terms of `other` that name a label of `part`, and the anti-affinity terms of `part`
-    that name a label of `other`.
+    that name a label of `other`. Terms of `other` hold only for jobs of its user.
     """
-    for term in other.company:
+    for term in other.company if part.user == other.user else ():
         if not term.prefer and (term.key, term.value) in part.labels:
             yield term, (term.key, term.value)
     for term in part.company:

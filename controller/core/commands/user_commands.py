@@ -114,9 +114,9 @@ class UserCommands:
         if isinstance(admitted, Refusal):
             return admitted
         spec = admitted.spec
-        ask = self._state.ask(spec)
+        ask = self._state.ask(spec, given.user)
         indices: Sequence[int | None] = [None] if spec.array is None else array_indices(spec.array)
-        refusal = self._never(placer, spec, ask, from_queue) or quota_refusal(
+        refusal = self._never(placer, spec, ask, from_queue, given.user) or quota_refusal(
             self._state.quotas, placer, spec, ask, given.user, len(indices), now
         )
         return refusal or (admitted, from_queue, indices)
@@ -142,7 +142,7 @@ class UserCommands:
         admitted = gates.readmit(self._state, self._pipeline.waiting, job, spec, given.known, now)
         if isinstance(admitted, Refusal):
             return admitted
-        spec, ask = admitted.spec, self._state.ask(admitted.spec)
+        spec, ask = admitted.spec, self._state.ask(admitted.spec, job.user)
         fields = changed_fields(job.spec, spec)
         if not fields:
             return Accepted((job.id,))
@@ -150,7 +150,7 @@ class UserCommands:
         other = spec.profile != job.spec.profile
         if moves or other or ask != job.ask or spec.time_limit_s != job.spec.time_limit_s:
             placer = self._placer_for(spec, job.user)
-            refusal = self._never(placer, spec, ask, from_queue) or quota_refusal(
+            refusal = self._never(placer, spec, ask, from_queue, job.user) or quota_refusal(
                 self._state.quotas, placer, spec, ask, job.user, moves, now, job.spec
             )
             if refusal is not None:
@@ -203,7 +203,7 @@ class UserCommands:
         return self._cycles.named(profiles.profile_of(self._state.profiles, spec, user)).placer
 
     def _never(
-        self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...]
+        self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...], user: str
     ) -> Refusal | None:
         """Return a refusal if the cluster could not hold the job even if no other job ran and without the
         constraints in `relax`; otherwise None.
@@ -213,7 +213,7 @@ class UserCommands:
             return lacking
         refusal = never_fits(placer, ask)
         if refusal is not None and spec.relax:
-            return never_fits(placer, self._state.ask(without_relaxed(spec, from_queue)))
+            return never_fits(placer, self._state.ask(without_relaxed(spec, from_queue), user))
         return refusal
 
     def cancel(self, given: inputs.Cancel, now: float) -> Reply:

@@ -83,7 +83,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
 
 
 def held_text(job: Job) -> str:
-    """A sentence about the hold of a job, with the user who may release it."""
+    """Return a sentence about the hold of a job that says which users may release the job."""
     if job.operator_hold:
         return f"held by operator {printable(job.operator_hold)}: only an operator can release it"
     return "held: release it to let it start"

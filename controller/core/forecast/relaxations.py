@@ -33,8 +33,10 @@ RelaxationScale = Sequence[Relaxation]
 """Relaxations of one kind, the smallest change first: each requests less than the one before."""
 
 
-def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> Iterator[RelaxationScale]:
-    """Yield the relaxations of a spec, one list for each kind of change, the smallest change first.
+def relaxations(
+    spec: JobSpec, user: str, placer: Placer, limits: Sequence[float] = ()
+) -> Iterator[RelaxationScale]:
+    """Yield the relaxations of a user's spec, one list for each kind of change, the smallest change first.
 
     Fewer constraints come before smaller amounts. `limits`: the time limits to try, in seconds.
     """
@@ -43,9 +45,9 @@ def relaxations(spec: JobSpec, placer: Placer, limits: Sequence[float] = ()) -> 
     for name, count in spec.licences.items():
         yield _licences(spec, name, count)
     yield _spreads(spec, placer)
-    yield _memory(spec, placer)
-    yield _cpus(spec, placer)
-    yield _scratch(spec, placer)
+    yield _memory(spec, user, placer)
+    yield _cpus(spec, user, placer)
+    yield _scratch(spec, user, placer)
     yield _limits(spec, limits)
     yield _nodes(spec)
     yield _gpus(spec)
@@ -153,8 +155,8 @@ def _spreads(spec: JobSpec, placer: Placer) -> RelaxationScale:
     ]
 
 
-def _memory(spec: JobSpec, placer: Placer) -> RelaxationScale:
-    free = _free(replace(spec, memory_mib=1), placer, placer.nodes.columns.memory_free)
+def _memory(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
+    free = _free(replace(spec, memory_mib=1), user, placer, placer.nodes.columns.memory_free)
     return [
         Relaxation(
             f"with {memory(mib)} of memory instead of {memory(spec.memory_mib)}",
@@ -164,8 +166,8 @@ def _memory(spec: JobSpec, placer: Placer) -> RelaxationScale:
     ]
 
 
-def _cpus(spec: JobSpec, placer: Placer) -> RelaxationScale:
-    free = _free(replace(spec, cpu_milli=1), placer, placer.nodes.columns.cpu_free)
+def _cpus(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
+    free = _free(replace(spec, cpu_milli=1), user, placer, placer.nodes.columns.cpu_free)
     return [
         Relaxation(
             f"with {counted(milli / 1000, 'CPU')} instead of {spec.cpu_milli / 1000:g}",
@@ -175,10 +177,10 @@ def _cpus(spec: JobSpec, placer: Placer) -> RelaxationScale:
     ]
 
 
-def _scratch(spec: JobSpec, placer: Placer) -> RelaxationScale:
+def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
     if not spec.scratch_mib:
         return ()
-    free = _free(replace(spec, scratch_mib=0), placer, placer.nodes.columns.scratch_free)
+    free = _free(replace(spec, scratch_mib=0), user, placer, placer.nodes.columns.scratch_free)
     return [
         Relaxation(
             f"with {memory(mib)} of scratch instead of {memory(spec.scratch_mib)}",
@@ -188,13 +190,13 @@ def _scratch(spec: JobSpec, placer: Placer) -> RelaxationScale:
     ]
 
 
-def _free(spec: JobSpec, placer: Placer, column: np.ndarray[Any, Any]) -> int:
+def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
     """Return the greatest amount of one resource with which the job fits now.
 
     `spec` is the job without this resource, and `column` has its free amount for each node. 0 if the job fits
     on too few nodes even without the resource.
     """
-    shape = placer.shape(request_of(spec))
+    shape = placer.shape(request_of(spec, user))
     if shape is None:
         return 0
     fits: Bools = placer.ranking(shape.part).fits

@@ -88,7 +88,7 @@ class EditSearch:
 
     def singles(self) -> Iterator[Suggestion]:
         """Yield the smallest change of each kind (such as memory or nodes) that starts the job."""
-        for scale in relaxations(self._job.spec, self._cycle.placer, self._limits):
+        for scale in relaxations(self._job.spec, self._job.user, self._cycle.placer, self._limits):
             least = self._least(scale)
             if least is not None:
                 yield Suggestion(least.sentence, self._changes(least.spec))
@@ -101,7 +101,7 @@ class EditSearch:
         bare = without_constraints(self._job.spec)
         if bare is None:
             return
-        for scale in ((bare,), *relaxations(bare.spec, self._cycle.placer, self._limits)):
+        for scale in ((bare,), *relaxations(bare.spec, self._job.user, self._cycle.placer, self._limits)):
             least = self._least(scale)
             if least is not None:
                 sentence = bare.sentence + (f", and {least.sentence}" if least is not bare else "")
@@ -146,7 +146,8 @@ class EditSearch:
             return False
         spec = self._trial.ahead.with_defaults(self._job, spec)
         state, cycle, now = self._trial.ahead.state, self._cycle, self._trial.now
-        ask = state.ask(without_relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec)
+        asked = without_relaxed(spec, self._job.from_queue) if self._job.wait.relaxed else spec
+        ask = state.ask(asked, self._job.user)
         changed_job = replace(self._job, spec=spec, ask=ask)
         if cycle.limits.over(changed_job, now) is not None or state.licences.insufficient(ask.licences):
             return False

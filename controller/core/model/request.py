@@ -70,6 +70,8 @@ class PerNodeRequest(_Hashed):
     scratch_mib: int = 0
     contained: bool = False
     """True: the job runs in a container image, so the node needs a container runtime."""
+    user: str = ""
+    """The job's user if the request is social, because job affinity excludes only jobs of the same user."""
 
     @property
     def social(self) -> bool:
@@ -139,24 +141,24 @@ def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
     return replace(spec, **plain)
 
 
-def request_of(spec: JobSpec) -> ResourceRequest:
-    """Return the resource request of a spec. Equal requests are one object, so that they are compared
-    quickly.
+def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
+    """Return the resource request of a spec of this user. Equal requests are one object, so that they are
+    compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
         # Most jobs have no constraints. Their request depends on the amounts alone, so a smaller cache key is
         # enough.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
-    return _ask_of(spec)
+    return _ask_of(spec, user)
 
 
 @lru_cache(maxsize=65_536)
 def _ask_for(cpu_milli: int, memory_mib: int, gpus: float, nodes: int | None) -> ResourceRequest:
     asked = JobSpec(command=(), cpu_milli=cpu_milli, memory_mib=memory_mib, gpus=gpus, nodes=nodes)
-    return _ask_of(asked)
+    return _ask_of(asked, "")
 
 
-def _ask_of(spec: JobSpec) -> ResourceRequest:
+def _ask_of(spec: JobSpec, user: str) -> ResourceRequest:
     gpus, nodes = spec.gpus, spec.nodes
     if nodes is None and gpus <= 1:
         nodes = 1
@@ -178,6 +180,7 @@ def _ask_of(spec: JobSpec) -> ResourceRequest:
             tolerations=spec.tolerations,
             scratch_mib=spec.scratch_mib,
             contained=bool(spec.image),
+            user=user if spec.labels or spec.company else "",
         )
     )
     return _interned(

@@ -96,15 +96,15 @@ class State:
         """The usage records of attempts that ended after the last commit; None without a store."""
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
-        self._asked = (NO_SPEC, request_of(NO_SPEC))
+        self._asked = (NO_SPEC, "", request_of(NO_SPEC))
 
-    def ask(self, spec: JobSpec) -> ResourceRequest:
+    def ask(self, spec: JobSpec, user: str) -> ResourceRequest:
         """Return the resource request of a spec. The last result is cached, because each submit needs it
         twice.
         """
-        if spec is not self._asked[0]:
-            self._asked = spec, request_of(spec)
-        return self._asked[1]
+        if spec is not self._asked[0] or user != self._asked[1]:
+            self._asked = spec, user, request_of(spec, user)
+        return self._asked[2]
 
     def enqueue(self, job: Job) -> None:
         """Put the job into its queue. Do nothing while a hold, a closed gate (such as a dependency) or a

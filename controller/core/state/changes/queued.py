@@ -20,7 +20,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         id=event.job,
         spec=event.spec,
         user=event.user,
-        ask=state.ask(event.spec),
+        ask=state.ask(event.spec, event.user),
         submitted_at=event.at,
         key=event.key,
         array=event.array,
@@ -67,7 +67,8 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
     if moves:
         state.accounts.add_queued(job)
         state.shares.add_job(state.tenant(job))
-    ask = state.ask(without_relaxed(event.spec, job.from_queue) if job.wait.relaxed else event.spec)
+    spec = without_relaxed(event.spec, job.from_queue) if job.wait.relaxed else event.spec
+    ask = state.ask(spec, job.user)
     if ask != job.ask:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
@@ -82,7 +83,7 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
 def _job_relaxed(state: State, event: events.JobRelaxed) -> None:
     job = state.jobs[event.job]
     state.queue.remove(job.id)
-    job.ask = state.ask(without_relaxed(job.spec, job.from_queue))
+    job.ask = state.ask(without_relaxed(job.spec, job.from_queue), job.user)
     job.wait = replace(job.wait, relaxed=True)
     state.enqueue(job)
 

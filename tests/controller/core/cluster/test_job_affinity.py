@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller.core.framework.interfaces import PreemptionGuards
+from controller.core.framework.interfaces import Backfill, PreemptionGuards
 from controller.core.pipeline.pipeline import Pipeline
-from controller.plugins.backfill.kinds import Conservative
+from controller.plugins.backfill.kinds import Conservative, Easy
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, default_pipeline, spec
 from wire.job.job_affinity import parse_job_term
@@ -306,3 +306,40 @@ def test_jobs_that_start_at_once_under_conservative_backfill(
     assert (
         "".join(harness.nodes_of(each)[0] if harness.nodes_of(each) else "-" for each in submitted) == nodes
     )
+
+
+@pytest.mark.parametrize(("user", "node"), [("ada", "c"), ("eve", "a")])
+def test_a_running_job_keeps_only_jobs_of_its_own_user_off_its_rack(user: str, node: str) -> None:
+    """Otherwise a user with one small job in each rack could keep the labelled jobs of others waiting."""
+    harness = harness_of(PIPELINE)
+    harness.submit(job(apart="app=db on rack", selector={"node": "a"}), "ada")
+    harness.tick()
+    labelled = harness.submit(job("app=db"), user)
+    harness.tick()
+    assert harness.nodes_of(labelled) == [node]
+    assert harness.restarted().job(labelled).ask is harness.job(labelled).ask
+
+
+@pytest.mark.parametrize("backfill", [Easy(), Conservative()])
+@pytest.mark.parametrize(("user", "nodes"), [("ada", []), ("eve", ["b"])])
+def test_a_waiting_job_keeps_only_jobs_of_its_own_user_off_its_rack(
+    backfill: Backfill, user: str, nodes: list[str]
+) -> None:
+    harness = harness_of(replace(PIPELINE, backfill=backfill))
+    harness.submit(spec(2, selector={"node": "a"}, time_limit_s=SOON), "ada")
+    harness.tick()
+    waiting = harness.submit(job(apart="app=db on rack", gpus=WHOLE, selector={"node": "a"}), "ada")
+    harness.tick()
+    labelled = harness.submit(job("app=db", selector={"node": "b"}), user)
+    harness.tick()
+    assert (harness.nodes_of(waiting), harness.nodes_of(labelled)) == ([], nodes)
+
+
+def test_a_job_stays_apart_from_the_running_jobs_of_all_users() -> None:
+    """This restricts only the job that asks for it."""
+    harness = harness_of(PIPELINE)
+    harness.submit(at("a", "app=db"), "ada")
+    harness.tick()
+    apart = harness.submit(job(apart="app=db on rack"), "eve")
+    harness.tick()
+    assert harness.nodes_of(apart) == ["c"]

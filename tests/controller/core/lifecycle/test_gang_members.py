@@ -152,7 +152,7 @@ def test_all_nodes_may_become_free_before_the_assembly_time() -> None:
 
 def test_a_gang_larger_than_the_cluster_starts_on_fewer_nodes() -> None:
     harness = harness_of("a", "b")
-    assert never_fits(harness.engine.placer, harness.state.ask(gang(3))) is not None
+    assert never_fits(harness.engine.placer, harness.state.ask(gang(3), "ada")) is not None
     job = harness.submit(gang(3, min_nodes=2))
     assert len(harness.tick()) == 2
     assert harness.job(job).state is JobState.SCHEDULED

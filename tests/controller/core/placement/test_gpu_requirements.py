@@ -228,7 +228,7 @@ def test_filter_names_the_missing_gpu_property() -> None:
         (asking(1, mig="1g.5gb"), "no MIG 1g.5gb GPU"),
     ]:  # fmt: skip
         assert not spec_problems(asked)
-        part = harness.state.ask(asked).part
+        part = harness.state.ask(asked, "ada").part
         (loss,), _ = filter_losses(harness.engine.placer, part, harness.state.nodes.columns)
         assert loss.message == message
 

@@ -191,4 +191,4 @@ def test_a_reserved_start_is_taken_only_if_its_reserved_gpus_are_free(
     assert harness.gpus_of(1) == [0, 1]
     holds = tuple(GpuHold(f"GPU-a-{index}", 1_000) for index in gpus)
     place = Placement((Allocation("a", 1_000, 1_024, holds),), 100)
-    assert harness.engine.placer.still_fits(harness.state.ask(spec(2)), place) is free
+    assert harness.engine.placer.still_fits(harness.state.ask(spec(2), "ada"), place) is free

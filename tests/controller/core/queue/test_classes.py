@@ -47,12 +47,21 @@ def test_every_field_of_a_per_node_request_separates_classes() -> None:
     """A new field of PerNodeRequest needs an entry in OTHER_VALUES, and in _WISHES of requests.py."""
     parts = [request_of(replace(PLAIN, **{name: value})).part for name, value in OTHER_VALUES.items()]
     shares = request_of(replace(PLAIN, gpus=0.25, nodes=1)).part
+    labelled = request_of(replace(PLAIN, labels={"app": "x"}), "ada").part
     usual = request_of(PLAIN).part
     for each in fields(PerNodeRequest):
-        assert any(getattr(part, each.name) != getattr(usual, each.name) for part in (*parts, shares)), (
-            each.name
-        )
+        assert any(
+            getattr(part, each.name) != getattr(usual, each.name) for part in (*parts, shares, labelled)
+        ), each.name
 
 
 def test_equal_specs_have_the_same_class() -> None:
     assert request_of(replace(PLAIN, name="another")) is request_of(PLAIN)
+
+
+def test_the_user_separates_classes_only_of_jobs_with_labels_or_job_affinity() -> None:
+    """Because only these depend on whose jobs run on a node."""
+    assert request_of(PLAIN, "ada") is request_of(PLAIN, "eve")
+    for name in ("labels", "company"):
+        social = replace(PLAIN, **{name: OTHER_VALUES[name]})
+        assert request_of(social, "ada") != request_of(social, "eve")
