@@ -30,7 +30,8 @@ class Recovered:
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
-    """Load the rows and build the engine. At most `keep_ended` ended jobs are loaded into memory."""
+    """Load jobs, nodes and other state from the store, and build the engine. Load at most `keep_ended`
+    ended jobs."""
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)

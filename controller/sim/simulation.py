@@ -120,7 +120,8 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order of the engine. Orders about gang barriers and GPU health have no effect here."""
+        """Carry out an order of the engine. Orders that start a ready gang or check a GPU have no effect
+        here."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):

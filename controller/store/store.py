@@ -120,7 +120,7 @@ class Store:
         return store
 
     def resume(self) -> None:
-        """Connect again after StoreAway, and check that the store still has every acknowledged entry.
+        """Connect to the database server again, and check that the store still has every acknowledged entry.
 
         Raises StoreAway if the server still does not answer, StoreRefused if another controller has the
         store, and StoreBroken if an acknowledged entry is missing.

@@ -18,7 +18,8 @@ _AT_LIMIT = 0
 
 
 class Sc15Simulation(Simulation):
-    """A simulation in the order of predictsim, with a scheduling pass after every event."""
+    """A simulation that handles the events of a second in the order of predictsim, each followed by a
+    pass."""
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
         """Schedule a callback. At the same time, submits run before reports of agents."""

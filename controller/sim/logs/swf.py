@@ -52,7 +52,8 @@ class SwfOptions:
 
 @dataclass(frozen=True, slots=True)
 class SwfLine:
-    """The fields of one line of the log that the simulator uses: 1, 2, 4, 5, 8, 9 and 12."""
+    """One line of the log: the fields that the simulator uses (number 1, 2, 4, 5, 8, 9 and 12 of the
+    format)."""
 
     number: int
     submit_s: float

@@ -53,7 +53,7 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 def node_of(job: Job, asked: str) -> str:
-    """Return the requested node of a job; without a request, the job's first node."""
+    """Return the node `asked`, or by default the job's first node. Raise Rejected if the job is not on it."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
