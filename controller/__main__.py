@@ -51,10 +51,10 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         # mounted.
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
-        _allow_connections(chosen.api.max_connections)
+        _raise_descriptor_limit(chosen.api.max_connections)
         store = Store.open(chosen.store_url, keep=chosen.controller.keep_ended)
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
-        _look_for_former(chosen, store, new_cluster)
+        _refuse_former_jobs(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
         gc.freeze()  # Exclude the loaded objects from garbage collection, because they stay in memory.
         return asyncio.run(_serve(daemon))
@@ -69,7 +69,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         return EXIT_FAILED
 
 
-def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
+def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None:
     """Raise StoreRefused if the store is empty and jobs of a former cluster are on this host.
 
     With `new_cluster`, end these jobs instead.
@@ -87,7 +87,7 @@ def _look_for_former(config: Config, store: Store, new_cluster: bool) -> None:
         raise found.refusal(store.where)
 
 
-def _allow_connections(wanted: int) -> None:
+def _raise_descriptor_limit(wanted: int) -> None:
     """Raise the limit of open file descriptors, so that it suffices for `wanted` API connections, files
     and agents."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -104,7 +104,7 @@ async def _serve(daemon: Daemon) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stop)
     reload = ConfigReload(daemon)
-    loop.add_signal_handler(signal.SIGHUP, partial(_hang_up, reload, had_terminal=_has_terminal()))
+    loop.add_signal_handler(signal.SIGHUP, partial(_on_sighup, reload, had_terminal=_has_terminal()))
     reload.begin()
     links = _links(daemon)
     server = await serve(daemon, reload)
@@ -133,7 +133,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
     ]
 
 
-def _hang_up(reload: ConfigReload, *, had_terminal: bool) -> None:
+def _on_sighup(reload: ConfigReload, *, had_terminal: bool) -> None:
     """Handle SIGHUP: stop if the controller's terminal was closed, otherwise read the configuration again."""
     if had_terminal and not _has_terminal():
         log.info("the terminal has gone: stopping")

@@ -77,7 +77,7 @@ class ConfigReload:
         name = daemon.config.source.name
         self.file = Path(name).absolute() if name else None
         """The file that the controller was started with."""
-        self._kept = AppliedTexts(daemon.config.state_dir / "config")
+        self._applied_texts = AppliedTexts(daemon.config.state_dir / "config")
         self._one_at_a_time = asyncio.Lock()
         self._followers: list[Callable[[Config], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +85,7 @@ class ConfigReload:
     @property
     def previous(self) -> str | None:
         """The text of the configuration that was in effect before the current one; None if there is none."""
-        return self._kept.previous()
+        return self._applied_texts.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
         """Call `adopt` with the current configuration, and again with each configuration that is applied."""
@@ -95,7 +95,7 @@ class ConfigReload:
     def begin(self) -> None:
         """Pass the digest of the configuration and its nodes to the engine when the controller starts."""
         config, applied = self.daemon.config, self.daemon.state.config
-        self._keep(config.source.text)
+        self._save_text(config.source.text)
         self.follow(_set_log_level)
         named = digest(config)
         if applied is None or applied.digest != named:
@@ -130,8 +130,8 @@ class ConfigReload:
                     if text is not None:
                         self._write(before)
                     raise
-            notes = await self._take_up(plan.config, by)
-            return plan, (*notes, *self._keep(plan.read.source.text))
+            notes = await self._apply_outside_engine(plan.config, by)
+            return plan, (*notes, *self._save_text(plan.read.source.text))
 
     def soon(self) -> None:
         """Read and apply the controller's file in the background. The result is written to the log."""
@@ -172,7 +172,7 @@ class ConfigReload:
         )
         assert not isinstance(reply, Refusal)
 
-    async def _take_up(self, config: Config, by: str) -> tuple[str, ...]:
+    async def _apply_outside_engine(self, config: Config, by: str) -> tuple[str, ...]:
         """Apply the configuration in the parts outside the engine. Returns a note for each part that
         failed."""
         daemon, old = self.daemon, self.daemon.config
@@ -205,11 +205,11 @@ class ConfigReload:
         await self.daemon.ask(inputs.Drain(name, by, "no longer in scheduler.toml"))
         return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
 
-    def _keep(self, text: str) -> tuple[str, ...]:
+    def _save_text(self, text: str) -> tuple[str, ...]:
         """Save the text of the former configuration, so that it can be restored. Returns a note if that
         fails."""
         try:
-            self._kept.keep(text)
+            self._applied_texts.keep(text)
         except OSError as error:
             note = f"the text cannot be kept for an undo: {error.strerror}"
             log.warning("%s", note)

@@ -107,17 +107,17 @@ async def _ask(
     """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
-        boarded = await start_agent(connection, host.python, host.spool, made)
+        started = await start_agent(connection, host.python, host.spool, made)
     except BootstrapFailed as error:
         remedy = error.remedy.replace("HOST", parse_ssh_address(host.ssh).words())
         return [Check(error.check, "failed", str(error), remedy)], ""
-    arguments = agent_arguments(name, host, boarded.home, cluster=cluster)
+    arguments = agent_arguments(name, host, started.home, cluster=cluster)
     arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
-    boarded.tell([*arguments, "--check"])
+    started.tell([*arguments, "--check"])
     said = b"\n"
     while said and not said.startswith(b'{"now"'):
-        said = await boarded.process.stdout.readline()
+        said = await started.process.stdout.readline()
     try:
         report = json.loads(said)
         checks = [
@@ -126,7 +126,7 @@ async def _ask(
         ]
         return [*checks, _time(float(report["now"]), asked_at)], printable(str(report["boot_id"]))
     except (ValueError, KeyError, TypeError):
-        words = await boarded.words.end(1.0) or "it prints nothing"
+        words = await started.words.end(1.0) or "it prints nothing"
         return [
             Check(
                 "agent",

@@ -65,7 +65,7 @@ class ReplicaLink:
         self._writer = writer
         self._inboxes: dict[int, asyncio.Queue[QuestionAnswer | Declined | Ended | None]] = {}
         self._number = 0
-        self._hearing = asyncio.create_task(self._hear(reader), name="replica")
+        self._receiver = asyncio.create_task(self._receive(reader), name="replica")
 
     def send(self, message: object) -> None:
         """Send a message; never blocks. If the replica leaves too many bytes unread, kill it."""
@@ -122,9 +122,9 @@ class ReplicaLink:
 
     async def ended(self) -> None:
         """Wait until the replica has ended."""
-        await self._hearing
+        await self._receiver
 
-    async def _hear(self, reader: asyncio.StreamReader) -> None:
+    async def _receive(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
                 head = await reader.readexactly(LENGTH.size)

@@ -97,13 +97,13 @@ class Verification:
         if isinstance(end, ChainBroken):
             self._problems.append(end.how)
             return end.before
-        if base is not None and not self._accounted(base, sealed):
+        if base is not None and not self._is_announced(base, sealed):
             self._problems.append(
                 f"the journal begins after entry {base.seq}, which no later entry accounts for"
             )
         return end
 
-    def _accounted(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
+    def _is_announced(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
         """Whether a JournalSealed entry announces the deletion of all entries up to the base.
 
         It may announce the deletion of more entries if that deletion has not been finished.

@@ -36,16 +36,16 @@ class DataPathWatch:
     def wake(self) -> None:
         """Start checking if a job waits for a path. This is called after every batch of inputs."""
         if (self._task is None or self._task.done()) and self._wanted():
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._check_until_found())
 
     def close(self) -> None:
         """Stop checking."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _look(self) -> None:
+    async def _check_until_found(self) -> None:
         while wanted := self._wanted():
-            for path in await _beside(lambda wanted=wanted: existing_paths(wanted, self._roots)):  # type: ignore[misc]
+            for path in await _in_thread(lambda wanted=wanted: existing_paths(wanted, self._roots)):  # type: ignore[misc]
                 self._found(path)
             await asyncio.sleep(self._every_s)
 
@@ -62,7 +62,7 @@ def existing_paths(paths: Iterable[str], roots: Iterable[str]) -> list[str]:
     return found
 
 
-async def _beside(work: Callable[[], list[str]]) -> list[str]:
+async def _in_thread(work: Callable[[], list[str]]) -> list[str]:
     """Run the work in a daemon thread and return its result.
 
     A network drive that does not answer must block neither the event loop nor the exit of the controller.

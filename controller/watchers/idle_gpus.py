@@ -140,7 +140,7 @@ class IdleGpuWatch:
     def open(self, clock: Callable[[], float]) -> None:
         """Start checking for idle jobs, unless `after_s` is 0."""
         if self._after_s:
-            self._look(clock)
+            self._check(clock)
 
     def reconfigure(self, after_s: float, clock: Callable[[], float]) -> None:
         """Flag jobs after another idle time (`after_s`) from now on."""
@@ -153,11 +153,11 @@ class IdleGpuWatch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, clock: Callable[[], float]) -> None:
+    def _check(self, clock: Callable[[], float]) -> None:
         for given in self.found(clock()):
             self._tell(given)
         pause = max(_LEAST_S, min(_LONGEST_S, self._after_s / 4))
-        self._timer = asyncio.get_running_loop().call_later(pause, self._look, clock)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._check, clock)
 
     def found(self, now: float) -> Iterator[Input]:
         """Yield an input for each job whose GPUs are idle, and for each flagged job with a busy GPU."""
@@ -167,7 +167,7 @@ class IdleGpuWatch:
             since = self._job_idle_since(job, job.started_at, now)
             if since is not None and now - since >= self._after_s:
                 yield inputs.GpusIdle(job.id, job.attempt, since)
-            elif job.idle_since is not None and self._works(job, job.started_at, now):
+            elif job.idle_since is not None and self._is_busy(job, job.started_at, now):
                 yield inputs.GpusBusy(job.id, job.attempt)
 
     def _job_idle_since(self, job: Job, begun: float, now: float) -> float | None:
@@ -184,17 +184,17 @@ class IdleGpuWatch:
                 latest = since if latest is None else max(latest, since)
         return latest
 
-    def _works(self, job: Job, begun: float, now: float) -> bool:
+    def _is_busy(self, job: Job, begun: float, now: float) -> bool:
         """Whether at least one GPU of the job is busy."""
         return any(
-            self._at_work(readings, begun, now)
+            self._gpu_is_busy(readings, begun, now)
             for member in job.running
             for gpu in member.allocation.gpus
             if (readings := self._readings.get(member.allocation.node, {}).get(gpu.uuid)) is not None
         )
 
     def _idle_since(self, readings: _Readings, begun: float, now: float) -> float | None:
-        return None if self._at_work(readings, begun, now) else readings.idle_since(begun, now)
+        return None if self._gpu_is_busy(readings, begun, now) else readings.idle_since(begun, now)
 
-    def _at_work(self, readings: _Readings, begun: float, now: float) -> bool:
+    def _gpu_is_busy(self, readings: _Readings, begun: float, now: float) -> bool:
         return readings.mean(max(begun, now - self._window_s / 3), now) >= IDLE_PERCENT

@@ -146,12 +146,12 @@ class Server:
 
     async def _caller(self, request: web.BaseRequest) -> Caller:
         connection = cast(Connection, request.protocol)
-        if not connection.welcome:
+        if not connection.accepted:
             connection.close()
             raise rejected("busy", "there are too many connections", hint="Try again in a moment.")
         if connection.uid is None:
             caller = await self._identity.of_token(request.headers.get("Authorization"))
-            connection.prove()
+            connection.note_token()
             return caller
         return await self._identity.of_uid(connection.uid)
 

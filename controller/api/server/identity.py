@@ -66,7 +66,7 @@ class Identity:
         """
         until, found = self._privileged.get(user, (0.0, False))
         if until < time.monotonic():
-            found = self.privileged(await _away(partial(_uid_of, user)))
+            found = self.privileged(await _in_thread(partial(_uid_of, user)))
             if len(self._privileged) >= MOST_NAMES:
                 self._privileged.clear()
             self._privileged[user] = (time.monotonic() + FRESH_S, found)
@@ -76,7 +76,7 @@ class Identity:
         """Return the caller that the kernel reported for a unix socket."""
         until, user = self._names.get(uid, (0.0, ""))
         if until < time.monotonic():
-            user = await _away(partial(_user_name, uid))
+            user = await _in_thread(partial(_user_name, uid))
             self._names[uid] = (time.monotonic() + FRESH_S, user)
         return Caller(user, self._role(uid, user))
 
@@ -119,7 +119,7 @@ class Identity:
         return user
 
 
-async def _away(ask: Callable[[], T]) -> T:
+async def _in_thread(ask: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, ask)
 
 

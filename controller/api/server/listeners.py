@@ -119,7 +119,7 @@ class Acceptor:
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if it is so far above the limit that it gets no answer
-       (`ConnectionLimit.sheds`). This takes a twentieth of the time of a full connection.
+       (`ConnectionLimit.closes_at_once`). This takes a twentieth of the time of a full connection.
     3. If no file descriptor is free, pause for PAUSE_S seconds. Otherwise the event loop would retry without
        end.
     """
@@ -157,7 +157,7 @@ class Acceptor:
                 self._loop.remove_reader(self._line)
                 self._pause = self._loop.call_later(PAUSE_S, self._resume)
                 return
-            if self._connections.sheds(peer_uid(line)):
+            if self._connections.closes_at_once(peer_uid(line)):
                 line.close()
                 continue
             line.setblocking(False)

@@ -49,87 +49,87 @@ class ConnectionLimit:
     Cost: O(1) for each connection.
     """
 
-    def __init__(self, identity: Identity, room: int) -> None:
+    def __init__(self, identity: Identity, most: int) -> None:
         self._identity = identity
-        self._room = room
-        self._inside: Counter[int | None] = Counter()
-        self._unproven: dict[Connection, None] = {}
+        self._most = most
+        self._open: Counter[int | None] = Counter()
+        self._without_token: dict[Connection, None] = {}
         """TCP connections that have not shown the token, oldest first."""
-        self.turned_away = 0
+        self.refused_open = 0
 
     def enter(self, connection: Connection) -> bool:
         """Count a new connection. Returns False if it is refused, because the limit has been reached."""
         uid = connection.uid
         if self._is_full(uid):
-            oldest = next(iter(self._unproven), None) if uid is None else None
+            oldest = next(iter(self._without_token), None) if uid is None else None
             if oldest is None:
-                self.turned_away += 1
+                self.refused_open += 1
                 return False
             self.leave(oldest)
-            oldest.welcome = None
+            oldest.accepted = None
             oldest.force_close()
-        self._inside[uid] += 1
+        self._open[uid] += 1
         if uid is None:
-            self._unproven[connection] = None
+            self._without_token[connection] = None
         return True
 
-    def sheds(self, uid: int | None) -> bool:
+    def closes_at_once(self, uid: int | None) -> bool:
         """Whether a new connection of this uid would be closed at once, without an answer."""
-        return uid is not None and self.turned_away > PATIENCE and self._is_full(uid)
+        return uid is not None and self.refused_open > PATIENCE and self._is_full(uid)
 
     def _is_full(self, uid: int | None) -> bool:
-        full = self._inside.total() >= self._room or self._inside[uid] >= max(1, self._room // 2)
+        full = self._open.total() >= self._most or self._open[uid] >= max(1, self._most // 2)
         return full and not self._identity.privileged(uid)
 
-    def prove(self, connection: Connection) -> None:
+    def note_token(self, connection: Connection) -> None:
         """Note that a request with the token has arrived on this TCP connection, so that it is not
         replaced."""
-        self._unproven.pop(connection, None)
+        self._without_token.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
         """Remove a closed connection from the count. A second call for it does nothing."""
-        if connection.welcome is False:
-            self.turned_away -= 1
-        elif connection.welcome:
-            self._unproven.pop(connection, None)
-            self._inside[connection.uid] -= 1
-            if not self._inside[connection.uid]:
-                del self._inside[connection.uid]
+        if connection.accepted is False:
+            self.refused_open -= 1
+        elif connection.accepted:
+            self._without_token.pop(connection, None)
+            self._open[connection.uid] -= 1
+            if not self._open[connection.uid]:
+                del self._open[connection.uid]
 
 
 class Connection(web.RequestHandler):
     """One connection of a client. `uid` is the client's user, or None on TCP."""
 
-    __slots__ = ("_door", "_stalled", "uid", "welcome")
+    __slots__ = ("_limit", "_stalled", "accepted", "uid")
 
-    def __init__(self, manager: web.Server, door: ConnectionLimit, **settings: Any) -> None:
+    def __init__(self, manager: web.Server, limit: ConnectionLimit, **settings: Any) -> None:
         super().__init__(manager, **settings)
-        self._door = door
+        self._limit = limit
         self._stalled: asyncio.TimerHandle | None = None
         self.uid: int | None = None
-        self.welcome: bool | None = True
+        self.accepted: bool | None = True
         """False if the limit was reached; the answer to the first request says so.
 
-        None after the connection was closed to make room for another one.
+        None after the connection was closed so that another one could be accepted.
         """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Find the uid of the client, and accept or refuse the connection."""
         self.uid = peer_uid(transport.get_extra_info("socket"))
-        self.welcome = self._door.enter(self)
+        self.accepted = self._limit.enter(self)
         super().connection_made(transport)
-        if not self.welcome and self._door.turned_away > PATIENCE:
+        if not self.accepted and self._limit.refused_open > PATIENCE:
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel the timer, and remove the connection from the count."""
         super().connection_lost(exc)
-        self._taken()
-        self._door.leave(self)
+        self._cancel_timer()
+        self._limit.leave(self)
 
-    def prove(self) -> None:
+    def note_token(self) -> None:
         """Note that a request with the token has arrived on this connection."""
-        self._door.prove(self)
+        self._limit.note_token(self)
 
     def pause_writing(self) -> None:
         """Start a timer that closes the connection if the client does not read for STALLED_S seconds."""
@@ -141,9 +141,9 @@ class Connection(web.RequestHandler):
     def resume_writing(self) -> None:
         """Cancel the timer, because the client reads again."""
         super().resume_writing()
-        self._taken()
+        self._cancel_timer()
 
-    def _taken(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -171,20 +171,20 @@ class Connections(web.Server):
     """The aiohttp server. It makes a Connection object for each accepted socket."""
 
     def __init__(
-        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], door: ConnectionLimit
+        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limit: ConnectionLimit
     ) -> None:
         super().__init__(handle, handler_cancellation=True)
-        self._door = door
+        self._limit = limit
 
-    def sheds(self, uid: int | None) -> bool:
+    def closes_at_once(self, uid: int | None) -> bool:
         """Whether a new connection of this uid would be closed at once, without an answer."""
-        return self._door.sheds(uid)
+        return self._limit.closes_at_once(uid)
 
     def __call__(self) -> Connection:
         """Return the protocol object for one new connection."""
         return Connection(
             self,
-            self._door,
+            self._limit,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=IDLE_S,
             lingering_time=LINGER_S,

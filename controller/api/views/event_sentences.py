@@ -78,7 +78,7 @@ def _job_queued(facts: Facts) -> str:
     return f"{facts['user']} submitted job {label} ({name})"
 
 
-def _few(words: Sequence[str], most: int = 6) -> str:
+def _shortened(words: Sequence[str], most: int = 6) -> str:
     """Return the first `most` words, and the number of words that were left out."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
@@ -329,7 +329,7 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "ShareSet": lambda facts: f"{facts['by']} gave {facts['share']} {_share(facts)}",
     "GpuFaultNoted": _gpu_fault,
     "ConfigApplied": lambda facts: (
-        f"{facts['by']} applied a configuration: {_few(facts['changed'])}"
+        f"{facts['by']} applied a configuration: {_shortened(facts['changed'])}"
         if facts["by"]
         else f"the controller started with the configuration {facts['digest']}"
     ),

@@ -87,15 +87,15 @@ async def start_agent(
             f"the login succeeds, but the SSH server opens no session: {printable(error.reason, 200)}",
             "Look at MaxSessions in the host's sshd_config, and at the log of its SSH server.",
         ) from None
-    talk = _Bootstrap(process, python)
+    exchange = _Bootstrap(process, python)
     try:
         async with asyncio.timeout(BOOTSTRAP_S):
-            return await talk.hand_over(home, made)
+            return await exchange.hand_over(home, made)
     except TimeoutError:
         # Kill the process on the host. Otherwise it would wait without end, and each new attempt would add
         # another.
         process.kill()
-        raise talk.silent() from None
+        raise exchange.silent() from None
     except BaseException:
         # Kill the process also if this task is cancelled, for example because the node is removed.
         process.kill()
@@ -109,12 +109,12 @@ class _Bootstrap:
     def __init__(self, process: asyncssh.SSHClientProcess[bytes], python: str) -> None:
         self._process = process
         self._python = python
-        self._word = [secrets.token_hex(8), secrets.token_hex(8)]
+        self._marker = [secrets.token_hex(8), secrets.token_hex(8)]
         self._words = LastLine(process.stderr)
-        self._chatter = b""
+        self._last_output = b""
 
     async def hand_over(self, home: str, made: Bundle) -> BootstrappedAgent:
-        facts = {"word": self._word, "name": made.name, "size": len(made.data), "digest": made.digest}
+        facts = {"word": self._marker, "name": made.name, "size": len(made.data), "digest": made.digest}
         first = json.dumps([made.arrival, {**facts, "home": home}])
         self._process.stdin.write(first.encode() + b"\n")
         what, detail = await self._answer()
@@ -135,7 +135,7 @@ class _Bootstrap:
         Messages begin with a random marker. Lines without it were printed by the shell's start-up files and
         are skipped.
         """
-        word, heard = "".join(self._word).encode(), 0
+        word, heard = "".join(self._marker).encode(), 0
         while heard < MAX_LOGIN_OUTPUT:
             line = await self._process.stdout.readline()
             if not line:
@@ -145,10 +145,10 @@ class _Bootstrap:
             if found:
                 what, detail = json.loads(rest)
                 return what, detail
-            if self._word[0].encode() in line:
-                raise self._unruly("it sends its input back")
-            self._chatter = line.strip() or self._chatter
-        raise self._unruly(f"it prints without end, and {self._last()}")
+            if self._marker[0].encode() in line:
+                raise self._login_error("it sends its input back")
+            self._last_output = line.strip() or self._last_output
+        raise self._login_error(f"it prints without end, and {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
         """Return the error for an SSH session that ended before the agent ran."""
@@ -166,17 +166,17 @@ class _Bootstrap:
             await asyncio.wait_for(self._process.wait_closed(), PARTING_S)
         status = self._process.exit_status
         how = "" if status is None else f" with exit code {status}"
-        return self._unruly(f"it ended{how}, and {self._last()}")
+        return self._login_error(f"it ended{how}, and {self._last()}")
 
     def silent(self) -> BootstrapFailed:
         """Return the error for an SSH session that has not answered in time."""
-        return self._unruly(f"it sent no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
+        return self._login_error(f"it sent no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:
-        last = self._words.now() or printable(self._chatter.decode("utf-8", "replace"), 300)
+        last = self._words.now() or printable(self._last_output.decode("utf-8", "replace"), 300)
         return f"its last line was: {last}" if last else "it printed nothing"
 
-    def _unruly(self, why: str) -> BootstrapFailed:
+    def _login_error(self, why: str) -> BootstrapFailed:
         return BootstrapFailed(
             "login",
             f"the login shell does not run the agent's command: {why}",

@@ -58,7 +58,7 @@ class SshConnector:
     ) -> asyncssh.SSHClientConnection:
         """Open an SSH connection to a node's host. Call this within `turn`. Raises CannotConnect."""
         pinned = (asyncssh.import_public_key(trusted),) if trusted else self.known.of(node)
-        visit = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
+        attempt = SshAttempt(node, address, identity, pinned, self._config, HostKeyRecorder())
         options: dict[str, object] = {
             "keepalive_interval": KEEPALIVE_S,
             "keepalive_count_max": KEEPALIVES,
@@ -68,8 +68,8 @@ class SshConnector:
             "agent_forwarding": False,
             "request_pty": False,
             "ignore_encrypted": True,  # Skip key files with a passphrase; ssh-agent may hold their keys.
-            "client_factory": lambda: visit.gatekeeper,
-            **visit.files(),
+            "client_factory": lambda: attempt.recorder,
+            **attempt.files(),
         }
         if address.user:
             options["username"] = address.user
@@ -83,7 +83,7 @@ class SshConnector:
         except (OSError, ValueError, asyncssh.Error) as error:
             if limit.expired():
                 raise CannotConnect(f"no answer within {self._connect_s:g} s") from None
-            raise visit.explain(error) from None
+            raise attempt.explain(error) from None
 
 
 async def _retry_dropped(

@@ -101,7 +101,7 @@ class SshAttempt:
     identity: str
     pinned: Sequence[asyncssh.SSHKey]
     config: Path | None
-    gatekeeper: HostKeyRecorder
+    recorder: HostKeyRecorder
 
     def files(self) -> dict[str, object]:
         """Return the known_hosts files and key files to use. Missing files are left out, as ssh does."""
@@ -120,7 +120,7 @@ class SshAttempt:
         """Return an error whose message gives the reason why the attempt failed."""
         config = self._ssh_config()
         jumps = config.get("ProxyJump") if config is not None else None
-        if jumps and not self.gatekeeper.reached:
+        if jumps and not self.recorder.reached:
             if isinstance(error, asyncssh.HostKeyNotVerifiable):
                 return CannotConnect(
                     f"the host key of a jump host is not in known_hosts (jump hosts: {jumps})"
@@ -157,7 +157,7 @@ class SshAttempt:
 
     def _unverified(self, error: asyncssh.HostKeyNotVerifiable, config: SshConfig | None) -> CannotConnect:
         """Return the error for a host key that is unknown, changed or revoked."""
-        shown = self.gatekeeper.shown
+        shown = self.recorder.shown
         if shown is None:
             return CannotConnect(f"the host key is not trusted: {printable(error.reason, 200)}")
         if self.pinned:
@@ -166,9 +166,9 @@ class SshAttempt:
         known: list[asyncssh.SSHKey] = []
         for file in [str(Path("~/.ssh/known_hosts").expanduser())] if files is None else files:
             with suppress(OSError, ValueError):
-                known += asyncssh.match_known_hosts(file, *self.gatekeeper.place)[0]
+                known += asyncssh.match_known_hosts(file, *self.recorder.place)[0]
         if known:
-            host, _, port = self.gatekeeper.place
+            host, _, port = self.recorder.place
             named = host if port == _PORT else f"[{host}]:{port}"
             remedy = f"\"ssh-keygen -R '{named}'\" as the controller's user"
             return HostKeyChanged("is in known_hosts", [*dict.fromkeys(known)], shown, remedy)

@@ -58,10 +58,10 @@ class SshLink(ReconnectingLink):
     async def _start(self, connection: asyncssh.SSHClientConnection) -> SshChannel:
         made = await asyncio.get_running_loop().run_in_executor(None, bundle)
         host = self.host
-        boarded = await start_agent(connection, host.python, host.spool, made)
-        arguments = agent_arguments(self.name, host, boarded.home, self._jobs, self._cluster)
-        boarded.tell([*arguments, "--replace", "--address", self._where(connection)])
-        return SshChannel(connection, boarded)
+        started = await start_agent(connection, host.python, host.spool, made)
+        arguments = agent_arguments(self.name, host, started.home, self._jobs, self._cluster)
+        started.tell([*arguments, "--replace", "--address", self._where(connection)])
+        return SshChannel(connection, started)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:
         """Return the address at which other nodes reach this node.
@@ -80,10 +80,10 @@ class SshLink(ReconnectingLink):
 class SshChannel:
     """The SSH connection to a host, and the channel on it to the agent."""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, boarded: BootstrappedAgent) -> None:
+    def __init__(self, connection: asyncssh.SSHClientConnection, started: BootstrappedAgent) -> None:
         self._connection = connection
-        self._process = boarded.process
-        self._words = boarded.words
+        self._process = started.process
+        self._words = started.words
         self._why = ""
 
     async def read(self) -> bytes:

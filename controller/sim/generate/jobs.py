@@ -239,7 +239,7 @@ def _job(
     return GeneratedJob(
         submit=submit,
         duration=max(1, round(duration)),
-        estimate=int(user.guess(template)),
+        estimate=int(user.time_limit_of(template)),
         user=user.name,
         gpus=gpus,
         nodes=nodes,

@@ -54,12 +54,11 @@ class JobTemplate:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with job templates, the most frequent first. `guess` returns the time limit that the user
-    requests."""
+    """A user with job templates, the most frequent first, and the time limits that the user requests."""
 
     name: str
     templates: WeightedChoice[JobTemplate]
-    guess: Callable[[JobTemplate], float]
+    time_limit_of: Callable[[JobTemplate], float]
 
 
 def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
@@ -78,7 +77,9 @@ def _user(rng: RandomStream, rank: int, sizes: WeightedChoice[float], models: Se
         gpus = favourite if rng.chance(0.5) else sizes.draw(rng)
         template = _template(rng, median, gpus, models)
         templates.setdefault(template.name, template)
-    return User(NAMES[place] + (str(again + 1) if again else ""), zipf([*templates.values()]), _guess(rng))
+    return User(
+        NAMES[place] + (str(again + 1) if again else ""), zipf([*templates.values()]), _time_limit_choice(rng)
+    )
 
 
 def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[str]) -> JobTemplate:
@@ -98,7 +99,7 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
     )
 
 
-def _guess(rng: RandomStream) -> Callable[[JobTemplate], float]:
+def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
     """Return the function by which a user chooses the time limit of a job.
 
     It is one of three: the next round limit, a multiple of the run time, or always the same limit.

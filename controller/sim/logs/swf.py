@@ -118,8 +118,10 @@ def _line(text: str, words: list[str]) -> SwfLine | str:
     try:
         fields = [float(word) for word in words]
     except ValueError:
-        return _strange(words)
-    if not (text.isascii() and "_" not in text and math.isfinite(sum(fields))) and (why := _strange(words)):
+        return _number_error(words)
+    if not (text.isascii() and "_" not in text and math.isfinite(sum(fields))) and (
+        why := _number_error(words)
+    ):
         return why
     number, allocated, requested, user = whole = [int(fields[place]) for place in _WHOLE]
     if whole != [fields[place] for place in _WHOLE]:
@@ -127,7 +129,7 @@ def _line(text: str, words: list[str]) -> SwfLine | str:
     return SwfLine(number, fields[1], fields[3], allocated, requested, fields[8], user)
 
 
-def _strange(words: list[str]) -> str:
+def _number_error(words: list[str]) -> str:
     """Return an error message for the first field that is not a plain number; "" if all are.
 
     float() is not used for this, because it also accepts forms such as "nan" and "1_000".

@@ -50,7 +50,7 @@ class Replay:
         self._history = history
         self._pipeline = pipeline
         self._clock = Clock()
-        self._agents = RecordedAgents(history, self._clock, self._hear, policies)
+        self._agents = RecordedAgents(history, self._clock, self._report, policies)
         self._observe = observe
         self._cycle_comes = False
         self._due = NEVER
@@ -139,7 +139,7 @@ class Replay:
         if node is None or node.since != event.at:
             return
         if is_overdue(self.engine.state, node, self._pipeline.losses, silent_s):
-            self._hear(inputs.NodeSilent(event.node, silent_s))
+            self._report(inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
         """Start a new engine from the stored rows. Plans and backfill reservations of the old engine are
@@ -156,7 +156,7 @@ class Replay:
         self._begin(state)
         self._tell(inputs.ControllerStarted(there))
 
-    def _hear(self, given: Input) -> None:
+    def _report(self, given: Input) -> None:
         """Pass a report of an agent to the engine. One scheduling pass follows after all inputs with the
         same time."""
         self._tell(given)

@@ -41,8 +41,8 @@ class SqliteFile:
         event.listen(self.engine, "connect", _configure)
         event.listen(self.engine, "begin", _begin)
         self._lock = OwnerLock(Path(f"{self.path}.lock"))
-        self._note = HeadFile(Path(f"{self.path}.head"))
-        self._kept: Path | None = None
+        self._head_file = HeadFile(Path(f"{self.path}.head"))
+        self._damaged_copy: Path | None = None
         self._opened: os.stat_result | None = None
         self._log = Path(f"{self.path}-wal")
         self._log_opened: os.stat_result | None = None
@@ -52,7 +52,7 @@ class SqliteFile:
             _make_directory(self.path.parent)
             os.close(trusted_paths.open_directory(str(self.path.parent)))
             self._lock.take(self.where)
-            self._note.open()
+            self._head_file.open()
             self._make_file()
         except UntrustedPath as error:
             raise StoreRefused(f"The store {self.where} is not used: {error}", "") from None
@@ -77,7 +77,7 @@ class SqliteFile:
 
     def close(self) -> None:
         self.engine.dispose()
-        self._note.close()
+        self._head_file.close()
         self._lock.close()
 
     def insert(self, table: Table) -> Insert:
@@ -94,12 +94,12 @@ class SqliteFile:
         return _check(connection, "integrity_check")
 
     def settle(self, connection: Connection, head: Head) -> None:
-        noted = self._note.read()
+        noted = self._head_file.read()
         if noted and noted.seq:
             with connection.begin():
                 there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
             if there != noted.hash:
-                raise self._rewound(noted.seq, head.seq)
+                raise self._entry_lost(noted.seq, head.seq)
         # If an earlier fsync of the write-ahead log failed, its pages may be correct in memory but wrong on
         # the disk. Therefore copy the whole log into the database file, with another fsync.
         driver: Any = connection.connection.driver_connection
@@ -108,7 +108,7 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise self.failure(error) from error
         self._log_opened = self._log.stat()
-        self._note.write(head)
+        self._head_file.write(head)
 
     def acknowledge(self, head: Head) -> None:
         # Check the database file before each acknowledgement, because SQLite keeps writing to a deleted or
@@ -125,12 +125,12 @@ class SqliteFile:
                 f"{self._log} was moved, deleted or replaced while it was in use",
                 "Start the controller again; it belongs to the database, and is not to be touched by itself.",
             )
-        self._note.write(head)
+        self._head_file.write(head)
 
     def damaged(self, what: str) -> StoreFailure:
         try:
-            self._kept = self._kept or self._keep()
-            kept = f"It was kept as found in {self._kept}."
+            self._damaged_copy = self._damaged_copy or self._copy_damaged()
+            kept = f"It was kept as found in {self._damaged_copy}."
         except OSError as error:
             kept = f"No copy of it could be kept ({error.strerror}): copy {self.path}* before anything else."
         return StoreBroken(
@@ -194,25 +194,26 @@ class SqliteFile:
     def _make_file(self) -> None:
         """Create the file with mode 0600, because jobs' environments can contain secrets. SQLite would use
         the umask."""
-        noted = self._note.read()
+        noted = self._head_file.read()
         if noted and noted.seq and not (self.path.exists() and self.path.stat().st_size):
             raise StoreRefused(
                 f"{self.where} is gone, but {noted.seq} entries in it were acknowledged",
-                f"Put it or a backup back. To begin with an empty queue instead, delete {self._note.path}.",
+                "Put it or a backup back. To begin with an empty queue instead, "
+                f"delete {self._head_file.path}.",
             )
         os.close(trusted_paths.open_file(self.where, os.O_CREAT | os.O_RDWR))
         _sync(self.path.parent)
 
-    def _rewound(self, noted: int, last: int) -> StoreFailure:
+    def _entry_lost(self, noted: int, last: int) -> StoreFailure:
         damage = self.damaged(
             f"entry {noted} was acknowledged, but the journal ends at entry {last} without it; "
             "its write-ahead log was lost, or an older copy was put in its place"
         )
         return StoreBroken(
-            damage.message, f"{damage.hint} To go on without the lost entries, delete {self._note.path}."
+            damage.message, f"{damage.hint} To go on without the lost entries, delete {self._head_file.path}."
         )
 
-    def _keep(self) -> Path:
+    def _copy_damaged(self) -> Path:
         """Copy the damaged database and its log, but only once: more copies could fill the disk after many
         restarts."""
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self.path.stat().st_mtime))

@@ -180,5 +180,5 @@ async def test_the_holder_of_the_token_gets_every_answer_in_a_flood_of_tcp() -> 
             tcp = urlsplit(api.server.tcp_url)
             async with flood(user.pw_uid, "tcp", [tcp.hostname, tcp.port]):
                 assert await answers(api.server.tcp_url, token) == ["admin"] * ROUNDS
-        assert api.server._connections._door._inside == {}
-        assert api.server._connections._door._unproven == {}
+        assert api.server._connections._limit._open == {}
+        assert api.server._connections._limit._without_token == {}

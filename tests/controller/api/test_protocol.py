@@ -125,7 +125,7 @@ async def test_client_that_does_not_read_is_disconnected(monkeypatch: pytest.Mon
         for line, path in zip(lines, (b"/v1/stream?after=0", b"/v1/jobs"), strict=True):
             line.connect(str(api.socket))
             line.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        inside = api.server._connections._door._inside
+        inside = api.server._connections._limit._open
         while inside.total() < 3:  # our own, and both of them
             await asyncio.sleep(0)
         while inside.total() > 1 or api.server._streams._open:
@@ -244,7 +244,7 @@ async def test_connection_above_the_limit_is_refused_as_busy(monkeypatch: pytest
             status, _, problem = await late.answer()
             assert (status, problem["code"]) == (503, "busy")
             await late.closed()
-    assert api.server._connections._door._inside == {}
+    assert api.server._connections._limit._open == {}
 
 
 @pytest.mark.parametrize(("descriptors", "wanted", "room"), [(64, 1_000, 32), (64, 4, 4), (-1, 1_000, 1_000)])

@@ -141,7 +141,7 @@ async def _meant(call: Call, word: str) -> list[Job]:
         case NewestJob():
             return [await _newest(call)]
     job = await call.find(word)
-    return _living(call, job) if job.array == job.id and meant.is_id else [job]
+    return _unended_elements(call, job) if job.array == job.id and meant.is_id else [job]
 
 
 async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Job]:
@@ -159,7 +159,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
     return [known[index] for index in indices]
 
 
-def _living(call: Call, first: Job) -> list[Job]:
+def _unended_elements(call: Call, first: Job) -> list[Job]:
     """Return the elements of an array that have not ended. `first` is the first element of the array."""
     state = call.daemon.state
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]

@@ -80,7 +80,7 @@ def over_time(
         description,
         ruled_y([(tick, text(tick)) for tick in ticks], y, LEFT, WIDE - RIGHT),
         ruled_x(time_ticks(span), x, TOP, height - BOTTOM),
-        el("path", class_="line second", d=_stairs(second, x, y)) if second else None,
+        el("path", class_="line second", d=_step_path(second, x, y)) if second else None,
         *(_curve(curve, x, y, filled=len(curves) == 1) for curve in curves),
         el("rect", class_="window", x=LEFT, y=TOP, width=0, height=height - BOTTOM - TOP),
         el("line", class_="cursor", x1=LEFT, x2=LEFT, y1=TOP, y2=height - BOTTOM),
@@ -91,12 +91,12 @@ def over_time(
 
 
 def _curve(curve: Curve, x: Scale, y: Scale, *, filled: bool) -> Markup:
-    path = _stairs(curve, x, y)
+    path = _step_path(curve, x, y)
     area = el("path", class_=f"area run{curve.place}", d=f"{path}V{y.begin:.1f}H{x.begin:.1f}Z")
     return joined(area if filled else None, el("path", class_=f"line run{curve.place}", d=path))
 
 
-def _stairs(curve: Curve, x: Scale, y: Scale) -> str:
+def _step_path(curve: Curve, x: Scale, y: Scale) -> str:
     """Return the SVG path of a curve with one step per bin, because each value is the average of a bin."""
     edges = np.linspace(x.begin, x.end, len(curve.values) + 1)
     parts = [f"M{edges[0]:.1f} {y(float(curve.values[0])):.1f}"]
@@ -186,11 +186,14 @@ def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool
             [(part, f"{part * 100:.0f} %") for part in (0.0, 0.25, 0.5, 0.75, 1.0)], y, LEFT, HALF - RIGHT
         ),
         ruled_x(ticks, x, TOP, height - BOTTOM),
-        *(el("path", class_=f"line run{curve.place}", d=_rising(curve.values, x, y)) for curve in curves),
+        *(
+            el("path", class_=f"line run{curve.place}", d=_cumulative_path(curve.values, x, y))
+            for curve in curves
+        ),
     )
 
 
-def _rising(values: Floats, x: Scale, y: Scale) -> str:
+def _cumulative_path(values: Floats, x: Scale, y: Scale) -> str:
     """Return the SVG path of the cumulative curve, with at most a few hundred points."""
     if not len(values):
         return ""

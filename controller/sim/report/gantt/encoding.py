@@ -89,11 +89,11 @@ def _columns(
         return [round(each / unit_s) for each in seconds]
 
     columns: dict[str, list[Any]] = {
-        "job": _steps([run.number(record) for record in records]),
+        "job": _differences([run.number(record) for record in records]),
         "user": [users.number(record.user) for record in records],
         "project": [projects.number(record.project) for record in records],
-        "size": [_short(run.size(record)) for record in records],
-        "start": _steps(ticks((record.start_s or 0.0) - span.begin_s for record in records)),
+        "size": [_whole_if_possible(run.size(record)) for record in records],
+        "start": _differences(ticks((record.start_s or 0.0) - span.begin_s for record in records)),
         "wait": ticks(record.wait_s for record in records),
         "run": ticks(run.ran_s(record) for record in records),
         "limit": [None if record.limit_s is None else round(record.limit_s) for record in records],
@@ -126,10 +126,10 @@ def _state(record: SimulatedJob) -> str:
     return f"{word}: {record.reason.value}" if record.reason.value else word
 
 
-def _steps(values: Sequence[int]) -> list[int]:
+def _differences(values: Sequence[int]) -> list[int]:
     """Replace each value by its difference from the value before. Small numbers make the file shorter."""
     return [value - before for before, value in zip([0, *values], values, strict=False)]
 
 
-def _short(size: float) -> float:
+def _whole_if_possible(size: float) -> float:
     return int(size) if size == int(size) else size
