@@ -74,14 +74,16 @@ LOOKING: Final = (
         LISTS,
         footer=3,
     ),
-    ScreenAction("mark", ("space",), "mark", "Mark the job, to act on several at once", MARKED, footer=4),
+    ScreenAction(
+        "mark", ("space",), "mark", "Mark the job: an action applies to all marked jobs", MARKED, footer=4
+    ),
     ScreenAction("range", ("v",), "range", "Mark all jobs from the last mark to the cursor", MARKED),
     ScreenAction("all", ("asterisk",), "all", "Mark all shown jobs, or unmark them", MARKED),
     ScreenAction(
         "output", ("o",), "output", "Switch between standard output and standard error", LOGS, footer=1
     ),
     ScreenAction("follow", ("f",), "follow", "Stay at the end of the log as it grows", LOGS, footer=8),
-    ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log", LOGS, footer=9),
+    ScreenAction("wrap", ("w",), "wrap", "Wrap long lines of the log, or cut them", LOGS, footer=9),
     ScreenAction(
         "error", ("e",), "next error", "Jump to the next line that contains an error", LOGS, footer=9
     ),
@@ -98,7 +100,13 @@ CHANGING: Final = (
         8,
     ),
     _change(
-        "cancel", "C", "cancel", "Cancel the marked jobs, or this one", JOBS, "corral job cancel {jobs}", 5
+        "cancel",
+        "C",
+        "cancel",
+        "Cancel the marked jobs, or the job under the cursor",
+        JOBS,
+        "corral job cancel {jobs}",
+        5,
     ),
     _change("hold", "H", "hold", "Keep queued jobs from starting", JOBS, "corral job hold {jobs}", 6),
     _change("release", "R", "release", "Let held jobs start again", JOBS, "corral job release {jobs}", 7),
@@ -106,7 +114,7 @@ CHANGING: Final = (
         "preempt",
         "P",
         "preempt",
-        "Stop running jobs, which save if they can, and queue them again",
+        "Stop running jobs, after they have saved their state if they can, and queue them again",
         JOBS,
         "corral job preempt {jobs}",
     ),
@@ -114,7 +122,7 @@ CHANGING: Final = (
         "drain",
         "D",
         "drain",
-        "Let a node finish its jobs and start no others",
+        "Drain a node: running jobs continue, but no new job starts there",
         HOSTS,
         "corral nodes drain {nodes} --why {why}",
         5,
@@ -150,7 +158,7 @@ CHANGING: Final = (
         "edit_quota",
         "E",
         "edit quota",
-        "Change these limits; the effect on start times is shown first",
+        "Change the limits of the quota; the effect on start times is shown first",
         LIMITS,
         "corral quota set {scope} {name} gpus={gpus}",
         5,
@@ -177,7 +185,7 @@ CHANGING: Final = (
         "cancel_reservation",
         "C",
         "cancel",
-        "Let all jobs start on the nodes again",
+        "Cancel the reservation, so that all jobs can use its nodes again",
         KEPT,
         "corral reserve cancel {reservation}",
         6,
@@ -225,7 +233,10 @@ MOVING: Final = (
     ScreenAction("next", ("tab",), "next view", "Go to the next view"),
     ScreenAction("previous", ("shift+tab",), "previous view", "Go to the previous view"),
     ScreenAction(
-        "back", ("escape", "h", "left", "backspace"), "back", "Undo the filter, the marks, or leave the view"
+        "back",
+        ("escape", "h", "left", "backspace"),
+        "back",
+        "Remove the filter or the marks, or leave the view",
     ),
     ScreenAction("down", ("j", "down"), "down", "One line down"),
     ScreenAction("up", ("k", "up"), "up", "One line up"),
@@ -236,8 +247,16 @@ MOVING: Final = (
 )
 
 PROGRAM: Final = (
-    ScreenAction("copy", ("y",), "copy command", "Copy the same thing as a command for the shell", footer=8),
-    ScreenAction("theme", ("t",), "theme", "Other colours: red-green safe, light"),
+    ScreenAction(
+        "copy",
+        ("y",),
+        "copy command",
+        "Copy a shell command that does the same as an action of the view",
+        footer=8,
+    ),
+    ScreenAction(
+        "theme", ("t",), "theme", "Choose other colours, such as light, or safe for red-green blindness"
+    ),
     ScreenAction(
         "palette", ("colon", "ctrl+p"), "menu", "All actions of this view; a number opens a job", footer=10
     ),

@@ -215,7 +215,7 @@ class CorralApp(OrderedKeysApp):
         if action.changes and self.read_only:
             return "this screen is read-only"
         if action.changes and self.model.stale:
-            return "the connection is lost: changes have to wait"
+            return "the connection is lost: no changes are possible now"
         return ""
 
     def act(self, name: str) -> None:

@@ -97,7 +97,7 @@ def starts(answer: Explanation) -> str:
     lines = [f"{likely}in {duration(left)} at the latest ({clock(answer.starts_at)}), on {nodes}{usual}"]
     if left < 1:
         lines = [f"in the next cycle, on {nodes}"]
-    lines += [f"this counts on preemption: {printable(each)}" for each in answer.assumes]
+    lines += [f"this assumes preemption: {printable(each)}" for each in answer.assumes]
     if answer.last:
         lines.append(f"the condition that will be met last: {printable(answer.last, 1_000)}")
     return "\n".join(lines)

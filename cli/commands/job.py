@@ -194,7 +194,9 @@ def wait(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Wait until jobs have ended, with any result; exit with the code of the first that failed."""
+    """Wait until jobs have ended, with any result. Exit with the exit code of the failed job with the lowest
+    id.
+    """
     from cli.jobs.wait import first_failure, wait_until_ended
 
     deadline = None if timeout is None else time.monotonic() + timeout

@@ -170,8 +170,8 @@ class _Attendance:
 
     def _print_state(self, job: JobView) -> None:
         line = detail_views.line_of(job)
-        # Do not print the exit code of the job's program as a reason, because this command exits with that
-        # code.
+        # If the job's program failed, print no reason, because this command exits with the exit code of that
+        # program.
         foreign = job.state is JobState.FAILED and job.reason is not Reason.EXIT_NONZERO
         if (foreign or not self._quiet) and line != self._last_line:
             print_note(f"corral: {line}")

@@ -103,8 +103,8 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
     """Yield the jobs in their present state, then each job that changes; None for each heartbeat of the
     stream.
     """
-    # Read the journal position before the jobs, so that no change is missed. A change in between may come
-    # twice.
+    # Read the journal position before the jobs, so that no change is missed. A change between the two reads
+    # is yielded twice.
     seq = client.health().seq
     unseen = set(ids)
     if len(ids) > FEW:

@@ -211,7 +211,7 @@ async def test_invalid_regex_is_reported_and_changes_nothing() -> None:
     async with screen.run_test(size=(120, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "slash", *"dpo", "left_parenthesis")
-        assert "not a regex yet" in screen.text()
+        assert "not a valid regex yet" in screen.text()
         number = sum(row.name == "dpo" for row in jobs())
         assert f"{number} of 40" in screen.text()
 
@@ -377,7 +377,7 @@ async def test_lost_connection_keeps_the_data_and_refuses_changes() -> None:
         assert "vit-h-pretrain" in screen.text()
         await press(pilot, "C")
         assert not isinstance(screen.screen, ConfirmDialog)
-        assert "the connection is lost: changes have to wait" in screen.text()
+        assert "the connection is lost: no changes are possible now" in screen.text()
         screen.recording.put(Changes(LIVE))
         await until(pilot, lambda: "● live" in screen.text())
         await press(pilot, "C")

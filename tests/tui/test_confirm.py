@@ -40,7 +40,7 @@ def test_preempt_question_names_lost_work_and_that_jobs_stay() -> None:
     assert (question.title, question.command) == ("Preempt 2 jobs?", "corral job preempt 1 3")
     assert said(question)[:3] == [
         "Owners   dmitri, emeka",
-        "Effect   they save if they can, end, and are queued again",
+        "Effect   they save their state if they can, end, and are queued again",
         "Lost     3.0 GPU-hours on 8.5 GPUs, unless saved",
     ]
     assert not confirm.preemptible(job(12))

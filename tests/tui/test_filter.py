@@ -62,13 +62,13 @@ def test_ids_compare_as_numbers_too() -> None:
 def test_unknown_filter_field_is_named_with_the_nearest() -> None:
     with pytest.raises(FilterError, match="no field usre; did you mean user"):
         shown("usre:bob")
-    with pytest.raises(FilterError, match="there are id, name, user"):
+    with pytest.raises(FilterError, match="the fields are id, name, user"):
         shown("zzz:1")
 
 
 @pytest.mark.parametrize("text", ["(", "name:[", "*", "user:(?P<"])
 def test_incomplete_regex_is_reported(text: str) -> None:
-    with pytest.raises(FilterError, match="not a regex yet"):
+    with pytest.raises(FilterError, match="not a valid regex yet"):
         shown(text)
 
 

@@ -147,7 +147,7 @@ def test_marking_shown_rows_twice_clears_their_marks() -> None:
 def test_invalid_filter_changes_nothing() -> None:
     listing = filled(1, 2, 3)
     listing.narrow("id:1")
-    with pytest.raises(FilterError, match="not a regex yet"):
+    with pytest.raises(FilterError, match="not a valid regex yet"):
         listing.narrow("(")
     assert [row.id for row in listing] == [1]
 

@@ -51,7 +51,7 @@ async def test_move_asks_first_and_shows_a_refusal() -> None:
         await press(pilot, "j", "M", "right", "enter")
         await until(pilot, lambda: "what it said does not hold any more" in screen.text())
         await press(pilot, "G", "M")
-        assert "nothing to do: this is undone already" in screen.text()
+        assert "nothing to do: this move is undone already" in screen.text()
 
 
 async def test_all_proposals_are_moved_at_once() -> None:

@@ -28,7 +28,7 @@ async def test_share_tree_is_loaded_when_it_is_shown() -> None:
         ]
         assert "66.7%" in lines[3]
         await press(pilot, *"jjjj")
-        assert "past its soft limit: its jobs come after all others" in screen.text()
+        assert "above its soft limit: its jobs come after all others" in screen.text()
         await press(pilot, "G")
         assert "none of its jobs starts for 2h10m at most: hard limit of nlp" in screen.text()
 
@@ -108,7 +108,7 @@ async def test_empty_share_tree_explains_itself() -> None:
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
         await press(pilot, "4")
-        await until(pilot, lambda: "shares come with the first one" in screen.text())
+        await until(pilot, lambda: "shares appear with the first job" in screen.text())
         await press(pilot, "E", "enter")
         assert (screen.view.NAME, screen.ordered) == ("shares", [])
 

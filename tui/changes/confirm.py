@@ -78,7 +78,7 @@ def preempt(jobs: Sequence[JobView], now: float) -> Confirmation:
     spent = sum(job.gpus * (now - (job.started_at or now)) for job in jobs) / 3600
     lines: list[Sequence[Piece]] = [
         [("Owners   ", "muted"), (_owners(jobs), "text")],
-        [("Effect   ", "muted"), ("they save if they can, end, and are queued again", "text")],
+        [("Effect   ", "muted"), ("they save their state if they can, end, and are queued again", "text")],
         [("Lost     ", "muted"), (_lost(held, spent, brief=True), "warn"), (", unless saved", "muted")],
     ]
     return Confirmation(
@@ -124,7 +124,7 @@ def unset_quota(quota: QuotaView) -> Confirmation:
 def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
     """Return the dialog that asks whether to cancel this reservation."""
     spec = row.spec
-    when = "it is on" if row.on else f"it begins in {duration(row.starts_at - now)}"
+    when = "it is active" if row.on else f"it begins in {duration(row.starts_at - now)}"
     again = f", and again every {duration(spec.every_s)}" if spec.every_s else ""
     return Confirmation(
         f"Cancel the reservation {printable(spec.name, 30)}?",
@@ -140,7 +140,9 @@ def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
 
 
 def move(steps: Sequence[MoveRow]) -> Confirmation:
-    """Return the dialog that asks whether to move jobs as one proposal or all proposals describe."""
+    """Return the dialog that asks whether to move running jobs to other nodes. `steps` has one proposal, or
+    all.
+    """
     proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
     moves = [each for proposal in proposals for each in proposal.moves]
     number = counted(len({each.job for each in moves}), "job")
@@ -149,8 +151,8 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
     return Confirmation(
         f"Move {number}?" if only != "all" else f"Move {number} for {counted(len(proposals), 'proposal')}?",
         (
-            *([("So that  ", "muted"), (printable(step.aim, 200), "strong")] for step in steps[:LISTED]),
-            [("Effect   ", "muted"), ("they save their state, end, and go on in the place kept", "text")],
+            *([("Purpose  ", "muted"), (printable(step.aim, 200), "strong")] for step in steps[:LISTED]),
+            [("Effect   ", "muted"), ("they save their state, end, and continue on reserved nodes", "text")],
             [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, computed again before the move", "warn")],
             [],
             *(going(each) for each in moves[:LISTED]),

@@ -89,7 +89,7 @@ class TenantEdits:
         steps = self._app.model.steps
         row = self._here(steps, "proposal")
         if row is not None and row.state != "proposed":
-            self._app.say(f"nothing to do: this is {row.state} already", "warn")
+            self._app.say(f"nothing to do: this move is {row.state} already", "warn")
         elif row is not None:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 

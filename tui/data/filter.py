@@ -78,7 +78,7 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
     value = fields.get(name) or fields.get(_nearest(name, fields))
     if value is None:
         near = difflib.get_close_matches(name, fields, n=1)
-        known = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
+        known = f"did you mean {near[0]}?" if near else f"the fields are {', '.join(fields)}"
         raise FilterError(f"no field {name}; {known}")
     search, number = _regex(wanted).search, _NUMBER.match(wanted)
     compare, bound = (_COMPARE[number[1]], float(number[2])) if number else (operator.eq, 0.0)
@@ -108,4 +108,4 @@ def _regex(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise FilterError(f"not a regex yet: {error}") from None
+        raise FilterError(f"not a valid regex yet: {error}") from None

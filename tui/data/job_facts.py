@@ -150,7 +150,7 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
         nodes = printable(", ".join(explanation.nodes), 80)
         lines.append(cells.fact("starts", (when, "text"), (f"   on {nodes}", "muted")))
         lines += [
-            cells.fact("", (f"counts on preemption: {printable(each, 160)}", "muted"))
+            cells.fact("", (f"assumes preemption: {printable(each, 160)}", "muted"))
             for each in explanation.assumes
         ]
     elif explanation.covers_until is not None:

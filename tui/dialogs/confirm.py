@@ -58,7 +58,9 @@ class ConfirmDialog(Dialog[str]):
             yield CommandLine(asked.command)
             if asked.must_type or asked.reason:
                 prompt = (
-                    "why? all users see the reason" if asked.reason else f"type {asked.must_type} to go on"
+                    "reason (optional), shown to all users"
+                    if asked.reason
+                    else f"type {asked.must_type} to confirm"
                 )
                 yield Input(placeholder=prompt, compact=True)
             with Horizontal(classes="buttons"):
@@ -123,7 +125,7 @@ class ConfirmDialog(Dialog[str]):
             app_of(self).say("nothing left to do: the cluster has changed", "warn")
             self.dismiss(None)
         elif app_of(self).model.stale:
-            app_of(self).say("the connection is lost: changes have to wait", "warn")
+            app_of(self).say("the connection is lost: no changes are possible now", "warn")
             self.dismiss(None)
         elif question.title != self._asked.title:
             self._asked = question

@@ -147,7 +147,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
             wrong.focus()
             self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
         elif app.model.stale:
-            self._say("the connection is lost: changes have to wait")
+            self._say("the connection is lost: no changes are possible now")
         elif wish is not None and not self._sending:
             self._sending = True
             self._say("")

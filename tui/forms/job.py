@@ -20,13 +20,13 @@ FIELDS: Final = (
     Field("gpu model", "gpu_models", "--gpu-model", "any", amounts.words),
     Field("nodes", "nodes", "--nodes", "as few as the GPUs need", amounts.count),
     Field(
-        "cpus", "cpu_milli", "--cpus", "per node; default: the share of its GPUs, or 1", amounts.cores_milli
+        "cpus", "cpu_milli", "--cpus", "per node; default: in proportion to GPUs, or 1", amounts.cores_milli
     ),
     Field(
         "memory",
         "memory_mib",
         "--memory",
-        "per node; default: the share of its GPUs or CPUs",
+        "per node; default: in proportion to GPUs or CPUs",
         amounts.memory_mib,
     ),
     Field("time", "time_limit_s", "--time", "such as 2h30m; default: no limit", amounts.seconds),

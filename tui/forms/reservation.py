@@ -31,7 +31,7 @@ FIELDS: Final = (
     Field("or nodes", "count", "--count", "number of nodes", amounts.count),
     Field("or gpus", "gpus", "--gpus", "whole nodes with this number of GPUs", amounts.count),
     Field("among", "selector", "--select", "label=value", pairs),
-    Field("users", "users", "--user", "neither users nor projects: maintenance", amounts.words),
+    Field("users", "users", "--user", "no users and no projects: maintenance", amounts.words),
     Field("projects", "projects", "--project", "", amounts.words),
     Field("start", "starts_at", "--start", "now, +2h, 18:30, 2030-05-01T08:00", amounts.moment, "now"),
     Field("for", "duration_s", "--for", "length: 4h, 2d", amounts.seconds),

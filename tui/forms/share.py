@@ -18,7 +18,7 @@ def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
             "weight",
             "weight",
             "",
-            "against shares of the same parent; usually 1",
+            "compared with shares of the same parent; usually 1",
             amounts.number,
             f"{share.weight:g}",
         ),

@@ -38,7 +38,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return (
             ListColumn("state", "STATE", 1, 11, lambda step: [_state(step)], 11),
             ListColumn(
-                "aim", "SO THAT", 2, 30, lambda step: [(printable(step.aim), "text")], 22, grow=2, most=70
+                "aim", "PURPOSE", 2, 30, lambda step: [(printable(step.aim), "text")], 22, grow=2, most=70
             ),
             ListColumn(
                 "moves", "MOVES", 3, 30, lambda step: [(printable(step.moves), "accent")], 16, grow=3, most=90
@@ -71,13 +71,13 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
 
     def legend(self) -> Sequence[Piece]:
         if any(step.state == "proposed" for step in self.listing.rows.values()):
-            auto = " · the controller carries them out by itself" if self._mode == "auto" else ""
+            auto = " · the controller carries them out automatically" if self._mode == "auto" else ""
             return [(f"COST and WORTH in GPU-hours{auto}", "muted")]
         return self.nothing() if self.listing.rows else ()
 
     def details(self, step: MoveRow) -> list[list[Piece]]:
         """Return the details of a proposal or a move, with one job on each line."""
-        lines = [cells.fact("so that", (printable(step.aim, 300), "strong"))]
+        lines = [cells.fact("purpose", (printable(step.aim, 300), "strong"))]
         if isinstance(step.what, Moved):
             return [*lines, *_moved(step.what, app_of(self).model.now())]
         return [*lines, *_proposed(step.what)]

@@ -55,10 +55,12 @@ class SharesView(PolledListView[ShareView, ShareList]):
         return answer.shares
 
     def nothing(self) -> Sequence[Piece]:
-        return [("no job was submitted yet: shares come with the first one", "muted")]
+        return [("no job was submitted yet; shares appear with the first job", "muted")]
 
     def legend(self) -> Sequence[Piece]:
-        return [("USED is decayed usage · NOW/H is usage per hour now · FACTOR 1 starts first", "muted")]
+        return [
+            ("USED is decayed usage · NOW/H is usage per hour now · the highest FACTOR starts first", "muted")
+        ]
 
     def details(self, share: ShareView) -> list[list[Piece]]:
         """Return the details of a share: its usage, and how it affects the start of its jobs."""
@@ -84,7 +86,7 @@ class SharesView(PolledListView[ShareView, ShareList]):
 
     def _consequence(self, share: ShareView) -> str:
         if not share.stopped:
-            return "past its soft limit: its jobs come after all others"
+            return "above its soft limit: its jobs come after all others"
         left = None if share.until is None else share.until - app_of(self).model.now()
         until = "" if left is None else f" for {duration(left)} at most"
         return f"none of its jobs starts{until}: hard limit of {printable(share.stopped, 60)}"

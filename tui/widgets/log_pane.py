@@ -52,7 +52,7 @@ class LogPane(Pane):
         try:
             self._found = re.compile(pattern, re.IGNORECASE) if pattern else None
         except re.error as error:
-            return f"not a regex yet: {error}"
+            return f"not a valid regex yet: {error}"
         self._arrange()
         return ""
 

@@ -1,4 +1,4 @@
-"""corral nodes add, check, trust, remove and lost."""
+"""corral nodes add, check, trust, remove and lost: commands about the hosts of nodes."""
 
 from __future__ import annotations
 

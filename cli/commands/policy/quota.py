@@ -109,7 +109,7 @@ def quota_of(words: list[str]) -> Quota:
 def scope_of(word: str) -> str:
     """Parse the word user, project or queue. Raises CommandError for any other word."""
     if word not in SCOPES:
-        raise CommandError(f"{word!r} has no quotas", f"It is one of {', '.join(SCOPES)}.")
+        raise CommandError(f"{word!r} is not a kind of quota", f"Write one of {', '.join(SCOPES)}.")
     return word
 
 

@@ -124,7 +124,7 @@ def proposal_table() -> Table[ProposalView]:
         [
             Column("PROPOSAL", lambda each: each.id),
             Column("KIND", lambda each: each.kind, keep=5),
-            Column("SO THAT", proposal_benefit, least=12),
+            Column("PURPOSE", proposal_benefit, least=12),
             Column("MOVES", lambda each: ", ".join(map(_move_text, each.moves)), least=12),
             Column("COST", lambda each: f"{each.gpu_hours:.2f}", right=True, keep=1),
             Column(
@@ -170,7 +170,7 @@ def move_table() -> Table[Moved]:
             Column("USER", lambda move: move.user, keep=5, least=6),
             Column("FROM", lambda move: ",".join(move.origin), keep=1, least=6),
             Column("TO", lambda move: ",".join(move.to), keep=1, least=6),
-            Column("SO THAT", move_purpose, keep=3, least=8),
+            Column("PURPOSE", move_purpose, keep=3, least=8),
             Column("COST", lambda move: f"{move.gpu_hours:.2f}", right=True, keep=3),
             Column("STATE", move_status, colour=lambda move: _COLOURS[move_status(move)]),
             Column("WHY", lambda move: move.undone, keep=2, least=8),

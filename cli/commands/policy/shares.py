@@ -102,7 +102,7 @@ def _show(body: ShareList, output: Format) -> int:
 def _state(each: ShareView, now: float) -> str:
     """Return text about the limit that the share has exceeded; empty if the share is below its limits."""
     if not each.stopped:
-        return "past its soft limit" if each.beyond else ""
+        return "above its soft limit" if each.beyond else ""
     parent = "" if each.stopped == each.share else f" {printable(each.stopped)}"
     until = f", for {duration(each.until - now)} at most" if each.until is not None else ""
     return f"stopped by the hard limit{' of' if parent else ''}{parent}{until}"

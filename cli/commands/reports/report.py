@@ -44,7 +44,7 @@ def _lines(body: EstimateReport) -> list[RunEstimate]:
 def _told(body: EstimateReport) -> str:
     counts_on = "predictions" if body.plans == "predicted" else "time limits"
     none = "" if body.runs else "No job that was predicted has ended yet. "
-    return f"{none}Plans count on {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."
+    return f"{none}Backfill plans with {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."
 
 
 def runs_table() -> Table[RunEstimate]:

@@ -236,7 +236,7 @@ def table() -> Table[ConfigChange]:
 
 @app.command(epilog=examples("corral config show", "corral config show -o json"))
 def show(output: Output = Format.TABLE) -> int:
-    """Show the configuration in effect, the time since when, and the user that applied it."""
+    """Show the configuration in effect, since when it has been in effect, and which user applied it."""
     view = Client().config()
     columns: list[Column[ConfigView]] = [
         Column("FILE", lambda each: each.file or "none: all defaults", least=12),
