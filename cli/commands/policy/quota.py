@@ -71,10 +71,11 @@ def change(
 ) -> int:
     """Set limits at once. They override the configuration; limits that you do not name stay as they are.
 
-    The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: no job starts
-    that would exceed them. Limits such as soft.gpus are soft: jobs above a soft limit start after all other
-    jobs. Limits such as borrow.gpus, for projects only, are the amount above the hard limit that a project
-    may use while other projects leave their quota unused. The value none means no limit.
+    The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: a job that would
+    exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
+    jobs above a soft limit start after all other jobs. Limits such as borrow.gpus, for projects only, are the
+    amount above the hard limit that a project may use while other projects leave their quota unused. The
+    value none means no limit.
     """
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))

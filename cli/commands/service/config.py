@@ -190,8 +190,8 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start sooner or later under the new configuration. Print nothing if its text is
-    not known here.
+    """Print which jobs would start sooner or later under the new configuration. Print nothing if the text of
+    that configuration is not available.
     """
     text = asked.text if asked.text is not None else plan.text
     if not text:
