@@ -109,7 +109,7 @@ def _write_line(words: dict[str, Any]) -> None:
             rest = rest[os.write(1, rest) :]
 
 
-# --- facts ---
+# --- the description of the GPUs, for the first line of output ---
 
 
 def _devices(skip: Collection[str]) -> list[Device]:
@@ -219,7 +219,7 @@ def _numa(bus: str, sys_root: Path) -> int:
 
 
 def _read_gpu(device: Device) -> dict[str, Any]:
-    """Return the line for one GPU, with its reading, or with the error if NVML cannot read it."""
+    """Return the line of output for one GPU: its reading, or the error if NVML cannot read it."""
     handle, whole = device.handle, device.whole
     try:
         up, links = _links(whole) if not device.mig else (0, 0)
