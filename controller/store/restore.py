@@ -50,7 +50,7 @@ def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss:
     report = source.verify()
     if not report.good:
         raise StoreRefused(
-            f"{backup} is not sound: {report.problems[0]}", "Take another backup; nothing was changed."
+            f"{backup} is damaged: {report.problems[0]}", "Take another backup; nothing was changed."
         )
     lock, note = OwnerLock(Path(f"{database}.lock")), HeadFile(Path(f"{database}.head"))
     database.parent.mkdir(mode=0o700, exist_ok=True)
