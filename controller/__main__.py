@@ -119,7 +119,7 @@ async def _serve(daemon: Daemon) -> int:
         landing.cancel()
         await server.close()
         await daemon.close()
-        log.info("stopped; jobs on the nodes go on")
+        log.info("stopped; jobs on the nodes continue")
     return EXIT_OK
 
 
@@ -136,7 +136,7 @@ def _links(daemon: Daemon) -> list[NodeLink]:
 def _on_sighup(reload: ConfigReload, *, had_terminal: bool) -> None:
     """Handle SIGHUP: stop if the controller's terminal was closed, otherwise read the configuration again."""
     if had_terminal and not _has_terminal():
-        log.info("the terminal has gone: stopping")
+        log.info("the terminal was closed: stopping")
         reload.daemon.stop()
     else:
         reload.soon()

@@ -61,7 +61,7 @@ class FormerCluster:
         return StoreRefused(
             f"{store} is empty, but another cluster has left jobs on this host: {', '.join(found)}",
             "If its state directory was lost, put it back, or: corral admin restore FILE --yes\n"
-            "To begin a new cluster, end these processes and put these spools aside: "
+            "To begin a new cluster, end these processes and move these spools away: "
             "corral controller --new-cluster",
         )
 

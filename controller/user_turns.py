@@ -80,10 +80,10 @@ class UserTurns:
                 self._leave(user, turn)
             if isinstance(error, TimeoutError):
                 message = (
-                    f"the controller did not get to this question within {self._wait_s:g} s: "
+                    f"this question has waited for {self._wait_s:g} s and is dropped, because "
                     "others are being answered"
                 )
-                hint = "Ask again in a moment. [questions] at_once says how many are answered at once."
+                hint = "Ask again in a moment. [questions] at_once sets how many are answered at a time."
                 raise TurnRefused(Refusal("busy", message, hint=hint)) from None
             raise
 

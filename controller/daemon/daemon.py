@@ -484,7 +484,7 @@ class Daemon:
                 if self._store_failure is not None and self._store_failure.adrift:
                     self._recover()
                 self._store_failure = None
-                log.info("the store takes writes again")
+                log.info("the store can be written again")
                 await self.agents.reconnect_all()
                 return
 

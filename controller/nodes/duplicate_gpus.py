@@ -22,8 +22,8 @@ class GpuOwners:
             owner = self._owners.get(uuid, node)
             if owner != node:
                 return (
-                    f"its GPU {printable(uuid)} is node {owner}'s. Is this the same host under another name? "
-                    f"'corral nodes remove' one of {owner} and {node}; then the other joins"
+                    f"its GPU {printable(uuid)} belongs to node {owner}. If this is the same host under another "
+                    f"name, remove one of {owner} and {node} with 'corral nodes remove'; then the other can join"
                 )
         self.release(node)
         self._gpus[node] = wanted

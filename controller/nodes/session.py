@@ -209,7 +209,7 @@ class AgentSession:
         if not isinstance(frame, Hello):
             return f"its first frame is not a hello but a {type(frame).__name__}"
         if frame.protocol != PROTOCOL:
-            return f"it speaks protocol {frame.protocol}, this controller speaks {PROTOCOL}"
+            return f"its protocol version is {frame.protocol}, the controller's is {PROTOCOL}"
         if frame.node != self.name:
             return f"its hello names the node {printable(frame.node)!r}"
         problem = invalid_facts(frame.facts)

@@ -91,8 +91,8 @@ def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
     nodes = engine.state.nodes
     like = nodes.get(more.like)
     if like is None or not like.boot_id:
-        message = f"there is no node {printable(more.like)!r} that is known well enough"
-        raise QuestionRefused(Refusal("not_found", message, "nodes", "'corral nodes' shows what there is."))
+        message = f"there is no node {printable(more.like)!r} that has connected before"
+        raise QuestionRefused(Refusal("not_found", message, "nodes", "'corral nodes' lists all nodes."))
     if not 1 <= more.count <= MOST_NODES:
         raise QuestionRefused(Refusal("invalid", f"must lie between 1 and {MOST_NODES}", "nodes.count"))
     number = added = 0

@@ -139,7 +139,7 @@ class Replica:
             self._seq += len(events)
         if self._seq == landed.seq and digest_of(events) == landed.digest:
             return True
-        log.error("the replica differs from the controller at entry %d: it is made again", landed.seq)
+        log.error("the replica differs from the controller at entry %d: a new one is started", landed.seq)
         return False
 
     def _answer(self, asked: QuestionAsked) -> None:

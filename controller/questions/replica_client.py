@@ -73,7 +73,7 @@ class ReplicaLink:
             return
         self._writer.write(pack(message))
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            log.warning("the replica for questions is too far behind; it is made again for the next one")
+            log.warning("the replica for questions is too far behind; the next question starts a new one")
             self.end()
 
     async def ask(

@@ -80,7 +80,7 @@ def test_host_under_two_names_counts_once(rigged: System, fake_nvml: FakeNvml, t
     rigged.await_answer()
     rigged.await_nodes("gpu01")
     with rigged.client() as client:
-        rigged.until(lambda: "is node gpu01's" in client.node("twin").why, "the twin is told")
+        rigged.until(lambda: "belongs to node gpu01" in client.node("twin").why, "the twin is told")
         assert client.node("twin").state.away
         assert {gpu.node for gpu in client.gpus().gpus} == {"gpu01"}
 

@@ -93,7 +93,7 @@ def test_the_log_of_an_earlier_attempt_can_be_read(cluster: CliCluster) -> None:
         assert told.stdout == f"attempt {attempt}\n"
     missing = cluster.corral("job", "logs", job, "--attempt", "4")
     assert missing.returncode == 3
-    assert "has no attempt 4; there is 1 to 3" in missing.stderr
+    assert "has no attempt 4; its attempts: 1 to 3" in missing.stderr
     with Client(cluster.url) as client:
         assert b"".join(client.logs(job, attempt=2)) == b"attempt 2\n"
 

@@ -103,7 +103,7 @@ def _until(terminal: int, wanted: bytes) -> None:
     ("words", "code", "told"),
     [
         (("exec", "2", "--", "true"), 3, "there is no job"),
-        (("exec", "--node", "gpu09", "1", "--", "true"), 3, "job 1 has no part on 'gpu09'"),
+        (("exec", "--node", "gpu09", "1", "--", "true"), 3, "job 1 is not on node 'gpu09'"),
         (("exec", "1", "--", "no-such-program"), 127, "cannot run no-such-program"),
     ],
 )

@@ -116,7 +116,9 @@ def error_response(error: BaseException) -> web.Response:
         case StoreFailure(message=message):
             log.error("%s", message)
             return refusal_response(
-                Refusal("stopping", "the controller cannot write its journal", hint="See its log.")
+                Refusal(
+                    "stopping", "the controller cannot write its journal", hint="See the controller's log."
+                )
             )
         case Stopping():
             return refusal_response(
@@ -136,7 +138,7 @@ def error_response(error: BaseException) -> web.Response:
             return refusal_response(Refusal("timeout", "the body did not arrive in time"))
     log.error("a request failed", exc_info=error)
     return refusal_response(
-        Refusal("internal", "this is a bug in the controller", hint="Its log says where.")
+        Refusal("internal", "this is a bug in the controller", hint="The controller's log has the details.")
     )
 
 

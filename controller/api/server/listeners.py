@@ -85,7 +85,7 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
-        raise OSError(errno.EEXIST, "is there and not a socket; move it away", os.fspath(path))
+        raise OSError(errno.EEXIST, "exists and is not a socket; move it away", os.fspath(path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -96,8 +96,8 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # The queue of the socket is full, so another controller listens on it.
-    raise OSError(errno.EADDRINUSE, "another controller listens there", os.fspath(path))
+            pass  # The queue of the socket is full, so another controller listens on this socket.
+    raise OSError(errno.EADDRINUSE, "another controller listens on this socket", os.fspath(path))
 
 
 def open_tcp(address: str) -> socket.socket:

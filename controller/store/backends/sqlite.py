@@ -123,7 +123,7 @@ class SqliteFile:
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
-                "Start the controller again; it belongs to the database, and is not to be touched by itself.",
+                "Start the controller again. This file belongs to the database; do not change it separately.",
             )
         self._head_file.write(head)
 

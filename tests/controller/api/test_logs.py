@@ -110,7 +110,7 @@ async def test_unreadable_log_is_refused_with_a_reason(api: RunningController) -
     job = await api.submit()
     await ended(api, job)
     status, problem = await api.get(f"/v1/jobs/{job}/logs", node="elsewhere")
-    assert (status, problem["where"], problem["hint"]) == (404, "node", "It is on here.")
+    assert (status, problem["where"], problem["hint"]) == (404, "node", "Its nodes are here.")
     await api.daemon.agents.links["here"].close()
     status, problem = await api.get(f"/v1/jobs/{job}/logs")
     assert (status, problem["code"]) == (503, "node_away")

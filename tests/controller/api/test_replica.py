@@ -220,7 +220,7 @@ async def test_the_reason_that_the_last_pass_noted_is_given_if_no_copy_can_look(
     _, told = await patient.get(f"/v1/jobs/{waiting}")
     assert (told["why"]["reason"], told["why"]["sentence"]) == (
         "resources",
-        f"'corral explain {waiting}' says more",
+        f"'corral explain {waiting}' gives details",
     )
 
 

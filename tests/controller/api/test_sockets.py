@@ -39,7 +39,7 @@ async def test_socket_of_a_killed_controller_is_replaced(tmp_path: Path) -> None
 
 async def test_socket_of_a_running_controller_is_kept(tmp_path: Path) -> None:
     async with start_controller(tmp_path) as api:
-        with pytest.raises(OSError, match="another controller listens there"):
+        with pytest.raises(OSError, match="another controller listens on this socket"):
             UnixSocket(api.socket)
         assert (await api.get("/v1/health"))[0] == 200
     assert not api.socket.exists()
@@ -53,7 +53,7 @@ async def test_socket_of_a_busy_controller_is_kept(tmp_path: Path) -> None:
     for line in waiting:
         line.setblocking(False)
         line.connect_ex(str(tmp_path / "c.sock"))
-    with pytest.raises(OSError, match="another controller listens there"):
+    with pytest.raises(OSError, match="another controller listens on this socket"):
         UnixSocket(tmp_path / "c.sock")
     for line in [busy, *waiting]:
         line.close()

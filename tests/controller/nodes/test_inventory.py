@@ -8,10 +8,10 @@ from controller.nodes.duplicate_gpus import GpuOwners
 def test_second_name_of_a_host_is_refused_until_the_first_is_removed() -> None:
     inventory = GpuOwners({"gpu01": ["GPU-1", "GPU-2"]})
     assert inventory.claim("gpu01", ["GPU-1", "GPU-2"]) == ""
-    assert "its GPU GPU-2 is node gpu01's" in inventory.claim("gpu02", ["GPU-2", "GPU-3"])
+    assert "its GPU GPU-2 belongs to node gpu01" in inventory.claim("gpu02", ["GPU-2", "GPU-3"])
     assert inventory.claim("gpu03", ["GPU-3"]) == ""
     inventory.release("gpu01")
-    assert "is node gpu03's" in inventory.claim("gpu02", ["GPU-2", "GPU-3"])
+    assert "belongs to node gpu03" in inventory.claim("gpu02", ["GPU-2", "GPU-3"])
     assert inventory.claim("gpu02", ["GPU-2"]) == ""
 
 

@@ -62,7 +62,7 @@ def hello_script(hello: str = HELLO, **changes: object) -> str:
     ("script", "why"),
     [
         (hello_script(node="gpu02\x1b[2J"), "its hello names the node 'gpu02\ufffd[2J'"),
-        (hello_script(protocol=99), "it speaks protocol 99, this controller speaks 1"),
+        (hello_script(protocol=99), "its protocol version is 99, the controller's is 1"),
         ('echo \'{"t":"pong","beat":1}\'', "its first frame is not a hello but a Pong"),
         ("echo 'Welcome to gpu01!'", "it sent something that is not a frame: frame: not JSON"),
         (hello_script(facts=FACTS | {"memory_mib": -1}), "it reports -1 MiB of memory"),

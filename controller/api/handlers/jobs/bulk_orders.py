@@ -120,7 +120,7 @@ async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefu
         else:
             found.update((job.id, job) for job in meant if not order.mine or job.user == call.caller.user)
     if len(found) > MOST:
-        message = f"these are {len(found):,} jobs, and at most {MOST:,} can be meant at once"
+        message = f"these are {len(found):,} jobs, and one request may choose at most {MOST:,}"
         raise rejected("invalid", message, "jobs", "Name fewer: ranges such as 1-5000 may help.")
     return list(found.values()), refused
 
@@ -154,7 +154,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
         known = {job.index or 0: job for job in map(load_job, rows)} | known
     for index in indices:
         if index not in known:
-            hint = "'corral queue --all' shows what there is."
+            hint = "'corral queue --all' lists all jobs."
             raise rejected("not_found", f"there is no job {array}_{index}", "job", hint)
     return [known[index] for index in indices]
 

@@ -85,5 +85,5 @@ async def write(call: Call, given: ShellGiven) -> ShellOpened:
 def _find(call: Call) -> ExecSession:
     user, shell = call.streams.shells.get(call.path["shell"], ("", None))
     if shell is None or user != call.caller.user or shell.closed:
-        raise rejected("not_found", "there is no such shell; it has ended", "shell")
+        raise rejected("not_found", "there is no such shell; it may have ended", "shell")
     return shell

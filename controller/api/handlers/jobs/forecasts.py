@@ -66,7 +66,7 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
         raise rejected(
             "busy",
             "there was not enough time to compute an answer",
-            hint="Ask with more time: --within 10s. [questions] in scheduler.toml sets what is allowed.",
+            hint="Ask with more time: --within 10s. [questions] in scheduler.toml limits the time.",
         )
     return answer
 

@@ -81,7 +81,9 @@ async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
     """Return the refusal to a request for the output of an attempt that has never been placed on nodes."""
     if attempt > 0:
         made = "none" if not job.attempt else "1" if job.attempt == 1 else f"1 to {job.attempt}"
-        return Refusal("not_found", f"job {job.label} has no attempt {attempt}; there is {made}", "attempt")
+        return Refusal(
+            "not_found", f"job {job.label} has no attempt {attempt}; its attempts: {made}", "attempt"
+        )
     sentence = (await why(call, job)).sentence
     if job.state is not JobState.QUEUED:
         message = (
@@ -89,13 +91,13 @@ async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
         )
         return Refusal("conflict", message, "job")
     message = f"job {job.label} has written nothing yet: it has not started, it is QUEUED ({sentence})"
-    return Refusal("conflict", message, "job", f"'corral explain {job.label}' tells when it starts.")
+    return Refusal("conflict", message, "job", f"'corral explain {job.label}' shows when it starts.")
 
 
 def _chosen(job: Job, nodes: list[str], asked: str) -> str:
     if asked and asked not in nodes:
-        message = f"job {job.label} has no part on {asked!r}"
-        raise rejected("not_found", message, "node", f"It is on {', '.join(nodes)}.")
+        message = f"job {job.label} is not on node {asked!r}"
+        raise rejected("not_found", message, "node", f"Its nodes are {', '.join(nodes)}.")
     return asked or nodes[0]
 
 

@@ -35,4 +35,4 @@ async def why(call: Call, job: Job) -> Why:
         return answer
     await daemon.settled()
     there = daemon.state.jobs.get(job.id, job)
-    return Why(reason_of(daemon.state, there), f"'corral explain {job.label}' says more")
+    return Why(reason_of(daemon.state, there), f"'corral explain {job.label}' gives details")

@@ -105,4 +105,4 @@ def _check(name: str, host: HostSpec, host_key: str) -> None:
     for where, message in host_problems(host):
         raise rejected("invalid", message, f"host.{where}")
     if host_key and not is_public_key(host_key):
-        raise rejected("invalid", "is not a public key as OpenSSH writes it", "host_key")
+        raise rejected("invalid", "is not a public key in the format of OpenSSH", "host_key")
