@@ -22,8 +22,9 @@ class GpuOwners:
             owner = self._owners.get(uuid, node)
             if owner != node:
                 return (
-                    f"its GPU {printable(uuid)} belongs to node {owner}. If this is the same host under another "
-                    f"name, remove one of {owner} and {node} with 'corral nodes remove'; then the other can join"
+                    f"its GPU {printable(uuid)} belongs to node {owner}. If this is the same host under "
+                    f"another name, remove one of {owner} and {node} with 'corral nodes remove'; "
+                    "then the other can join"
                 )
         self.release(node)
         self._gpus[node] = wanted

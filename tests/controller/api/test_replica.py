@@ -280,7 +280,7 @@ async def test_explain_has_a_reason_although_too_many_questions_wait(
         await asyncio.sleep(0)
         status, answer = await api.get(f"/v1/jobs/{waiting}/explain")
         assert (status, answer["why"]["reason"], answer["complete"]) == (200, "resources", False)
-        assert "did not get to this question" in answer["unknown"]
+        assert "this question has waited" in answer["unknown"]
         status, answer = await api.post("/v1/what-if", {"cancel": [1]})
         assert (status, answer["code"]) == (503, "busy")
         first.cancel()
@@ -292,7 +292,7 @@ async def test_question_that_cannot_begin_in_time_is_refused(monkeypatch: pytest
     async with start_controller(questions={"at_once": 1, "longest_s": 60.0}) as api:
         first = asyncio.create_task(asked(api, halting))
         await asyncio.sleep(0)
-        with pytest.raises(QuestionRefused, match=r"did not get to this question within 0\.3 s"):
+        with pytest.raises(QuestionRefused, match=r"this question has waited for 0\.3 s"):
             await asked(api, jobs, user="bo")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)

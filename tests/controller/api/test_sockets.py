@@ -62,12 +62,12 @@ async def test_socket_of_a_busy_controller_is_kept(tmp_path: Path) -> None:
 async def test_file_at_the_socket_path_is_kept_and_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     path.write_text("precious")
-    with pytest.raises(OSError, match="is there and not a socket"):
+    with pytest.raises(OSError, match="exists and is not a socket"):
         UnixSocket(path)
     assert path.read_text() == "precious"
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="is there and not a socket"):
+    with pytest.raises(OSError, match="exists and is not a socket"):
         UnixSocket(path)
 
 
@@ -101,7 +101,7 @@ async def test_failed_start_closes_its_tcp_port(tmp_path: Path) -> None:
     (tmp_path / "c.sock").write_text("in the way")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(OSError, match="is there and not a socket"):
+    with pytest.raises(OSError, match="exists and is not a socket"):
         async with start_controller(tmp_path, api={"listen": f"127.0.0.1:{port}"}):
             pass
     open_tcp(f"127.0.0.1:{port}").close()
