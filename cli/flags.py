@@ -30,8 +30,8 @@ def argument(metavar: str, help_text: str = "", **more: Any) -> Any:
 
 
 class FlagGroup:
-    """Base class of dataclasses whose fields are flags. Each field is annotated as a parameter of a command
-    is.
+    """Base class of dataclasses whose fields are flags. Each field is annotated like a parameter of a
+    command.
     """
 
     @classmethod

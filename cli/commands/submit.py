@@ -52,8 +52,8 @@ class JobCommand(TyperCommand):
 
 
 def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
-    """Return the error for `-o FILE`. sbatch accepts it, so the error names Corral's option for this:
-    --output.
+    """Return the error for `-o FILE`. In sbatch, -o names the file for the output; the error names Corral's
+    option, --output.
     """
     if error.param is not None and error.param.name == "answer":
         file = error.message.partition("' is none of")[0].lstrip("'")

@@ -190,7 +190,7 @@ def more_nodes(
 def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show which jobs would start sooner or later under another scheduler.toml. For operators.
 
-    Only tables of the file that decide when jobs start are used. The answer lists the other tables that
+    Only those tables of the file are used that affect when jobs start. The answer lists the other tables that
     differ. The file is read on this machine and checked by the controller.
     """
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)

@@ -149,7 +149,7 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
 def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
     for job in jobs:
         if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
-            with suppress(Refused):  # the job may be being cancelled already
+            with suppress(Refused):  # the controller refuses to cancel a job twice
                 client.cancel(job.id)
 
 

@@ -27,8 +27,8 @@ _DIVERGE = _TRAIN + 'echo "step $((STEPS + 1)): loss is nan, giving up" >&2; exi
 
 @dataclass(frozen=True)
 class Part:
-    """One submit of the demo. Its jobs should end in the state `ends`; None if the controller should refuse
-    the submit.
+    """One submit of the demo. `ends` is the state in which its jobs should end; None if the controller should
+    refuse the submit.
     """
 
     user: str

@@ -79,8 +79,8 @@ def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -
             return _elements(client, array, indices)
         case JobLabel() as label if label.is_id:
             job = client.job(word).job
-            # The id of an array is the id of its first element, so 7 can mean the array 7 or its first
-            # element 7_0.
+            # The id of an array is the id of its first element. Here 7 means the whole array, and 7_0 its
+            # first element.
             return _array(client, job.id) if job.array == job.id else [job]
     return [select_one(client, word)]
 

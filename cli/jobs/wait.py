@@ -55,7 +55,7 @@ class RetryLimit:
         self._since: float | None = None
 
     def connected(self) -> None:
-        """Note that the controller has answered, so the time without a connection starts at zero again."""
+        """Record that the controller has answered: the time without a connection starts at zero again."""
         self._since = None
         self._check()
 

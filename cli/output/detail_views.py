@@ -94,8 +94,8 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """Return the requested resources and options of a job. Some lines combine several fields; then each
-    option with a title has a line of its own.
+    """Return the requested resources and options of a job. The first lines combine several fields; each
+    further option with a title has its own line.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""

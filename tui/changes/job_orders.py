@@ -82,8 +82,6 @@ class JobOrders:
         """Resume the drained nodes."""
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
-    # -- private -------------------------------------------------------------------------
-
     def _ask(
         self,
         action: str,
@@ -92,8 +90,8 @@ class JobOrders:
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
-        """Ask the user to confirm a change of the chosen jobs. Then send it for those jobs for which
-        `possible` is still true.
+        """Ask the user to confirm a change of the chosen jobs. Then send the change for all of them that
+        `possible` still accepts.
         """
         ids = [job.id for job in self._chosen(possible)]
 

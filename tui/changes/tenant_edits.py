@@ -109,8 +109,6 @@ class TenantEdits:
             self._app.say("nothing is proposed", "warn")
         self._ask(question, lambda client: client.run_rebalance(proposal), success)
 
-    # -- private -------------------------------------------------------------------------
-
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
         """Return the row under the cursor. If the list is empty, show a message and return None."""
         rows = listing.chosen()

@@ -90,5 +90,6 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # Go on after PATIENCE_S in any case, because a widget that was removed does not pass on the message.
+        # Handle the next key after PATIENCE_S seconds in any case, because a widget that was removed never
+        # returns the message.
         self.set_timer(PATIENCE_S, partial(self._done, key))

@@ -169,8 +169,6 @@ class Listing(Generic[Key, Row]):
         keys = self.marks or ({self.cursor} if self.cursor is not None else set())
         return [self.rows[key] for key in sorted(keys) if key in self.rows]
 
-    # -- private -------------------------------------------------------------------------
-
     def _haystack(self, row: Row) -> str:
         key = self._key(row)
         said = self._said.get(key)

@@ -129,7 +129,7 @@ def _removed(events: Iterable[EventView]) -> set[str]:
 
 
 def job_listing() -> Listing[int, JobView]:
-    """Return an empty list for jobs. Its default order is: running jobs, then waiting jobs by priority and
+    """Return a new, empty list of jobs. Its default order is: running jobs, then waiting jobs by priority and
     submit time, then ended jobs, newest first.
     """
     return Listing(
@@ -199,7 +199,7 @@ def job_location(job: JobView) -> str:
 
 
 def node_listing() -> Listing[str, NodeView]:
-    """Return an empty list for nodes, sorted by name so that node-2 comes before node-10."""
+    """Return a new, empty list of nodes, sorted by name so that node-2 comes before node-10."""
     return Listing(
         key=lambda node: node.name,
         sorts={
@@ -233,7 +233,7 @@ def natural_sort_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def event_listing() -> Listing[int, EventView]:
-    """Return an empty list for events, in the order of the journal."""
+    """Return a new, empty list of events, in the order of the journal."""
     return Listing(
         key=lambda event: event.seq,
         sorts={"seq": lambda event: event.seq},

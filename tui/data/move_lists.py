@@ -61,7 +61,7 @@ def move_rows(answer: RebalanceView) -> Iterator[MoveRow]:
 
 
 def move_listing() -> Listing[str, MoveRow]:
-    """Return an empty list for moves, sorted with proposals first."""
+    """Return a new, empty list of moves, sorted with proposals first."""
     return Listing(
         key=lambda step: step.key,
         sorts={

@@ -22,7 +22,7 @@ def share_state(share: ShareView) -> str:
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Return an empty list for shares. Sorted by name, it is a tree; sorted by another column, it is flat."""
+    """Return a new, empty list of shares. Sorted by name, it is a tree; sorted by another column, it is flat."""
     return Listing(
         key=share_key,
         sorts={
@@ -71,7 +71,7 @@ def quota_state(quota: QuotaView) -> str:
 
 
 def quota_listing() -> Listing[str, QuotaView]:
-    """Return an empty list for quotas: those of users, then projects, then queues."""
+    """Return a new, empty list of quotas: those of users, then projects, then queues."""
     return Listing(
         key=quota_key,
         sorts={
@@ -104,7 +104,7 @@ def reservation_for(row: ReservationView) -> str:
 
 
 def reservation_listing() -> Listing[str, ReservationView]:
-    """Return an empty list for reservations, sorted with the earliest start first."""
+    """Return a new, empty list of reservations, sorted with the earliest start first."""
     return Listing(
         key=lambda row: row.spec.name,
         sorts={

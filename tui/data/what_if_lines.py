@@ -49,8 +49,8 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
-    """Return at most `room` jobs: about half have the largest delays, the others would start sooner by the
-    longest times.
+    """Return at most `room` jobs: about half of them have the largest delays, the others would start much
+    sooner.
     """
     later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
     sooner = sorted(

@@ -56,7 +56,8 @@ class LiveWhatIf(Facts):
         self._put(wish, only_first=True)
 
     def _put(self, wish: WhatIf, *, only_first: bool) -> None:
-        # Check this, because the user may have closed the dialog while the request waited for a free thread.
+        # Check `is_attached`, because the user may have closed the dialog while the request waited for a free
+        # thread.
         app_of(self).what_ifs.ask(
             lambda client: client.what_if(wish, only_first=only_first) if self.is_attached else None,
             lambda answer: self._answered(wish, answer, refine=only_first),

@@ -115,7 +115,8 @@ def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, s
         try:
             values[field.target] = field.read(text)
         except ValueError as error:
-            # Show only the last part of the error, which says what to write: the wrong text stands beside it.
+            # Show only the last part of the error, which names valid values. The wrong text is visible on the
+            # same line.
             wrong[field.name] = str(error).rpartition("; ")[2]
     return values, wrong
 

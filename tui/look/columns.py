@@ -39,10 +39,10 @@ def fit_columns(
 ) -> list[tuple[ListColumn[Row], int]]:
     """Return the columns that fit into the width, and their widths, from left to right.
 
-    1. Essential columns at their narrow width, by rank.
-    2. Essential columns at their full width.
-    3. Other columns, by rank.
-    4. The remaining cells go to columns with `grow`.
+    1. Columns with a `narrow` width get this width, in the order of their ranks.
+    2. The same columns get their full width, as long as cells are left.
+    3. Other columns get their width, in the order of their ranks.
+    4. Columns with `grow` get the cells that are left.
     """
     ranked = sorted(columns, key=lambda column: column.rank)
     widths: dict[str, int] = {}

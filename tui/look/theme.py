@@ -254,8 +254,8 @@ THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTE
 
 
 def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
-    """Return the name of the first theme: that of CORRAL_THEME, or else the saved one (`kept`). If there is
-    none, or the terminal cannot show its colours, return one that suits the terminal.
+    """Return the name of the theme for the start: that of CORRAL_THEME, or else the saved one (`kept`). If
+    there is none, or the terminal cannot show its colours, return one that suits the terminal.
     """
     wanted = environment.get("CORRAL_THEME") or kept
     if "NO_COLOR" in environment or colours in (None, "standard"):

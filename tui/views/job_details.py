@@ -33,7 +33,9 @@ its whole state for each forecast.
 
 
 class LogTitle(FrameLine):
-    """The line above the log: stdout or stderr, the number of lines, and whether new lines are followed."""
+    """The line above the log. It shows stdout or stderr, the number of lines, and whether the view follows
+    new lines.
+    """
 
     def __init__(self, job: JobDetailsView) -> None:
         super().__init__()

@@ -147,8 +147,8 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:
-    """Return the simulated cluster if no flag describes one: the size in the log, or the nodes of the
-    configuration. With `explicit` (--config was given) the nodes of the configuration come first.
+    """Return the cluster to simulate if no flag describes it: the number of processors in the log, or else
+    the nodes of the configuration. If --config was given (`explicit`), the configuration comes first.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 

@@ -68,7 +68,8 @@ def replay(
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Replay a controller's journal under another scheduler.toml: waits, utilisation, gains and losses.
+    """Replay a controller's journal under another scheduler.toml, and show which jobs would have waited
+    longer or shorter.
 
     The scheduler gets every input at the time at which it was recorded: submits, cancels, holds, drains, lost
     and returning nodes. Jobs run as long as they ran in reality. The journal is only read; its controller may
