@@ -17,7 +17,7 @@ from cli.spec.fast_options import use_fast_readers
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "submit": ("cli.commands.submit", "Queue a job: a command, a script, or an array of jobs."),
-    "run": ("cli.commands.run", "Submit a job, show its output live, and exit with its code."),
+    "run": ("cli.commands.run", "Submit a job, show its output live, and exit with the job's exit code."),
     "queue": ("cli.commands.queue", "List waiting and running jobs."),
     "job": (
         "cli.commands.job",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cli.exit_codes import CommandError
 from cli.flags import option, switch
-from cli.jobs.selection import ACTIVE, Mine, pages
+from cli.jobs.selection import ACTIVE, pages
 from cli.output.formats import Format, Output, write
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
@@ -38,7 +38,7 @@ def queue(
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
-    mine: Mine = False,
+    mine: Annotated[bool, switch("--mine", "List only my jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
     watch: Annotated[
         bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")

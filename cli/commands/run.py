@@ -58,7 +58,7 @@ def run(
     quiet: Annotated[bool, switch("--quiet -q", "Show only the output of the job.")] = False,
     dry_run: DryRun = False,
 ) -> int:
-    """Submit a job, show its output live, and exit with its code. Ctrl-C cancels the job.
+    """Submit a job, show its output live, and exit with the job's exit code. Ctrl-C cancels the job.
 
     SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
     the job is empty: if the job is queued again, it could not read the same input a second time.

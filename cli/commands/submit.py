@@ -62,7 +62,9 @@ def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
 
 
 Words = Annotated[list[str], typer.Argument(metavar=WORDS, hidden=True)]
-AsUser = Annotated[str, option("--as-user", "USER", "Submit for this user. Operators only. Default: you.")]
+AsUser = Annotated[
+    str, option("--as-user", "USER", "Submit the job as this user. Only operators may do this. Default: you.")
+]
 Key = Annotated[
     str,
     option("--key", "TEXT", "Idempotency key: submitting again with the same key returns the same job."),
@@ -93,7 +95,9 @@ def submit(
     words: Words = [],  # noqa: B006 - never changed
     as_user: AsUser = "",
     key: Key = "",
-    wait: Annotated[bool, switch("--wait", "Wait until the job has ended; exit with its code.")] = False,
+    wait: Annotated[
+        bool, switch("--wait", "Wait until the job has ended, and exit with the exit code of the job.")
+    ] = False,
     dry_run: DryRun = False,
     answer: JobFormat = Format.TABLE,
 ) -> int:

@@ -220,7 +220,8 @@ _ROWS = (
     ),
     JobOption(
         "on_member_failure",
-        "Action if the job fails on one node: fail, continue (on the others), or restart. Default: fail.",
+        "What happens if the job fails on one of its nodes: fail, continue (on the others), or "
+        "restart. Default: fail.",
         "gang.on_failure",
         metavar="POLICY",
         read=amounts.member(MemberFailure),
@@ -398,9 +399,9 @@ _ROWS = (
     ),
     JobOption(
         "env",
-        "Set an environment variable, or pass on one of yours. 'all' passes on all of yours. "
-        "'none' passes on none; the default is those of an activated venv or conda environment. "
-        "May be repeated.",
+        "Set an environment variable, or pass on one of yours; 'all' passes on all of yours. By "
+        "default, those of an activated venv or conda environment are passed on, with 'none' no "
+        "variables. May be repeated.",
         metavar="KEY[=VALUE]",
         **_SUM,
     ),
@@ -537,7 +538,7 @@ _ROWS = (
     ),
     JobOption(
         "timeout",
-        "Cancel the job if it waits longer than this, such as 2h, for nothing but free resources.",
+        "Cancel the job if it waits longer than this, such as 2h, only because resources are not free.",
         "start_within_s",
         **_TIME,
     ),
@@ -566,8 +567,9 @@ _ROWS = (
     ),
     JobOption(
         "on_node_lost",
-        "If the job's node does not report: wait for it, requeue-after-lease (when the node has "
-        "certainly stopped the job), or manual (wait for an operator).",
+        "What happens if the job's node does not report: wait (the job stays there), "
+        "requeue-after-lease (the job is queued again when the node has certainly ended it), or "
+        "manual (an operator decides).",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),
@@ -594,8 +596,8 @@ _ROWS = (
     ),
     JobOption(
         "relax",
-        "Ignore this option of the job (select, gpu-model, affinity or nodes) when it has waited "
-        "for the time of --relax-after. May be repeated.",
+        "Ignore this option of the job (select, gpu-model, affinity or nodes) when the job has "
+        "waited for the time of --relax-after. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
         **_LIST,

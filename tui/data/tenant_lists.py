@@ -22,7 +22,7 @@ def share_state(share: ShareView) -> str:
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Return a new, empty list of shares. Sorted by name, it is a tree; sorted by another column, it is flat."""
+    """Return a new, empty list of shares. Sorted by name it is a tree, otherwise a flat list."""
     return Listing(
         key=share_key,
         sorts={

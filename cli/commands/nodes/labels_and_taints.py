@@ -30,7 +30,7 @@ TAINT_EXAMPLES = examples(
 Words = Annotated[
     list[str],
     argument(
-        "NODE... MARK...",
+        "NODE... CHANGE...",
         "Nodes, and the taints or labels to set or remove.",
         autocompletion=completion.nodes,
     ),

@@ -69,7 +69,8 @@ def listing(output: Output = Format.TABLE) -> int:
 def change(
     scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
 ) -> int:
-    """Set limits at once. They override the configuration; limits that you do not name stay as they are.
+    """Set limits of a user, project or queue, which apply at once and override the configuration. Limits that
+    you do not name stay as they are.
 
     The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: a job that would
     exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
