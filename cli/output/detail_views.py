@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.table_columns import clock, cores, elapsed, exit_text
 from cli.spec.job_options import OPTIONS
@@ -11,7 +11,7 @@ from wire.agent.frames import Checkpoint, NumaFacts
 from wire.api.forecasts import Explanation
 from wire.api.jobs import Held, JobDetail, JobView, Moved, Preempted
 from wire.api.nodes import NodeView
-from wire.api.reasons import Why
+from wire.api.reasons import Ousted, Why
 from wire.api.reports import Foreseen
 from wire.job.gangs import MemberFailure
 from wire.job.spec import JobSpec, gpus_text, qos_class
@@ -327,10 +327,15 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """Return the running jobs that will be preempted for a waiting job, or the reason why none will be."""
-    victims = answer.victims
-    if not answer.makes_room or not victims:
-        return f"no job now: {printable(answer.no_preemption, SHOWN)}" if answer.no_preemption else ""
+    """Return the running jobs that will be preempted for a waiting job, and the reason why none is now."""
+    lines = [f"no job now: {printable(answer.no_preemption, SHOWN)}"] if answer.no_preemption else []
+    if answer.makes_room and answer.victims:
+        lines.append(_victims_text(answer.victims))
+    return "\n".join(lines)
+
+
+def _victims_text(victims: Sequence[Ousted]) -> str:
+    """Return the first victims, the time of their preemption, and the GPU-hours that they lose."""
     lost = sum(each.gpu_hours for each in victims)
     names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
     more = f" and {len(victims) - SHOWN_VICTIMS} more" if len(victims) > SHOWN_VICTIMS else ""

@@ -151,7 +151,7 @@ def _with_start(
         assumes=tuple(assumed_preemptions(engine, found, job)),
         victims=victims,
         makes_room=plan is not None,
-        no_preemption="" if plan is not None else answer.no_preemption,
+        no_preemption="" if plan is not None and plan.at <= now else answer.no_preemption,
     )
 
 

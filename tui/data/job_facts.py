@@ -142,7 +142,9 @@ def _why(why: Why) -> list[list[Piece]]:
 
 
 def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """Return lines with the latest start of a waiting job, or the reason why it is unknown."""
+    """Return lines with the latest start of a waiting job, or the reason why it is unknown, and with the
+    reason why no job is preempted for it.
+    """
     lines = []
     if explanation.starts_at is not None:
         left = explanation.starts_at - now
@@ -158,6 +160,10 @@ def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
         lines.append(cells.fact("starts", (least, "text"), ("   later starts are unknown", "muted")))
     elif explanation.unknown:
         lines.append(cells.fact("starts", (f"not known: {printable(explanation.unknown, 400)}", "text")))
+    if explanation.no_preemption:
+        lines.append(
+            cells.fact("preempts", (f"no job now: {printable(explanation.no_preemption, 400)}", "text"))
+        )
     return lines
 
 

@@ -1,14 +1,18 @@
-"""corral job show and submit --dry-run: no option of a job is missing from the printed job."""
+"""corral job show, submit --dry-run and explain: what is printed about a job."""
 
 from __future__ import annotations
 
 import pytest
 
-from cli.output.detail_views import of_spec
+from cli.output.detail_views import of_preemption, of_spec
 from cli.spec.job_options import OPTIONS
 from cli.spec.spec_builder import spec_from
 from cli.spec.submit_options import Given, SubmitOptions, from_flags
+from tests.tui.recorded import NOW, job
+from wire.api.forecasts import Explanation
+from wire.api.reasons import Ousted, Why
 from wire.job.spec import JobSpec
+from wire.names import Reason
 
 TEXTS = {
     "priority": "high",
@@ -108,3 +112,15 @@ def test_every_option_is_read_back_from_the_flags_that_it_prints(name: str) -> N
         if option.name != "env" and option.texts(spec)
     }
     assert spec_from(("true",), "", given, {}) == spec
+
+
+def test_the_reason_for_no_preemption_now_is_shown_beside_a_later_preemption() -> None:
+    victims = (Ousted(3, "3", "low", "bob", 4.0, at=NOW),)
+    reason = "jobs that could be preempted for it have run for less than 5m00s (min_runtime_s)"
+    waiting, why = job(7), Why(Reason.RESOURCES, "needs 1 node with 8 GPUs")
+    now, later = of_preemption(
+        Explanation(waiting, why, victims=victims, makes_room=True, no_preemption=reason)
+    ).splitlines()
+    assert now == f"no job now: {reason}"
+    assert later.startswith("job 3 at ")
+    assert of_preemption(Explanation(waiting, why)) == ""

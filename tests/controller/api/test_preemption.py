@@ -72,3 +72,16 @@ async def test_what_if_and_preemption_show_the_same_victim() -> None:
         assert detail["preemptions"][0]["by"] == f"job {high}"
         _, events = await api.get("/v1/events", job=high)
         assert "PreemptionPlanned" in [event["kind"] for event in events["events"]]
+
+
+async def test_explain_names_the_rate_that_forbids_a_preemption() -> None:
+    async with start_controller(preemption={**TABLES["preemption"], "rate": 1}) as api:
+        await api.join("gpu01")
+        for _ in range(2):
+            await api.started(await api.submit(gpus=4, priority=25, time_limit_s=HOUR))
+        waiting = await api.submit(gpus=8, priority=75, time_limit_s=HOUR)
+        _, answer = await api.get(f"/v1/jobs/{waiting}/explain")
+        assert answer["no_preemption"] == (
+            "2 jobs would have to be preempted for it at once, and [preemption] rate allows 1 in 1h00m"
+        )
+        assert (len(answer["victims"]), answer["makes_room"]) == (1, True)  # after the other has ended
