@@ -30,7 +30,8 @@ class Commit:
 
 
 class Subscription:
-    """An asynchronous iterator over the commits since subscribe(). It ends when it or the feed is closed."""
+    """An asynchronous iterator over the commits since subscribe(). It ends at close() or when the feed
+    closes."""
 
     def __init__(self, feed: CommitFeed) -> None:
         self._feed = feed

@@ -36,7 +36,8 @@ log = logging.getLogger("corral.config")
 
 
 class ConfigNotWritable(Exception):
-    """The text cannot be written to the file that the controller reads at its start."""
+    """Raised if the new configuration cannot be written to the file that the controller reads at its
+    start."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)

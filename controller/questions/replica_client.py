@@ -52,7 +52,7 @@ log = logging.getLogger("corral.questions")
 
 
 class ReplicaLost(Exception):
-    """Raised if the replica ended before it had answered a question."""
+    """Raised if the process that answers questions ended before it had answered one."""
 
 
 class ReplicaLink:
@@ -117,7 +117,7 @@ class ReplicaLink:
 
     @property
     def busy(self) -> bool:
-        """Whether the replica has questions that it has not answered yet."""
+        """Whether this replica still has unanswered questions."""
         return bool(self._inboxes)
 
     async def ended(self) -> None:
@@ -142,9 +142,11 @@ class ReplicaLink:
 
 
 class ReplicaClient:
-    """Starts the replica for the first question, sends the commits to it and asks it questions.
+    """Starts a replica (a process with a copy of the engine) and asks it questions such as explain and
+    what-if.
 
-    If the replica has ended, the next question starts a new one.
+    The first question starts the replica, and so does the next question after the replica has ended. Each
+    commit is sent to the replica.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StoreFailure(Exception):
-    """The store failed for a reason outside the controller.
+    """Raised if the store fails for a reason outside the controller, such as a full disk.
 
     `message` names the failure and the file or server, `hint` the remedy.
     """

@@ -332,8 +332,8 @@ class Store:
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """Return the number of the last entry whose deletion a JournalSealed entry announces; 0 without
-        such an entry."""
+        """Return the number of the last journal entry that may be deleted, because the journal announces
+        it; 0 if none."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)
@@ -344,8 +344,8 @@ class Store:
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:
-        """Delete the next entries whose deletion a JournalSealed entry announces. Call this in the thread
-        that commits."""
+        """Delete the next journal entries that may be deleted; see sealed(). Call this in the thread that
+        commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
 

@@ -63,7 +63,8 @@ class Retention:
         self._running = asyncio.Lock()
 
     async def run(self) -> None:
-        """Delete every EVERY_S seconds, without end. A failure is logged, and the next run tries again."""
+        """Delete old jobs and entries every EVERY_S seconds, without end. A failure is logged, and the
+        next run tries again."""
         while True:
             try:
                 deleted = await self.enforce(self._limits(), time.time())

@@ -155,7 +155,7 @@ def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
 
 
 def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
-    """Yield sessions until they contain this many jobs."""
+    """Yield sessions (the jobs that a user submits in a row) until they contain this many jobs."""
     for session in _sessions(wish):
         yield session[:jobs]
         jobs -= len(session)
@@ -164,7 +164,7 @@ def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions until they contain this many GPU-seconds, to half a percent if small enough jobs exist.
+    """Yield sessions of users until their jobs use this many GPU-seconds, to half a percent if possible.
 
     A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
     """

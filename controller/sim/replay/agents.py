@@ -172,8 +172,7 @@ class RecordedAgents:
             self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
 
     def part(self, job: Job) -> None:
-        """From now on, predict the start and end of the job's attempt instead of repeating recorded
-        reports."""
+        """Schedule predicted reports for the job's attempt, because it no longer runs as in the journal."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, course, now = self._orders[key], self._course(key), self._clock.now

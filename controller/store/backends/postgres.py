@@ -1,6 +1,6 @@
 """A store on a PostgreSQL server, which a lock of the writing database session protects.
 
-If the session ends, so do the lock and the ability to write.
+When the session ends, the server releases the lock, and this controller can no longer write.
 """
 
 from __future__ import annotations

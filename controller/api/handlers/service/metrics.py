@@ -95,8 +95,8 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
-    """Yield the sums of the errors of run time and start time estimates. A monitoring system can compute
-    means over time windows from sums."""
+    """Yield the summed errors of run time and start time estimates. From sums, a monitoring system can
+    compute the mean over any time window."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
