@@ -78,7 +78,7 @@ def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None
     if not store.empty:
         return
     if new_cluster:
-        for line in former_cluster.give_up(spools, store.id):
+        for line in former_cluster.end_jobs(spools, store.id):
             log.warning("of the former cluster: %s", line)
         return
     found = former_cluster.find(spools, store.id)

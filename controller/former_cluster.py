@@ -73,7 +73,7 @@ def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
 
 
-def give_up(spools: Iterable[Path], store_id: str) -> list[str]:
+def end_jobs(spools: Iterable[Path], store_id: str) -> list[str]:
     """End the processes and rename the spools of the former cluster. Returns a line of text for each step."""
     spools, done = list(spools), []
     deadline = time.monotonic() + PATIENCE_S

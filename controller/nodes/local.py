@@ -1,4 +1,4 @@
-"""A connection to an agent on this machine, which runs as a subprocess."""
+"""A connection to an agent that runs on this machine as a subprocess of the controller."""
 
 from __future__ import annotations
 

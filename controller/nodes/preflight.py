@@ -103,7 +103,7 @@ async def _ask(
 ) -> tuple[list[Check], str]:
     """Run the checks that need a login. Returns their results, and the boot id of the host ("" if unknown).
 
-    If a check fails without which the others are impossible, it is the last one.
+    If a check fails that all further checks depend on, these are left out.
     """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:

@@ -45,7 +45,7 @@ class PlacementHooks:
                 self._put(_placed(event, state))
 
     def close(self) -> None:
-        """End the thread after the call that it is making, and wait up to END_S seconds for it."""
+        """Stop calling hooks, and wait up to END_S seconds until the hook that is running returns."""
         if self.thread is not None:
             while True:
                 try:

@@ -18,7 +18,7 @@ from wire import amounts
 from wire.text import memory
 
 if TYPE_CHECKING:
-    from controller.sim.generate import Format, Wish, Workload
+    from controller.sim.generate import Format, Workload, WorkloadRequest
 
 EXAMPLES = examples(
     "corral sim generate --nodes 16 --gpus 8 > jobs.csv        a week at 80 % of 128 GPUs",
@@ -60,12 +60,12 @@ class WorkloadFlags(FlagGroup):
     ] = field(default_factory=list)
     seed: Annotated[int, option("--seed", "N", "Seed of the random numbers. Default: 1.")] = 1
 
-    def wish(self) -> Wish:
+    def wish(self) -> WorkloadRequest:
         """Return the settings of the generator that the flags describe. Raises CommandError for invalid
         settings.
         """
         from controller.sim.cluster import nodes_of
-        from controller.sim.generate import Wish
+        from controller.sim.generate import WorkloadRequest
 
         jobs, days, load = self.jobs, self.days, self.load
         if None not in (jobs, days, load):
@@ -83,7 +83,7 @@ class WorkloadFlags(FlagGroup):
             )
         model = self.model[0] if self.model else "H100"
         cluster = nodes_of(self.nodes, self.gpus, self.cpus, self.memory, model)
-        return Wish(cluster, self.seed, self.users, jobs, days, load, self.model)
+        return WorkloadRequest(cluster, self.seed, self.users, jobs, days, load, self.model)
 
 
 @with_flag_groups

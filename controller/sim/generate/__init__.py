@@ -1,6 +1,6 @@
 """Generates GPU workloads: users with typical jobs, submitted by hour of the day and by weekday."""
 
 from controller.sim.generate.formats import Format, lines
-from controller.sim.generate.jobs import TooMany, Wish, Workload, generate
+from controller.sim.generate.jobs import TooMany, Workload, WorkloadRequest, generate
 
-__all__ = ["Format", "TooMany", "Wish", "Workload", "generate", "lines"]
+__all__ = ["Format", "TooMany", "Workload", "WorkloadRequest", "generate", "lines"]

@@ -52,7 +52,7 @@ class NodeCapacity:
 
 
 def capacity_of(cluster: Cluster) -> NodeCapacity:
-    """Return the capacity of the cluster's nodes that have GPUs."""
+    """Count the nodes with GPUs, and find the smallest amount of each resource on one of them."""
     nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
     return NodeCapacity(
         len(nodes),
@@ -63,7 +63,7 @@ def capacity_of(cluster: Cluster) -> NodeCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorkloadRequest:
     """The workload that the user requests.
 
     Two of `jobs`, `days` and `load` are given; the third is None and follows from them. A load of 1.0 uses
@@ -121,7 +121,7 @@ Session = list[GeneratedJob]
 """The jobs that one user submits in one session. Submit times count from the beginning of the session."""
 
 
-def generate(wish: Wish) -> Workload:
+def generate(request: WorkloadRequest) -> Workload:
     """Generate a workload. The same request gives the same jobs on every machine.
 
     1. Draw sessions (jobs that one user submits one after the other) until the number of jobs or the load is
@@ -129,47 +129,47 @@ def generate(wish: Wish) -> Workload:
     2. Draw the start of each session from the arrival rates.
     3. Sort all jobs by submit time.
     """
-    sessions, span_s = _sessions_and_span(wish)
-    rng = RandomStream(wish.seed, "arrivals")
+    sessions, span_s = _sessions_and_span(request)
+    rng = RandomStream(request.seed, "arrivals")
     rows: list[GeneratedJob] = []
     for session in sessions:
         begin = draw_arrival(rng, max(span_s - session[-1].submit, 1.0))
         rows += [replace(row, submit=int(min(begin + row.submit, span_s))) for row in session]
     rows.sort(key=lambda row: row.submit)
-    return Workload(rows, span_s, wish.cluster)
+    return Workload(rows, span_s, request.cluster)
 
 
-def _sessions_and_span(wish: Wish) -> tuple[list[Session], float]:
-    gpus = wish.cluster.gpus
-    if wish.jobs is None:
-        assert wish.days is not None, "of jobs, days and load two are given"
-        assert wish.load is not None
-        span_s = wish.days * DAY_S
-        return [*_loaded(wish, gpus * wish.load * span_s)], span_s
-    sessions = [*_counted(wish, wish.jobs)]
-    if wish.days is not None:
-        return sessions, wish.days * DAY_S
-    assert wish.load is not None
+def _sessions_and_span(request: WorkloadRequest) -> tuple[list[Session], float]:
+    gpus = request.cluster.gpus
+    if request.jobs is None:
+        assert request.days is not None, "of jobs, days and load two are given"
+        assert request.load is not None
+        span_s = request.days * DAY_S
+        return [*_loaded(request, gpus * request.load * span_s)], span_s
+    sessions = [*_counted(request, request.jobs)]
+    if request.days is not None:
+        return sessions, request.days * DAY_S
+    assert request.load is not None
     asked = sum(row.gpu_s for session in sessions for row in session)
-    return sessions, asked / (gpus * wish.load)
+    return sessions, asked / (gpus * request.load)
 
 
-def _counted(wish: Wish, jobs: int) -> Iterator[Session]:
+def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
     """Yield sessions (the jobs that a user submits in a row) until they contain this many jobs."""
-    for session in _sessions(wish):
+    for session in _sessions(request):
         yield session[:jobs]
         jobs -= len(session)
         if jobs <= 0:
             return
 
 
-def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
+def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
     """Yield sessions of users until their jobs use this many GPU-seconds, to half a percent if possible.
 
     A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
     """
     rest, jobs, misses = gpu_s, 0, 0
-    for session in _sessions(wish):
+    for session in _sessions(request):
         fitting: Session = []
         for row in session:
             if row.gpu_s <= rest:
@@ -181,16 +181,16 @@ def _loaded(wish: Wish, gpu_s: float) -> Iterator[Session]:
             yield fitting
         done = gpu_s - rest
         if jobs > MAX_JOBS or (jobs > SAMPLE and jobs * gpu_s > 2 * MAX_JOBS * done):
-            raise TooMany(f"{wish.days:g} days of this load are more than {MAX_JOBS:,} jobs")
+            raise TooMany(f"{request.days:g} days of this load are more than {MAX_JOBS:,} jobs")
         if rest <= gpu_s * 0.005 or misses >= MISSES:
             return
 
 
-def _sessions(wish: Wish) -> Iterator[Session]:
+def _sessions(request: WorkloadRequest) -> Iterator[Session]:
     """Yield random sessions of random users without end."""
-    room = capacity_of(wish.cluster)
-    users = draw_users(wish.seed, wish.users, room.sizes(), wish.models)
-    rng = RandomStream(wish.seed, "jobs")
+    room = capacity_of(request.cluster)
+    users = draw_users(request.seed, request.users, room.sizes(), request.models)
+    rng = RandomStream(request.seed, "jobs")
     while True:
         user = users.draw(rng)
         yield _session(rng, user, user.templates.draw(rng), room)
@@ -217,7 +217,7 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
         if template.sweeps:
             moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            # Let the user notice the crash and correct the job.
+            # The simulated user sees the crash, corrects the job and submits it again after a short pause.
             moment += row.duration + rng.lognormal(150, 0.6)
         else:
             moment += rng.lognormal(500, 1.0)

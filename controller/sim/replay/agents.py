@@ -54,10 +54,10 @@ class RecordedAgents:
         """All other attempts that an agent runs, with their last reported status."""
         self._orders: dict[Key, Start] = {}
         """Start orders of attempts that run as recorded. An order is needed if its attempt later deviates."""
-        self._spent: dict[int, set[int]] = {}
+        self._ended_attempts: dict[int, set[int]] = {}
         """Per job, the attempts that ended without a stop order. Their number selects the recorded run of
         the next attempt."""
-        self._going: dict[tuple[int, int], RecordedRun] = {}
+        self._runs: dict[tuple[int, int], RecordedRun] = {}
         """The run of every attempt that deviates from the journal."""
 
     # --- methods that repeat the recorded inputs of agents and operators ---
@@ -131,7 +131,7 @@ class RecordedAgents:
             if status is None:
                 continue
             if not how.why.startswith(LOST) and self.state.jobs[event.job].stopping is None:
-                self._spend(event.job, event.attempt)
+                self._note_end(event.job, event.attempt)
             statuses[node] = replace(
                 status,
                 ended_at=event.at,
@@ -153,7 +153,7 @@ class RecordedAgents:
                 key = (placed.job, placed.attempt, allocation.node)
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
-    def obey(self, node: str, order: Start | Go | Stop | Settle) -> None:
+    def carry_out(self, node: str, order: Start | Go | Stop | Settle) -> None:
         """Carry out an order of the engine if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
@@ -169,44 +169,44 @@ class RecordedAgents:
             self._stop(key, order)
         elif key not in self._other:
             self._other[key] = AttemptStatus(order.job, order.attempt)
-            self._clock.after(self._course(key).launch_s, partial(self._begin, key, order))
+            self._clock.after(self._run_of(key).launch_s, partial(self._begin, key, order))
 
-    def part(self, job: Job) -> None:
+    def predict(self, job: Job) -> None:
         """Schedule predicted reports for the job's attempt, because it no longer runs as in the journal."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
-            order, course, now = self._orders[key], self._course(key), self._clock.now
+            order, run, now = self._orders[key], self._run_of(key), self._clock.now
             if status.started_at is None:
                 placed_at = now if job.placed_at is None else job.placed_at
-                self._clock.at(placed_at + course.launch_s, partial(self._begin, key, order))
+                self._clock.at(placed_at + run.launch_s, partial(self._begin, key, order))
             else:
                 self._arrange_end(key, order, status.started_at)
 
     def _begin(self, key: Key, order: Start) -> None:
-        status, course = self._other.get(key), self._course(key)
+        status, run = self._other.get(key), self._run_of(key)
         if status is None or status.ended_at is not None:
             return
-        if not course.launched:
+        if not run.launched:
             self._finish(key)
             return
         self._tell(key, replace(status, pid=key[0], started_at=self._clock.now))
         self._arrange_end(key, order, self._clock.now)
 
     def _arrange_end(self, key: Key, order: Start, started_at: float) -> None:
-        course, limit = self._course(key), order.time_limit_s
-        if course.run_s < NEVER:
-            self._clock.at(started_at + course.run_s, partial(self._finish, key))
+        run, limit = self._run_of(key), order.time_limit_s
+        if run.run_s < NEVER:
+            self._clock.at(started_at + run.run_s, partial(self._finish, key))
         elif limit is not None:
             self._clock.at(started_at + limit, partial(self._end, key, None, 15, "time_limit"))
 
     def _finish(self, key: Key) -> None:
-        course = self._course(key)
-        self._spend(key[0], key[1])
-        self._end(key, course.code, course.signal, course.why)
+        run = self._run_of(key)
+        self._note_end(key[0], key[1])
+        self._end(key, run.code, run.signal, run.why)
 
     def _stop(self, key: Key, order: Stop) -> None:
         if key in self._other:
-            self._clock.after(self._course(key).stop_s, partial(self._end, key, None, 15, order.why))
+            self._clock.after(self._run_of(key).stop_s, partial(self._end, key, None, 15, order.why))
         else:
             self._other[key] = AttemptStatus(order.job, order.attempt)
             self._end(key, None, None, order.why)
@@ -226,16 +226,16 @@ class RecordedAgents:
         node = self.state.nodes.get(name)
         return node is not None and node.up
 
-    def _course(self, key: Key) -> RecordedRun:
+    def _run_of(self, key: Key) -> RecordedRun:
         job, attempt, _ = key
-        if (job, attempt) not in self._going:
-            courses = self._history.courses[job]
-            spent = len(self._spent.get(job, ()))
-            self._going[job, attempt] = courses[min(spent, len(courses) - 1)]
-        return self._going[job, attempt]
+        if (job, attempt) not in self._runs:
+            runs = self._history.runs[job]
+            spent = len(self._ended_attempts.get(job, ()))
+            self._runs[job, attempt] = runs[min(spent, len(runs) - 1)]
+        return self._runs[job, attempt]
 
-    def _spend(self, job: int, attempt: int) -> None:
-        self._spent.setdefault(job, set()).add(attempt)
+    def _note_end(self, job: int, attempt: int) -> None:
+        self._ended_attempts.setdefault(job, set()).add(attempt)
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:

@@ -66,7 +66,7 @@ class History:
     """The steps of a journal, and what else a replay needs to know from it."""
 
     steps: list[HistoryStep] = field(default_factory=list)
-    courses: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
+    runs: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
     placed: dict[tuple[int, int], JobPlaced] = field(default_factory=dict)
     """The recorded placement of each attempt, by job and attempt number."""
     stops: set[tuple[int, float]] = field(default_factory=set)
@@ -158,7 +158,7 @@ def history_of(journal: Sequence[Event]) -> History:
     history = reader.history
     history.steps = [*_with_quiet_cycles(reader.steps)]
     history.cycles = [step.at for step in reader.steps if step.what is Mark.CYCLE]
-    history.courses = {job: recorder.known(history.until) for job, recorder in reader.jobs.items()}
+    history.runs = {job: recorder.known(history.until) for job, recorder in reader.jobs.items()}
     return history
 
 

@@ -43,7 +43,7 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects from the events of one job how long its attempts ran that ended without an order to stop.
+    """Collects from the events of one job how long its attempts ran, except those that were ordered to stop.
 
     An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
     checkpoint is added to the run of the next attempt. If no attempt ended without a stop order, the job is
@@ -51,13 +51,13 @@ class RunRecorder:
     """
 
     def __init__(self) -> None:
-        self.courses: list[RecordedRun] = []
+        self.runs: list[RecordedRun] = []
         self.placed_at: float | None = None
         """Time at which the current or last attempt was placed; None while the job is queued."""
         self._started_at: float | None = None
         self._exited_at: float | None = None
         self._stop: StopRequested | None = None
-        self._blamed: AttemptExited | Exit | None = None
+        self._first_failure: AttemptExited | Exit | None = None
         self._saved_s = 0.0
         """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
 
@@ -69,7 +69,7 @@ class RunRecorder:
 
     def _placed(self, event: JobPlaced) -> None:
         self.placed_at = event.at
-        self._started_at = self._exited_at = self._stop = self._blamed = None
+        self._started_at = self._exited_at = self._stop = self._first_failure = None
 
     def _started(self, event: AttemptStarted | MembersStarted) -> None:
         self._started_at = event.at
@@ -78,19 +78,19 @@ class RunRecorder:
         self._exited_at = event.at
         # Use the first failure, because gang members that are stopped because of it end later.
         for how in event.exits.values():
-            if self._blamed is None or (self._blamed.code == 0 and not self._blamed.why):
-                self._blamed = how
+            if self._first_failure is None or (self._first_failure.code == 0 and not self._first_failure.why):
+                self._first_failure = how
 
     def _stopped(self, event: StopRequested) -> None:
         if event.reason is not Reason.MEMBER_FAILED:
             self._stop = event
 
     def _over(self, event: JobRequeued | JobEnded) -> None:
-        course = self._own_course()
-        if course is not None:
-            self.courses.append(replace(course, run_s=self._saved_s + course.run_s))
-        elif self._blamed is not None and self._blamed.checkpoint is not None:
-            self._saved_s += max(0.0, self._blamed.checkpoint.at - self._begun())
+        run = self._last_run()
+        if run is not None:
+            self.runs.append(replace(run, run_s=self._saved_s + run.run_s))
+        elif self._first_failure is not None and self._first_failure.checkpoint is not None:
+            self._saved_s += max(0.0, self._first_failure.checkpoint.at - self._begun())
         if isinstance(event, JobRequeued):
             self.placed_at = None
 
@@ -105,9 +105,9 @@ class RunRecorder:
         JobEnded: _over,
     }
 
-    def _own_course(self) -> RecordedRun | None:
+    def _last_run(self) -> RecordedRun | None:
         """Return the run of the attempt that has just ended; None if it was stopped or lost."""
-        last = self._blamed
+        last = self._first_failure
         if self.placed_at is None or last is None or self._exited_at is None or last.why.startswith(LOST):
             return None
         if self._stop is not None and self._stop.reason is Reason.USER:
@@ -130,8 +130,8 @@ class RunRecorder:
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
         """Return all runs known at `until`, the end of the journal. There is at least one."""
-        if self.courses:
-            return tuple(self.courses)
+        if self.runs:
+            return tuple(self.runs)
         if self.placed_at is None:
             return (RecordedRun(),)
         seen_s = (until if self._exited_at is None else self._exited_at) - self._begun()

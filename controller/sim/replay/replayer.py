@@ -102,7 +102,7 @@ class Replay:
         for order in decision.orders:
             # GPU checks and resets are not simulated, because the journal contains their results.
             if not isinstance(order.frame, CheckGpu | ResetGpu | Note):
-                self._agents.obey(order.node, order.frame)
+                self._agents.carry_out(order.node, order.frame)
         self.engine.state.forget_old()
         self._wake_when_due()
         return decision.reply
@@ -118,12 +118,12 @@ class Replay:
         elif isinstance(event, events.NodeWentAway):
             self._count_silence(event)
         elif isinstance(event, events.StopRequested) and (event.job, event.at) not in self._history.stops:
-            self._agents.part(self.engine.state.jobs[event.job])
+            self._agents.predict(self.engine.state.jobs[event.job])
 
     def _expect_stop(self, event: events.StopRequested) -> None:
         job = self.engine.state.jobs.get(event.job)
         if job is not None and job.stopping is None:
-            self._agents.part(job)
+            self._agents.predict(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
         """Schedule checks whether the silent node counts as down or its jobs as lost."""

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.sim.cluster import Cluster, nodes_of
-from controller.sim.generate import Format, TooMany, Wish, Workload, generate, lines
+from controller.sim.generate import Format, TooMany, Workload, WorkloadRequest, generate, lines
 from controller.sim.generate.arrival_hours import DAY_S, DAYS, HOUR_S, arrival_rate, draw_arrival
 from controller.sim.generate.jobs import GeneratedJob, capacity_of
 from controller.sim.generate.random_numbers import RandomStream, zipf
@@ -33,7 +33,9 @@ CLUSTER = nodes_of(16, 8, 64, 512 * 1024, "H100")
 @cache
 def crowd() -> Workload:
     """So many users and days that no single user decides the statistics."""
-    return generate(Wish(nodes_of(64, 8, 64, 512 * 1024, "H100"), seed=5, users=1_000, days=28, load=0.8))
+    return generate(
+        WorkloadRequest(nodes_of(64, 8, 64, 512 * 1024, "H100"), seed=5, users=1_000, days=28, load=0.8)
+    )
 
 
 def by_template(rows: list[GeneratedJob]) -> dict[tuple[str, str], list[GeneratedJob]]:
@@ -82,28 +84,28 @@ def test_most_jobs_arrive_in_the_daytime_on_working_days() -> None:
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("load", [0.3, 0.9, 1.5])
 def test_requested_load_is_reached(seed: int, load: float) -> None:
-    workload = generate(Wish(CLUSTER, seed, days=7, load=load))
+    workload = generate(WorkloadRequest(CLUSTER, seed, days=7, load=load))
     asked = sum(row.gpus * min(row.duration, row.estimate) for row in workload.rows)
     assert asked / (16 * 8 * 7 * DAY_S) == pytest.approx(load, rel=0.01)
     assert workload.load == pytest.approx(load, rel=0.01)
 
 
 def test_number_of_jobs_and_load_decide_the_time_span() -> None:
-    workload = generate(Wish(CLUSTER, jobs=2_000, load=0.5))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=2_000, load=0.5))
     assert len(workload.rows) == 2_000
     assert workload.load == pytest.approx(0.5)
     assert workload.rows[-1].submit <= workload.span_s
 
 
 def test_number_of_jobs_and_days_decide_the_time_span() -> None:
-    workload = generate(Wish(CLUSTER, jobs=500, days=3))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=500, days=3))
     assert len(workload.rows) == 500
     assert workload.span_s == 3 * DAY_S
 
 
 def test_implausible_request_is_refused() -> None:
     with pytest.raises(TooMany, match="1,000,000 jobs"):
-        generate(Wish(nodes_of(10_000, 8, 64, 512 * 1024, "H100"), days=3_650, load=1.0))
+        generate(WorkloadRequest(nodes_of(10_000, 8, 64, 512 * 1024, "H100"), days=3_650, load=1.0))
 
 
 # --- jobs ---
@@ -121,7 +123,7 @@ def test_job_sizes_are_powers_of_two_in_their_usual_parts() -> None:
 
 def test_every_job_fits_a_cluster_with_odd_node_sizes() -> None:
     cluster = nodes_of(5, 6, 10, 50 * 1024, "H100")
-    for row in generate(Wish(cluster, jobs=3_000, load=1.0)).rows:
+    for row in generate(WorkloadRequest(cluster, jobs=3_000, load=1.0)).rows:
         assert row.gpus <= 15
         assert row.nodes <= 5
         assert row.gpus % row.nodes == 0 or row.nodes == 1
@@ -179,7 +181,9 @@ def test_failures_are_early_and_have_an_exit_code() -> None:
 
 
 def test_a_few_users_submit_most_jobs() -> None:
-    by_user = Counter(row.user for row in generate(Wish(CLUSTER, users=100, jobs=20_000, load=0.8)).rows)
+    by_user = Counter(
+        row.user for row in generate(WorkloadRequest(CLUSTER, users=100, jobs=20_000, load=0.8)).rows
+    )
     busiest = [jobs for _, jobs in by_user.most_common()]
     assert sum(busiest[:10]) > 0.45 * 20_000
     assert by_user["ada"] > 5 * by_user["claude"], "the first before the twenty-second"
@@ -198,7 +202,7 @@ def test_job_names_repeat_in_bursts() -> None:
 
 
 def test_some_jobs_ask_for_a_gpu_model() -> None:
-    rows = generate(Wish(CLUSTER, jobs=5_000, load=0.8, users=200, models=("A100", "H100"))).rows
+    rows = generate(WorkloadRequest(CLUSTER, jobs=5_000, load=0.8, users=200, models=("A100", "H100"))).rows
     found = Counter(row.model for row in rows)
     assert set(found) == {"", "A100", "H100"}
     assert 0.5 < found[""] / len(rows) < 0.8
@@ -208,14 +212,14 @@ def test_some_jobs_ask_for_a_gpu_model() -> None:
 # --- the same every time ---
 
 
-def text_of(wish: Wish, form: Format = Format.CSV) -> str:
+def text_of(wish: WorkloadRequest, form: Format = Format.CSV) -> str:
     return "".join(lines(generate(wish), form))
 
 
 def test_generated_bytes_are_the_same_in_another_process() -> None:
     program = (
         "import sys; from controller.sim.generate import *; from controller.sim.cluster import nodes_of\n"
-        "wish = Wish(nodes_of(16, 8, 64, 512 * 1024, 'H100'), 11, days=2, load=0.7)\n"
+        "wish = WorkloadRequest(nodes_of(16, 8, 64, 512 * 1024, 'H100'), 11, days=2, load=0.7)\n"
         "sys.stdout.writelines(lines(generate(wish), Format.CSV))"
     )
     printed = subprocess.run(
@@ -225,13 +229,13 @@ def test_generated_bytes_are_the_same_in_another_process() -> None:
         check=True,
         env={"PYTHONHASHSEED": "7"},
     )
-    assert printed.stdout == text_of(Wish(CLUSTER, 11, days=2, load=0.7))
-    assert printed.stdout != text_of(Wish(CLUSTER, 12, days=2, load=0.7))
+    assert printed.stdout == text_of(WorkloadRequest(CLUSTER, 11, days=2, load=0.7))
+    assert printed.stdout != text_of(WorkloadRequest(CLUSTER, 12, days=2, load=0.7))
 
 
 def test_first_jobs_of_a_seed_never_change() -> None:
     """A seed would mean nothing if a later version made other jobs from it."""
-    first = text_of(Wish(CLUSTER, 1, jobs=1_000, days=7)).splitlines()[:4]
+    first = text_of(WorkloadRequest(CLUSTER, 1, jobs=1_000, days=7)).splitlines()[:4]
     assert first == GOLDEN
 
 
@@ -269,7 +273,9 @@ CLUSTERS = st.builds(
 def test_any_valid_request_is_generated(
     cluster: Cluster, seed: int, users: int, jobs: int, amount: float, by_load: bool
 ) -> None:
-    wish = Wish(cluster, seed, users, jobs, None if by_load else amount, amount if by_load else None)
+    wish = WorkloadRequest(
+        cluster, seed, users, jobs, None if by_load else amount, amount if by_load else None
+    )
     workload = generate(wish)
     room = capacity_of(cluster)
     assert len(workload.rows) == jobs
@@ -290,7 +296,7 @@ def test_any_valid_request_is_generated(
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(), st.floats(0.05, 1.5), st.floats(0.05, 3))
 def test_requested_load_is_never_exceeded(nodes: int, gpus: int, seed: int, load: float, days: float) -> None:
-    workload = generate(Wish(nodes_of(nodes, gpus, 64, 2**19, "H100"), seed, days=days, load=load))
+    workload = generate(WorkloadRequest(nodes_of(nodes, gpus, 64, 2**19, "H100"), seed, days=days, load=load))
     assert workload.load <= load * 1.000001
 
 
@@ -306,7 +312,7 @@ def test_zipf_frequencies_match_the_distribution() -> None:
 
 
 def test_csv_has_the_columns_and_every_job() -> None:
-    workload = generate(Wish(CLUSTER, jobs=300, load=0.8))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=300, load=0.8))
     rows = [*csv.DictReader(io.StringIO("".join(lines(workload, Format.CSV))))]
     assert ",".join(rows[0]) == GOLDEN[0]
     assert [float(row["gpus"]) for row in rows] == [row.gpus for row in workload.rows]
@@ -314,7 +320,7 @@ def test_csv_has_the_columns_and_every_job() -> None:
 
 
 def test_json_lines_have_the_same_jobs() -> None:
-    workload = generate(Wish(CLUSTER, jobs=300, load=0.8))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=300, load=0.8))
     rows = [json.loads(line) for line in lines(workload, Format.JSONL)]
     assert rows[7]["user"] == workload.rows[7].user
     assert [(row["submit"], row["gpus"], row["code"]) for row in rows] == [
@@ -324,7 +330,7 @@ def test_json_lines_have_the_same_jobs() -> None:
 
 @pytest.mark.parametrize("form", [Format.CSV, Format.JSONL])
 def test_simulator_reads_every_generated_job_unchanged(form: Format, tmp_path: Path) -> None:
-    workload = generate(Wish(CLUSTER, jobs=400, load=0.8, models=("A100", "H100")))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=400, load=0.8, models=("A100", "H100")))
     path = tmp_path / f"jobs.{form}"
     path.write_text("".join(lines(workload, form)))
     log = read_log(path)
@@ -345,7 +351,7 @@ def test_simulator_reads_every_generated_job_unchanged(form: Format, tmp_path: P
 
 
 def test_swf_counts_gpus_as_processors(tmp_path: Path) -> None:
-    workload = generate(Wish(CLUSTER, jobs=400, load=0.8))
+    workload = generate(WorkloadRequest(CLUSTER, jobs=400, load=0.8))
     path = tmp_path / "jobs.swf"
     path.write_text("".join(lines(workload, Format.SWF)))
     log = read_log(path)

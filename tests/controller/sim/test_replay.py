@@ -22,7 +22,7 @@ from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.scorers.resource_use import SpreadScorer
 from controller.registry import build_pipeline
 from controller.sim.cluster import Cluster, nodes_of
-from controller.sim.generate import Wish, generate
+from controller.sim.generate import WorkloadRequest, generate
 from controller.sim.generate.jobs import GeneratedJob
 from controller.sim.replay.history import Mark, history_of
 from controller.sim.replay.outcome import ReplayTask, recorded, replay_policy, wait_changes
@@ -47,7 +47,9 @@ def lived(policy: str, jobs: int = 150, seed: int = 1, cluster: Cluster = CLUSTE
     simulation = Simulation(Engine(pipeline, State(pipeline.order)), journal.append)
     for name, facts in cluster.nodes.items():
         simulation.add_node(name, facts)
-    simulation.add_work(starmap(work_of, enumerate(generate(Wish(cluster, seed, 8, jobs, None, 1.3)).rows)))
+    simulation.add_work(
+        starmap(work_of, enumerate(generate(WorkloadRequest(cluster, seed, 8, jobs, None, 1.3)).rows))
+    )
     simulation.run()
     return journal
 
@@ -102,7 +104,7 @@ backfill = "{right}"
 def test_replay_with_profiles_on_shared_nodes_gives_the_same_events(
     tmp_path: Path, left: str, right: str
 ) -> None:
-    rows = generate(Wish(CLUSTER, 1, 8, 150, None, 1.3)).rows
+    rows = generate(WorkloadRequest(CLUSTER, 1, 8, 150, None, 1.3)).rows
     users = sorted({row.user for row in rows})[::2]
     path = tmp_path / "profiles.toml"
     path.write_text(PROFILES.format(users=users, left=left, right=right))

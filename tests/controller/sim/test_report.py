@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from controller.config import Config
 from controller.sim.cluster import nodes_of, pool_of
-from controller.sim.generate import Wish, generate
+from controller.sim.generate import WorkloadRequest, generate
 from controller.sim.job_results import SimulatedJob
 from controller.sim.report import ReportRun, render, write_report
 from controller.sim.report.charts.axes import decades, level_ticks, moment_text, since, time_ticks, wait_ticks
@@ -81,7 +81,7 @@ class Parsed(HTMLParser):
 def simulated() -> ReportRun:
     """A day of generated jobs, run by the engine itself."""
     cluster = nodes_of(4, 8, 64, 512 * 1024, "H100")
-    rows = generate(Wish(cluster, seed=2, users=12, days=1, load=0.9)).rows
+    rows = generate(WorkloadRequest(cluster, seed=2, users=12, days=1, load=0.9)).rows
     work = [
         TraceJob(
             number,
