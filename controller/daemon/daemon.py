@@ -50,7 +50,7 @@ MAX_BATCH = 2_000
 """The most inputs in one commit. They are enough to share an fsync, and few enough that replies are not
 late."""
 PASS_SHARE = 0.5
-"""The largest fraction of time for scheduling passes, however long one pass takes."""
+"""The largest fraction of the main loop's time that scheduling passes may take."""
 STORE_RETRY_S = 1.0
 CLOCK_CHECK_S = 60.0
 """Seconds. The event loop reads the system clock at least this often, because it can be set while the loop
@@ -110,7 +110,7 @@ class Daemon:
         self.read = self._store_threads.read
         self.report = self._store_threads.report
         self._pipeline = pipeline
-        """The pipeline at the last commit. A recovery starts with it."""
+        """The scheduling pipeline at the last commit. After a crash, a new engine starts with it."""
         self._inbox: deque[PendingInput] = deque()
         self._wake = asyncio.Event()
         self._in_batch = False

@@ -50,7 +50,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
             "title": "Corral",
             "version": VERSION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "description": "On the unix socket the kernel says who is asking; on TCP a bearer token does.",
+            "description": "On the unix socket the kernel reports the caller; TCP needs a bearer token.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {}],

@@ -44,7 +44,7 @@ WITHIN = seconds(
 )
 PART = choice(
     "part",
-    "`first`: the next 24 hours and the first 200 jobs are enough; `all`: as much as there is time for.",
+    "`first`: stop when the next 24 hours and the first 200 jobs are known; `all`: use all of the time.",
     ("first", "all"),
     "all",
 )
@@ -58,7 +58,7 @@ JOB_FILTER = (
     string("profile", "Only jobs of this profile."),
     AFTER,
     LIMIT,
-    flag("history", "All jobs in the store, newest first; `after` is the last job of the page before."),
+    flag("history", "1: all jobs in the store, newest first; `after` is the last job of the page before."),
 )
 LOG = (
     choice(
@@ -82,10 +82,10 @@ USAGE = (
 )
 STREAM = (
     integer("after", "Send the commits after this entry; default: from now on.", 0, MOST),
-    flag("rows", "1: also send every changed job and node, as it is afterwards.", True),
+    flag("rows", "1: also send every changed job and node in its new state.", True),
 )
 EVENTS = (AFTER, LIMIT, integer("job", "Only events of this job.", 1, MOST))
-GPU_READINGS = flag("gpus", "1: also the readings of each GPU.")
+GPU_READINGS = flag("gpus", "1: also the measurements of each GPU.")
 
 BINARY, LINES = "application/octet-stream", "application/x-ndjson"
 

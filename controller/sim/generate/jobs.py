@@ -187,7 +187,7 @@ def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
 
 
 def _sessions(request: WorkloadRequest) -> Iterator[Session]:
-    """Yield random sessions of random users without end."""
+    """Yield random sessions (the jobs that a user submits in a row) of random users, without end."""
     room = capacity_of(request.cluster)
     users = draw_users(request.seed, request.users, room.sizes(), request.models)
     rng = RandomStream(request.seed, "jobs")

@@ -172,7 +172,7 @@ class RecordedAgents:
             self._clock.after(self._run_of(key).launch_s, partial(self._begin, key, order))
 
     def predict(self, job: Job) -> None:
-        """Schedule predicted reports for the job's attempt, because it no longer runs as in the journal."""
+        """Schedule predicted reports for the job's attempt, because it will differ from the journal."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, run, now = self._orders[key], self._run_of(key), self._clock.now

@@ -60,7 +60,7 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
     yield from _by(
         "corral_nodes", "Nodes, by state.", "state", {each.value: nodes[each] for each in NodeState}
     )
-    about = "GPUs, by state: free, shared, used, on a node that is away, or out of use for their health."
+    about = "GPUs, by state: free, shared, used, away (node not connected), or why they are out of service."
     yield from _by("corral_gpus", about, "state", dict(sorted(gpus.items())))
 
 
@@ -76,15 +76,19 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
         for gpu in node.facts.gpus:
             labels = {"node": node.name, "gpu": gpu.number, "uuid": gpu.uuid}
             well = node.health_of(gpu) is GpuHealth.OK
-            yield Sample("corral_gpu_healthy", well, labels, "1 if the GPU takes work.")
+            yield Sample("corral_gpu_healthy", well, labels, "1 if the GPU can get jobs, else 0.")
             sample = samples.get(gpu.uuid)
             if sample is None:
                 continue
             used, errors = sample.memory_used_mib << 20, sample.ecc_uncorrected
-            yield Sample("corral_gpu_utilisation_percent", sample.utilisation, labels, "Utilisation.")
-            yield Sample("corral_gpu_memory_used_bytes", used, labels, "Memory in use.")
-            yield Sample("corral_gpu_temperature_celsius", sample.temperature_c, labels, "Temperature.")
-            yield Sample("corral_gpu_power_watts", sample.power_w, labels, "Power.")
+            yield Sample(
+                "corral_gpu_utilisation_percent", sample.utilisation, labels, "Utilisation of the GPU."
+            )
+            yield Sample("corral_gpu_memory_used_bytes", used, labels, "GPU memory in use.")
+            yield Sample(
+                "corral_gpu_temperature_celsius", sample.temperature_c, labels, "Temperature of the GPU."
+            )
+            yield Sample("corral_gpu_power_watts", sample.power_w, labels, "Power draw of the GPU.")
             yield Sample(
                 "corral_gpu_ecc_uncorrected_total",
                 errors,
