@@ -91,4 +91,4 @@ AFTER = {
     "after_checkpoint": Until.CHECKPOINT,
     "after_data": Until.DATA,
 }
-"""For each dependency option: the event of the other job for which this job waits."""
+"""For each dependency option: the event for which the job waits."""

@@ -21,7 +21,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""At most this many ended jobs are loaded, the newest ones."""
+"""An ended job is loaded only if it is among this many newest jobs."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
