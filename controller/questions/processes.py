@@ -48,9 +48,8 @@ def rename(name: str) -> None:
 def detach(keep: int) -> None:
     """Detach this forked process from its parent's files, except stdout, stderr and the descriptor `keep`.
 
-    The other descriptors are redirected to /dev/null and not closed. If they were closed, a new file could
-    get the number of one of them, and an object copied from the parent would close this file when it is
-    freed.
+    The other descriptors are redirected to /dev/null and not closed. If one were closed, a new file could get
+    its number. An object copied from the parent would then close the new file when the object is freed.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -59,7 +58,7 @@ def detach(keep: int) -> None:
             try:
                 os.fstat(number)
             except OSError:
-                continue  # This was the descriptor of the directory listing itself.
+                continue  # The descriptor was that of the directory listing, which is closed by now.
             os.dup2(empty, number, inheritable=False)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -35,7 +35,7 @@ def what_if(
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.
     2. In this process, pass the changes to the engine and forecast the cluster with them.
-    3. Stop both forecasts when every start is known, when the time is over, or, with `only_first`, when the
+    3. Stop both forecasts when every start is known or the time is over. With `only_first`, stop when the
        next 24 hours and the first 200 jobs are known.
     4. Compare both forecasts up to the time that both have reached. A start after that time counts as
        unknown.

@@ -106,9 +106,9 @@ usage_days = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Every index makes each commit slower, so there are only five. They find the entries of a job, unended jobs
-# (NULL) and the newest ended ones, the jobs of an idempotency key, the elements of an array, and usage in a
-# time window. A list of a user's old jobs has no index and reads the jobs in the order of their ids.
+# Every index makes each commit slower, so there are only five. They find the entries of a job, the jobs by
+# their end (NULL: not ended), the jobs of an idempotency key, the elements of an array, and usage by time. A
+# list of a user's old jobs has no index and reads the jobs in the order of their ids.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

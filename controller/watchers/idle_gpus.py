@@ -90,8 +90,9 @@ class _Readings:
 class IdleGpuWatch:
     """Finds since when GPUs are idle, and sends the inputs `GpusIdle` and `GpusBusy` to the engine.
 
-    1. A GPU is idle since the begin of the longest time span that ends now, lies within the last two windows
-       of `after_s`, has a mean utilisation below IDLE_PERCENT and starts with an idle measurement.
+    1. A time span is idle if its mean utilisation and its first measurement are below IDLE_PERCENT. A GPU is
+       idle since the begin of the longest idle span that ends now. Spans begin at most two windows of
+       `after_s` ago.
     2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT, whatever came
        before.
     3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.

@@ -1,8 +1,12 @@
 """Reads the Standard Workload Format (SWF): 18 numbers per line, where -1 means unknown.
 
-A job gets: run time = min(field 4, field 9), estimate = field 9 or else field 4, size = field 8 or else field
-5. A job is dropped, and counted, if its submit time, run time or size is unknown, if it ran for 0 s, or if it
-needs more processors than the machine has. Status, queue, memory and think times are not read.
+The fields of a job
+- run time: the smaller of fields 4 and 9
+- estimate: field 9, or field 4 if field 9 is unknown
+- size: field 8, or field 5 if field 8 is unknown
+
+A job is dropped, and counted, if its submit time, run time or size is unknown. So is a job that ran for 0 s
+or needs more processors than the machine has. Status, queue, memory and think times are not read.
 """
 
 from __future__ import annotations
