@@ -63,7 +63,7 @@ class ExecSession:
             self.close()
 
     def hear(self, said: ShellOutput | ShellEnded) -> None:
-        """Add output or the end of the command, which the agent has sent."""
+        """Add a message of the agent: output of the command, or its end."""
         self._said.append(said)
         self._news.set()
 

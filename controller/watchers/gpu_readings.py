@@ -182,9 +182,9 @@ class GpuHealthWatch:
 
 
 def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
-    """Return the most NVLinks that have been up on a GPU of the node.
+    """Return the most NVLinks that have been up on a GPU of each type.
 
-    The result has one number per GPU type. The key is the number of NVLinks that the GPU has.
+    GPU types are distinguished by the number of NVLinks that they have, which is the key of the result.
     """
     most: dict[int, int] = {}
     for gpu in gpus:

@@ -235,8 +235,8 @@ class Call:
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:
-        """Pass an input to the engine and return the ids of its jobs. Raise Rejected if the engine refuses
-        it."""
+        """Pass an input to the engine and return the job ids in its reply. Raise Rejected if it is
+        refused."""
         reply = await self.daemon.ask(given)
         if isinstance(reply, Refusal):
             raise Rejected(reply)

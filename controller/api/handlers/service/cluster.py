@@ -54,7 +54,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # settled() raises if the store has failed. Ignore it, because the answer reports it as `store_problem`.
+    # Ignore the exception of a failed store, because the answer contains the problem of the store.
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at
