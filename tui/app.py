@@ -193,13 +193,13 @@ class CorralApp(OrderedKeysApp):
     def view(self) -> View:
         return self.trail[-1]
 
-    def say(self, text: str, part: str = "text") -> None:
-        self._status.say(text, part, SAID_S)
+    def show_message(self, text: str, part: str = "text") -> None:
+        self._status.show_message(text, part, SAID_S)
 
     def copy(self, text: str) -> None:
         self.copy_to_clipboard(text)
         clipboard.copy_with_tmux(text)
-        self.say(f"copied: {text}", "good")
+        self.show_message(f"copied: {text}", "good")
 
     def refresh_lines(self) -> None:
         for line in (self._header, self._trail_line, self._status):
@@ -222,13 +222,13 @@ class CorralApp(OrderedKeysApp):
         action = BY_NAME[name]
         wrong = self.allowed(action)
         if wrong:
-            self.say(wrong, "warn")
+            self.show_message(wrong, "warn")
             return
-        duty = self.duty(action)
-        if duty is not None:
-            duty()
+        method = self.method_of(action)
+        if method is not None:
+            method()
 
-    def duty(self, action: ScreenAction) -> Callable[[], None] | None:
+    def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
         """Return the method that does the action; None if there is none. Search the view, the application,
         JobOrders, TenantEdits and Menus in this order.
         """
@@ -243,9 +243,9 @@ class CorralApp(OrderedKeysApp):
             (self.edits, action.name),
             (self.menus, action.name),
         ):
-            duty: Callable[[], None] | None = getattr(owner, method, None)
-            if duty is not None:
-                return duty
+            found: Callable[[], None] | None = getattr(owner, method, None)
+            if found is not None:
+                return found
         return None
 
     def action_act(self, name: str) -> None:
@@ -339,7 +339,7 @@ class CorralApp(OrderedKeysApp):
         self._status.display = False
         self._filter.open(view.filter_text, view.narrow, done)
 
-    def wear(self, look: str) -> None:
+    def use_theme(self, look: str) -> None:
         self.theme = look
         self.paint = Paint(styles(THEMES[look]))
         for screen in self.screen_stack:

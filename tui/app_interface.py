@@ -55,11 +55,11 @@ class AppInterface(App[int]):
         """Return the reason why the action cannot be done now; empty if it can be done."""
         raise NotImplementedError
 
-    def say(self, text: str, part: str = "text") -> None:
+    def show_message(self, text: str, part: str = "text") -> None:
         """Show a message on the status line for a few seconds."""
         raise NotImplementedError
 
-    def wear(self, look: str) -> None:
+    def use_theme(self, look: str) -> None:
         """Use this theme from now on."""
         raise NotImplementedError
 

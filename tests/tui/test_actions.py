@@ -72,7 +72,7 @@ async def test_every_action_has_a_handler() -> None:
             await press(pilot, "1", *keys)
             await until(pilot, lambda view=view: view == screen.view.NAME)
             for action in actions_of(view, read_only=False):
-                assert screen.duty(action) is not None, f"{action.name} in {view}"
+                assert screen.method_of(action) is not None, f"{action.name} in {view}"
 
 
 @pytest.mark.parametrize("view", sorted(EVERYWHERE))

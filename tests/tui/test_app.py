@@ -400,7 +400,7 @@ async def test_screen_stops_the_feed_when_it_ends() -> None:
         await settled(pilot)
         await pilot.press("q")
         screen.recording.put(everything())
-        screen.deliver(lambda: screen.say("too late"))
+        screen.deliver(lambda: screen.show_message("too late"))
     screen.take()
     assert screen.recording.stopped
     assert screen.return_value == 0
@@ -607,7 +607,7 @@ async def test_messages_disappear_after_a_while(monkeypatch: pytest.MonkeyPatch)
     screen = Screen()
     async with screen.run_test(size=(80, 24)) as pilot:
         await settled(pilot)
-        screen.say("hear, hear")
+        screen.show_message("hear, hear")
         await pilot.pause()
         assert "hear, hear" in screen.text()
         monkeypatch.setattr(screen.query_one(StatusLine), "_until", 0.0)

@@ -155,14 +155,14 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
             [("Effect   ", "muted"), ("they save their state, end, and continue on reserved nodes", "text")],
             [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, computed again before the move", "warn")],
             [],
-            *(going(each) for each in moves[:LISTED]),
+            *(move_line(each) for each in moves[:LISTED]),
         ),
         f"Move {number}",
         f"corral rebalance run {only}",
     )
 
 
-def going(each: MoveView) -> Sequence[Piece]:
+def move_line(each: MoveView) -> Sequence[Piece]:
     """Return a line with a job, its nodes now, and its nodes after the move."""
     return [
         (f"{printable(each.label)} ", "strong"),

@@ -109,7 +109,7 @@ class JobOrders:
 
         first = question()
         if first is None:
-            self._app.say(f"nothing to {action}: {impossible}", "warn")
+            self._app.show_message(f"nothing to {action}: {impossible}", "warn")
         else:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
@@ -123,7 +123,7 @@ class JobOrders:
         if jobs:
             self._order(done, verb, jobs, f", {others:,} left out: {rule}" if others else "")
         else:
-            self._app.say(f"nothing to {verb}: {rule}", "warn")
+            self._app.show_message(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
         """Send one request that changes all these jobs. `left_out` is added to the message about the result;
@@ -159,23 +159,25 @@ class JobOrders:
         user can undo the change with one key.
         """
         if not isinstance(outcome, OrderResults):
-            self._app.say(failure_text(outcome), "bad")
+            self._app.show_message(failure_text(outcome), "bad")
             return
         if done not in ("held", "released"):
             self._app.model.jobs.marks -= {job.id for job in outcome.done if isinstance(job, JobView)}
         names = [_name(thing) for thing in outcome.done]
         about = names[0] if len(names) == 1 else f"{len(names):,}"
         if not outcome.failed:
-            self._app.say(f"{about} {done}{left_out}", "good")
+            self._app.show_message(f"{about} {done}{left_out}", "good")
         else:
             thing, failure = outcome.failed[0]
             first = f"{_name(thing)}: {failure_text(failure)}"
-            self._app.say(f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad")
+            self._app.show_message(
+                f"{len(names):,} {done}, {len(outcome.failed):,} failed: {first}{left_out}", "bad"
+            )
         self._app.refresh_view()
 
     def _submitted(self, answer: Submitted) -> None:
         many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
-        self._app.say(f"submitted {printable(answer.label)}{many}", "good")
+        self._app.show_message(f"submitted {printable(answer.label)}{many}", "good")
         self._app.model.jobs.follow(answer.ids[0])
         self._app.refresh_view()
 

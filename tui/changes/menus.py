@@ -53,11 +53,11 @@ class Menus:
         app = self._app
         before = app.theme
         if before == SIXTEEN.colours.name:
-            app.say("this terminal has 16 colours: there is no other theme", "warn")
+            app.show_message("this terminal has 16 colours: there is no other theme", "warn")
             return
         entries = [MenuEntry(name, look.title) for name, look in THEMES.items() if look is not SIXTEEN]
-        menu = Menu("Colours", entries, at=before, on_step=app.wear)
-        app.push_screen(menu, lambda name: app.wear(name or before))
+        menu = Menu("Colours", entries, at=before, on_step=app.use_theme)
+        app.push_screen(menu, lambda name: app.use_theme(name or before))
 
     def copy(self) -> None:
         """Open the menu of shell commands that the user can copy to the clipboard."""

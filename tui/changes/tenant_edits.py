@@ -50,7 +50,7 @@ class TenantEdits:
         """Ask the user to confirm, then remove the limits that were set for the quota under the cursor."""
         row = self._here(self._app.model.quotas, "quota")
         if row is not None and not row.edited:
-            self._app.say("nothing to unset: these limits are those of scheduler.toml", "warn")
+            self._app.show_message("nothing to unset: these limits are those of scheduler.toml", "warn")
         elif row is not None:
             self._ask(
                 lambda: confirm.unset_quota(row),
@@ -89,7 +89,7 @@ class TenantEdits:
         steps = self._app.model.steps
         row = self._here(steps, "proposal")
         if row is not None and row.state != "proposed":
-            self._app.say(f"nothing to do: this move is {row.state} already", "warn")
+            self._app.show_message(f"nothing to do: this move is {row.state} already", "warn")
         elif row is not None:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
@@ -106,14 +106,14 @@ class TenantEdits:
             return f"{counted(len(answer.moves), 'job')} being moved"
 
         if question() is None:
-            self._app.say("nothing is proposed", "warn")
+            self._app.show_message("nothing is proposed", "warn")
         self._ask(question, lambda client: client.run_rebalance(proposal), success)
 
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
         """Return the row under the cursor. If the list is empty, show a message and return None."""
         rows = listing.chosen()
         if not rows:
-            self._app.say(f"no {what} under the cursor", "warn")
+            self._app.show_message(f"no {what} under the cursor", "warn")
         return rows[0] if rows else None
 
     def _ask(
@@ -126,7 +126,7 @@ class TenantEdits:
 
         def show_result(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
-                self._app.say(failure_text(answer), "bad")
+                self._app.show_message(failure_text(answer), "bad")
             else:
                 self._done(said(answer))
 
@@ -140,7 +140,7 @@ class TenantEdits:
 
     def _done(self, said: str) -> None:
         """Show a message that the change was made, and update the list."""
-        self._app.say(said, "good")
+        self._app.show_message(said, "good")
         self._app.refresh_view()
 
     def _quota_set(self, view: QuotaView) -> None:

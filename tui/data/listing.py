@@ -84,7 +84,7 @@ class Listing(Generic[Key, Row]):
             for row in rows:
                 self._remember(row)
                 self._place(row)
-        self._settle()
+        self._restore_cursor()
 
     def replace(self, rows: Iterable[Row]) -> None:
         """Replace all rows. Marks of rows that no longer exist are removed."""
@@ -94,7 +94,7 @@ class Listing(Generic[Key, Row]):
             self._remember(row)
         self.marks &= self.rows.keys()
         self._rebuild()
-        self._settle()
+        self._restore_cursor()
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Remove the rows with these keys."""
@@ -103,7 +103,7 @@ class Listing(Generic[Key, Row]):
                 self._said.pop(key, None)
                 self.marks.discard(key)
                 self._unplace(key)
-        self._settle()
+        self._restore_cursor()
 
     def sort_by(self, sort: str) -> None:
         """Sort by this column. If the list is already sorted by it, reverse the order."""
@@ -114,7 +114,7 @@ class Listing(Generic[Key, Row]):
         self.sort, self.reverse = sort, reverse
         self._home_value = None
         self._rebuild()
-        self._settle()
+        self._restore_cursor()
 
     def narrow(self, text: str) -> None:
         """Show only rows that pass this filter. Raises `tui.data.filter.FilterError`, and changes nothing, if
@@ -122,7 +122,7 @@ class Listing(Generic[Key, Row]):
         """
         self.filter = parse(text, self.fields, self._haystack)
         self._rebuild()
-        self._settle()
+        self._restore_cursor()
 
     # -- cursor and marks ---------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Listing(Generic[Key, Row]):
         self._placed = {key: value(row) for key, row in self.rows.items() if shown(row)}
         self._order = sorted((value, key) for key, value in self._placed.items())
 
-    def _settle(self) -> None:
+    def _restore_cursor(self) -> None:
         """Put the cursor on its row after a change. If the filter hides the row, the cursor goes to where the
         row would be. If the row no longer exists, the cursor keeps its index.
         """

@@ -93,7 +93,7 @@ class ConfirmDialog(Dialog[str]):
         """Enable the confirm button if the right number was typed, and show a typed reason in the shell
         command.
         """
-        self.query_one(CommandLine).say(self.command)
+        self.query_one(CommandLine).show_command(self.command)
         if self._asked.must_type:
             self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
 
@@ -122,10 +122,10 @@ class ConfirmDialog(Dialog[str]):
         """Update the dialog after a change of the cluster."""
         question = self._question()
         if question is None:
-            app_of(self).say("nothing left to do: the cluster has changed", "warn")
+            app_of(self).show_message("nothing left to do: the cluster has changed", "warn")
             self.dismiss(None)
         elif app_of(self).model.stale:
-            app_of(self).say("the connection is lost: no changes are possible now", "warn")
+            app_of(self).show_message("the connection is lost: no changes are possible now", "warn")
             self.dismiss(None)
         elif question.title != self._asked.title:
             self._asked = question

@@ -39,9 +39,9 @@ class CommandLine(Static):
 
     def __init__(self, command: str) -> None:
         super().__init__(classes="command", markup=False)
-        self.say(command)
+        self.show_command(command)
 
-    def say(self, command: str) -> None:
+    def show_command(self, command: str) -> None:
         """Show this shell command from now on."""
         self.update(f"$ {printable(command, 1000)}")
 

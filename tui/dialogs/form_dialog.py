@@ -124,7 +124,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         for row in self.query(FormRow):
             row.show_error({**read.wrong, **self._refused})
         self.query_one("#do", Button).disabled = self._sending or not read.ready
-        self.query_one(CommandLine).say(self._form.command(self.typed))
+        self.query_one(CommandLine).show_command(self._form.command(self.typed))
         if self._form.trial is not None:
             self._trial.try_out(self._form.trial(read.wish) if read.ready and read.wish is not None else None)
 
@@ -175,7 +175,7 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
                 self._say(failure_text(answer))
             self.check()
         else:
-            app.say(failure_text(answer), "bad")
+            app.show_message(failure_text(answer), "bad")
 
     def _say(self, text: str) -> None:
         says = self.query_one(".refused", Static)

@@ -125,7 +125,7 @@ class JobDetailsView(View):
             begun = self._shape is None or (shape and self._shape and shape[:2] != self._shape[:2])
             self._shape, self._explanation = shape, None
             self._ask()
-            self._ask_when()
+            self._request_forecast()
             if begun and (self._tail is None or self.output_over):
                 self._follow_log()
         self._redraw()
@@ -137,7 +137,7 @@ class JobDetailsView(View):
         if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:
             self._ask()
         if self._ticks % EXPLAIN_S == 0:
-            self._ask_when()
+            self._request_forecast()
         self._redraw()
 
     def on_resize(self) -> None:
@@ -179,7 +179,7 @@ class JobDetailsView(View):
             self._redraw()
         app_of(self).refresh_lines()
 
-    def _ask_when(self) -> None:
+    def _request_forecast(self) -> None:
         """Request the latest start of the job, and the changes that would start the job now."""
         if self.row is not None and self.row.state is JobState.QUEUED:
             app_of(self).requests.ask(lambda client: client.explain(self.job), self._explained)
@@ -234,5 +234,5 @@ class JobDetailsView(View):
     def act_error(self) -> None:
         """Scroll to the next line that contains an error."""
         if not self.output.next_trouble():
-            app_of(self).say("no error below")
+            app_of(self).show_message("no error below")
         self._title.refresh()

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from tui import actions
 from tui.app_interface import app_of
-from tui.changes.confirm import going
+from tui.changes.confirm import move_line
 from tui.data.move_lists import MoveRow, move_rows
 from tui.look import cells, glyphs
 from tui.look.columns import ListColumn
@@ -116,7 +116,7 @@ def _proposed(what: ProposalView) -> list[list[Piece]]:
     whole = f"{before.whole_gpus} → {after.whole_gpus} of them on free nodes"
     spread = f"fragmented {before.fragmentation:.0%} → {after.fragmentation:.0%}"
     return [
-        *(cells.fact("moves", *going(each), (f"  {each.gpu_hours:.2f}", "muted")) for each in what.moves),
+        *(cells.fact("moves", *move_line(each), (f"  {each.gpu_hours:.2f}", "muted")) for each in what.moves),
         cells.fact("then free", (f"{free}, {whole}, {spread}", "text")),
         cells.fact("proposal", (printable(f"{what.id}, {what.kind}"), "muted")),
     ]

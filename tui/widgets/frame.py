@@ -117,7 +117,7 @@ class StatusLine(FrameLine):
         self._said: Piece | None = None
         self._until = 0.0
 
-    def say(self, text: str, part: str, seconds: float) -> None:
+    def show_message(self, text: str, part: str, seconds: float) -> None:
         """Show a message for this many seconds."""
         self._said, self._until = (printable(text, 1000), part), time.monotonic() + seconds
         self.refresh()

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cli import completion
 from cli.commands.nodes.host_list import requests
-from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, look, show
+from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, check_hosts, show
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
@@ -138,14 +138,14 @@ def add(
     wanted = requests(hosts, hosts_file, common)
     if len(wanted) > 1:
         print_note(f"checking {counted(len(wanted), 'host')}")
-    looked = look(wanted, yes, fingerprint)
+    looked = check_hosts(wanted, yes, fingerprint)
     failed = show([result for _, result in looked], output, ready=False)
     return max(failed, _join_all(looked, output))
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
     """Check the hosts of nodes again, and print one line for each requirement."""
-    looked = look([NodeRequest(name) for name in names], False, "", keys=False)
+    looked = check_hosts([NodeRequest(name) for name in names], False, "", keys=False)
     return show([result for _, result in looked], output)
 
 

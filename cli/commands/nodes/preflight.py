@@ -64,7 +64,9 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
     return [found[place] for place in range(len(things))]
 
 
-def look(wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True) -> list[Looked]:
+def check_hosts(
+    wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True
+) -> list[Looked]:
     """Check all hosts, and ask the user about unknown host keys. Hosts whose key the user accepts are checked
     again.
     """

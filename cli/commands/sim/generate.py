@@ -60,7 +60,7 @@ class WorkloadFlags(FlagGroup):
     ] = field(default_factory=list)
     seed: Annotated[int, option("--seed", "N", "Seed of the random numbers. Default: 1.")] = 1
 
-    def wish(self) -> WorkloadRequest:
+    def request(self) -> WorkloadRequest:
         """Return the settings of the generator that the flags describe. Raises CommandError for invalid
         settings.
         """
@@ -106,7 +106,7 @@ def generate(
     """
     from controller.sim.generate import TooMany, generate, lines
 
-    wish = workload.wish()
+    wish = workload.request()
     chosen = _format(form, file)
     try:
         made = generate(wish)
