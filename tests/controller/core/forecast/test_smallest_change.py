@@ -206,3 +206,11 @@ def test_the_number_of_copies_is_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert job_changes(harness, waiting) == []
     assert [left for left in tried if left] == [2, 1]
+
+
+def test_the_release_of_a_job_that_an_operator_holds_is_advised_to_operators() -> None:
+    harness = harness_of({})
+    held = harness.submit(spec(1, hold=True))
+    assert [each.sentence for each in suggestions_for(harness, held)] == ["if it was released"]
+    harness.tell(inputs.Hold(held, "root"))
+    assert [each.sentence for each in suggestions_for(harness, held)] == ["if an operator released it"]
