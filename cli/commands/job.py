@@ -148,7 +148,10 @@ def hold(chosen: Chosen, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral job release 7", "corral job release --mine"))
 @with_flag_groups
 def release(chosen: Chosen, output: Output = Format.TABLE) -> int:
-    """Release held jobs, so that they can start."""
+    """Release held jobs, so that they can start.
+
+    Only operators can release a job that an operator holds.
+    """
     return chosen.order("release", output)
 
 
