@@ -1,6 +1,7 @@
 """`python -m benchmarks [GROUP …]`: measured figures with their limits, for the named groups or for all.
 
-`python -m benchmarks placement --nodes FILE --pods FILE` measures placement on traces instead.
+`python -m benchmarks placement --nodes FILE --pods FILE` measures placement on traces instead, and
+`python -m benchmarks lab --mixes wide --loads 1.2` chooses the runs of the lab benchmark.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import importlib
 import os
 import sys
 
-from benchmarks.placement.command import run_command
+from benchmarks.lab.command import run_command as run_lab
+from benchmarks.placement.command import run_command as run_placement
 
 GROUPS = {
     "startup": "benchmarks.startup",
@@ -22,13 +24,16 @@ GROUPS = {
     "store": "benchmarks.store",
     "retention": "benchmarks.retention",
     "questions": "benchmarks.questions",
+    "lab": "benchmarks.lab.command",
 }
+COMMANDS = {"placement": run_placement, "lab": run_lab}
+"""Groups that take options."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the groups named, or all of them; the exit code."""
-    if arguments[:1] == ["placement"] and any(word.startswith("-") for word in arguments):
-        return run_command(arguments[1:])
+    if arguments and arguments[0] in COMMANDS and any(word.startswith("-") for word in arguments):
+        return COMMANDS[arguments[0]](arguments[1:])
     unknown = [name for name in arguments if name not in GROUPS]
     if unknown:
         print(f"benchmarks: no group {unknown[0]!r}; there are {', '.join(GROUPS)}", file=sys.stderr)

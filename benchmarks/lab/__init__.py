@@ -1,0 +1,1 @@
+"""Measures a scheduling policy on weeks of a university lab in virtual time."""

@@ -1,0 +1,170 @@
+"""Runs the lab benchmark: `python -m benchmarks lab --help`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.lab.measures import Deviation, worst
+from benchmarks.lab.run import LabResult, LabTask
+from benchmarks.lab.run import run as run_task
+from benchmarks.lab.workload import MIXES
+from benchmarks.table import heading, row
+from cli.commands.sim.progress import Progress, refusals
+from cli.exit_codes import CommandError
+from cli.main import main
+from cli.output.formats import Format, Output
+from cli.registry import application, examples
+from controller.config import Config, load
+from controller.config.load import load_text
+from controller.sim.parallel import run_in_processes
+from wire.job.arrays import array_indices
+
+PROGRAM = "python -m benchmarks lab"
+EXAMPLES = examples(
+    PROGRAM,
+    f"{PROGRAM} --seeds 1,2 --days 7 --loads 1.2 --mixes wide,narrow",
+    f"{PROGRAM} --config empty --mixes nolimits",
+    f"{PROGRAM} --config mine.toml -o json",
+)
+EMPTY = "empty"
+LAB = Path(__file__).parents[2] / "examples" / "lab.toml"
+_SAMPLES_PER_DAY = 48
+
+app = application()
+
+
+@app.command(epilog=EXAMPLES)
+def lab(
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="N-M", help="A run for each: 1-3, or 1,2,7.")
+    ] = "1",
+    days: Annotated[
+        float, typer.Option("--days", metavar="D", min=1, max=365, help="Days of each run.")
+    ] = 28,
+    loads: Annotated[
+        str,
+        typer.Option("--loads", metavar="A,B,…", help="Demanded GPU-hours divided by those of the cluster."),
+    ] = "0.9,1.2",
+    mixes: Annotated[str, typer.Option("--mixes", metavar="A,B,…", help=", ".join(MIXES) + ".")] = "lab",
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A scheduler.toml with simulated nodes. empty: no settings. Default: examples/lab.toml.",
+            show_default=False,
+        ),
+    ] = "",
+    without_admin: Annotated[
+        bool, typer.Option("--without-admin", help="No node is drained or reserved.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> int:
+    """Measure a scheduling policy on weeks of a university lab with 6 nodes of 8 GPUs, in virtual time.
+
+    The jobs depend on the mix, the load and the seed only. The engine decides as on a live cluster.
+    """
+    with refusals():
+        name, chosen = configuration(config)
+        tasks = [
+            LabTask(name, chosen, mix, load, seed, days, not without_admin)
+            for mix in _mixes(mixes)
+            for load in _loads(loads)
+            for seed in _seeds(seeds)
+        ]
+        found = _results(tasks)
+    if output is Format.TABLE:
+        for each in found:
+            show(each)
+    else:
+        print(json.dumps([each.as_json() for each in found], indent=1))
+    return 0
+
+
+def run() -> None:
+    """Print the figures of the default runs."""
+    lab()
+
+
+def configuration(name: str) -> tuple[str, Config]:
+    """Return the name and content of a configuration: a file, `empty`, or without a name examples/lab.toml.
+
+    `empty` has the nodes of examples/lab.toml and no other setting.
+    """
+    if name == EMPTY:
+        text = LAB.read_text(encoding="utf-8")
+        return EMPTY, load_text(text[text.index("[nodes.") :], EMPTY)
+    return (name, load(Path(name))) if name else (LAB.stem, load(LAB))
+
+
+def _mixes(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in MIXES]
+    if unknown or not names:
+        raise CommandError(f"--mixes: {', '.join(unknown) or text!r} is none of {', '.join(MIXES)}")
+    return names
+
+
+def _loads(text: str) -> list[float]:
+    try:
+        return [float(each) for each in text.split(",")]
+    except ValueError:
+        raise CommandError(f"--loads: {text!r} is not a list of numbers such as 0.9,1.2") from None
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return array_indices(text)
+    except ValueError as error:
+        raise CommandError(f"--seeds: {error}") from None
+
+
+def _results(tasks: Sequence[LabTask]) -> list[LabResult]:
+    with Progress(int(sum(task.days for task in tasks) * _SAMPLES_PER_DAY), "samples") as progress:
+        if len(tasks) == 1:
+            return [run_task(tasks[0], progress)]
+        named = {f"{task.mix} with load {task.load:g} and seed {task.seed}": task for task in tasks}
+        return run_in_processes(run_task, named, progress)
+
+
+def show(found: LabResult) -> None:
+    """Print the figures of one run beside their bars."""
+    heading(
+        f"Lab: configuration {found.config}, mix {found.mix}, load {found.load:g}, seed {found.seed}, "
+        f"{found.days:g} days, {found.jobs:,} jobs"
+    )
+    bar = "5 points" if found.config == EMPTY else "3 points"
+    row("worst deviation of a project from its entitlement", _points(worst(found.projects)), bar)
+    row("worst deviation of a user within a project", _points(worst(found.users)), "5 points")
+    row("idle while a job waits that would delay no other", f"{found.wasted_percent:.1f} %", "1 %")
+    never = f"{found.gangs_never_started} of {found.gangs}"
+    row("gangs of 3 or more nodes that never started", never, "0")
+    twice = f"{2 * found.longest_narrow_wait_h:.0f} h (2 x narrow jobs)"
+    row("longest wait of such a gang", f"{found.longest_gang_wait_h:.0f} h", twice)
+    row("GPU-hours used", f"{found.used_percent:.1f} %", "94 %" if found.load >= 1 else "")
+    row("deadlines met, submitted 30 h ahead", f"{found.deadlines_met} of {found.deadlines}", "all")
+    row("start of notebooks, p95", f"{found.interactive_p95_minutes:.0f} min", "15 min")
+    row("GPU-hours lost to preemption", f"{found.lost_percent:.2f} %", "0.5 %")
+    row("CPU time of the run", f"{found.cpu_s:.1f} s", "60 s" if found.days <= 28 else "")
+    for each in found.projects:
+        row(f"  {each.tenant}: got, entitled", f"{each.got:.1f}, {each.entitled:.1f} %")
+    for each in found.users:
+        row(f"  {each.tenant}: got, entitled", f"{each.got:.1f}, {each.entitled:.1f} %")
+    for cause, hours in found.idle_hours.items():
+        row(f"  idle, {cause}", f"{hours:,.0f} GPU-hours")
+    for message, count in sorted(found.refused.items(), key=lambda each: -each[1])[:3]:
+        row(f"  refused: {message[:54]}", f"{count:,} jobs")
+
+
+def _points(found: Deviation | None) -> str:
+    return "no tenant always waits" if found is None else f"{found.points:+.1f} ({found.tenant})"
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run with these arguments; the exit code."""
+    return main(arguments, app, PROGRAM)

@@ -1,0 +1,102 @@
+"""Computes what each tenant is entitled to: GPU-hours by weighted max-min fairness over its demand.
+
+Algorithm of `entitled_hours`
+1. Divide the time into steps. In each step, every tenant demands the GPUs of its unfinished jobs. A job
+   demands at most its own GPUs, and jobs that require a GPU model together at most the GPUs of this model.
+2. Divide the capacity of the step by weighted max-min fairness: a tenant whose demand is less than its part
+   gets its demand, and the others divide what is left by their weights.
+3. Serve the jobs of each tenant in the order of their submits: subtract what they got from what they need.
+
+Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did.
+Cost: O(jobs + steps x GPUs).
+
+Example: 8 GPUs for one hour, weights a = 1 and b = 1. Tenant a demands 2 GPUs and b 20: a is entitled to 2
+GPU-hours and b to 6.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.lab.workload import HOUR_S
+
+_NOTHING_S = 1e-6
+
+
+@dataclass(slots=True)
+class Demand:
+    """A job as its tenant's demand: submit in seconds from the begin, GPUs, and the GPU-seconds it needs."""
+
+    tenant: str
+    submit_s: float
+    gpus: float
+    gpu_s: float
+    models: tuple[str, ...] = ()
+
+
+def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """Divide a capacity by weighted max-min fairness. A tenant without a weight has the weight 1."""
+    parts: dict[str, float] = {}
+    left = dict(demands)
+    while left:
+        unit = capacity / sum(weights.get(tenant, 1.0) for tenant in left)
+        met = {tenant for tenant, demand in left.items() if demand <= unit * weights.get(tenant, 1.0)}
+        if not met:
+            return parts | {tenant: unit * weights.get(tenant, 1.0) for tenant in left}
+        for tenant in met:
+            parts[tenant] = left.pop(tenant)
+            capacity -= parts[tenant]
+    return parts
+
+
+def entitled_hours(
+    demands: Iterable[Demand],
+    weights: Mapping[str, float],
+    capacity: Sequence[float],
+    step_s: float,
+    gpus_of: Mapping[tuple[str, ...], float],
+) -> dict[str, float]:
+    """Return the GPU-hours to which each tenant is entitled. `capacity`: the GPUs of each step.
+
+    `gpus_of`: the number of GPUs that meet a requirement of GPU models.
+    """
+    coming = deque(sorted((replace(each) for each in demands), key=lambda each: each.submit_s))
+    unfinished: defaultdict[str, deque[Demand]] = defaultdict(deque)
+    entitled: defaultdict[str, float] = defaultdict(float)
+    for step, gpus in enumerate(capacity):
+        while coming and coming[0].submit_s <= step * step_s:
+            unfinished[coming[0].tenant].append(coming.popleft())
+        demanded = {
+            tenant: sum(use for _, use in _uses(jobs, gpus, step_s, gpus_of))
+            for tenant, jobs in unfinished.items()
+        }
+        for tenant, part in max_min(gpus, demanded, weights).items():
+            entitled[tenant] += part * step_s / HOUR_S
+            _serve(unfinished[tenant], part, step_s, gpus_of)
+    return dict(entitled)
+
+
+def _uses(
+    jobs: Iterable[Demand], gpus: float, step_s: float, gpus_of: Mapping[tuple[str, ...], float]
+) -> Iterator[tuple[Demand, float]]:
+    """Yield the jobs of one tenant, in order, with the GPUs that each uses if the tenant has this many."""
+    left_of = dict(gpus_of)
+    for job in jobs:
+        if gpus <= 0:
+            return
+        left = left_of.get(job.models, gpus)
+        use = min(job.gpus, job.gpu_s / step_s, gpus, left)
+        left_of[job.models] = left - use
+        gpus -= use
+        yield job, use
+
+
+def _serve(jobs: deque[Demand], gpus: float, step_s: float, gpus_of: Mapping[tuple[str, ...], float]) -> None:
+    """Subtract what the jobs of a tenant get in one step, and remove the finished jobs."""
+    served = list(_uses(jobs, gpus, step_s, gpus_of))
+    for job, use in served:
+        jobs.popleft()
+        job.gpu_s -= use * step_s
+    jobs.extendleft(job for job, _ in reversed(served) if job.gpu_s > _NOTHING_S)

@@ -1,0 +1,150 @@
+"""Records what happened to each job of a run, and which GPUs are in use, from the events of the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from benchmarks.lab.workload import FLOOD, HOUR_S, PROJECTS
+from controller.core.model.events import (
+    Allocation,
+    Event,
+    JobEnded,
+    JobPlaced,
+    JobPreempted,
+    JobQueued,
+    JobRequeued,
+)
+from wire.job.spec import JobSpec
+from wire.names import PRIORITIES, WHOLE_GPU, JobState
+
+
+@dataclass(slots=True)
+class RecordedJob:
+    """One job of a run: its request, and the begin and end of each of its attempts in seconds."""
+
+    job: int
+    user: str
+    spec: JobSpec
+    submit_s: float
+    run_s: float = 0.0
+    """The seconds that the job needs if nothing stops it."""
+    runs: list[tuple[float, float]] = field(default_factory=list)
+    end_s: float | None = None
+    state: JobState = JobState.QUEUED
+    lost_gpu_hours: float = 0.0
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Jobs with the same kind differ in nothing but their run time and time limit."""
+        spec = self.spec
+        return self.user, spec.project, spec.queue, spec.gpus, spec.nodes, spec.gpu_models, spec.priority
+
+    @property
+    def tenant(self) -> str:
+        """The project of the job; FLOOD for the invented ones."""
+        return self.spec.project if self.spec.project in PROJECTS else FLOOD
+
+    @property
+    def gpus(self) -> float:
+        """The number of GPUs of the job."""
+        return self.spec.gpus
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of the job, if it names one."""
+        return self.spec.nodes or 1
+
+    @property
+    def scavenges(self) -> bool:
+        """Whether the job has the priority of jobs that run on what is left over."""
+        return self.spec.priority <= PRIORITIES["SCAVENGER"]
+
+    @property
+    def demand_s(self) -> float:
+        """The seconds for which the job runs if it is not preempted."""
+        limit_s = self.spec.time_limit_s
+        return self.run_s if limit_s is None else min(self.run_s, limit_s)
+
+    def wait_h(self, until: float) -> float:
+        """Return the hours from the submit to the first start. Without a start: to the end, or to `until`."""
+        start = self.runs[0][0] if self.runs else until if self.end_s is None else self.end_s
+        return (start - self.submit_s) / HOUR_S
+
+
+@dataclass(slots=True)
+class History:
+    """The jobs of a run, the waiting jobs and the free GPUs of each node. Call `observe` with every event."""
+
+    free: dict[str, float]
+    """The number of free GPUs of each node."""
+    jobs: dict[int, RecordedJob] = field(default_factory=dict)
+    waiting: dict[int, RecordedJob] = field(default_factory=dict)
+    waiting_of: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of waiting jobs by tenant and user. Scavengers do not count."""
+    _running: dict[int, tuple[float, Sequence[Allocation]]] = field(default_factory=dict)
+
+    def observe(self, event: Event) -> None:
+        """Update the record of the job that the event names."""
+        note = self._NOTES.get(type(event))
+        if note is not None:
+            note(self, event)
+
+    def close(self, now: float) -> None:
+        """End the attempts that still run, at the end of the measured time."""
+        for job in list(self._running):
+            self._leave(job, now)
+
+    def _wait(self, job: RecordedJob) -> None:
+        if job.job not in self.waiting:
+            self.waiting[job.job] = job
+            self.waiting_of[job.tenant, job.user] += not job.scavenges
+
+    def _wait_no_more(self, job: RecordedJob) -> None:
+        if self.waiting.pop(job.job, None) is not None:
+            self.waiting_of[job.tenant, job.user] -= not job.scavenges
+
+    def _queued(self, event: JobQueued) -> None:
+        self.jobs[event.job] = job = RecordedJob(event.job, event.user, event.spec, event.at)
+        self._wait(job)
+
+    def _placed(self, event: JobPlaced) -> None:
+        self._wait_no_more(self.jobs[event.job])
+        self._running[event.job] = event.at, event.allocations
+        self._take(event.allocations, -1)
+
+    def _preempted(self, event: JobPreempted) -> None:
+        job = self.jobs[event.job]
+        job.lost_gpu_hours += event.gpu_hours
+        self._leave(event.job, event.at)
+        self._wait(job)
+
+    def _requeued(self, event: JobRequeued) -> None:
+        self._leave(event.job, event.at)
+        self._wait(self.jobs[event.job])
+
+    def _ended(self, event: JobEnded) -> None:
+        job = self.jobs[event.job]
+        self._leave(event.job, event.at)
+        self._wait_no_more(job)
+        job.end_s, job.state = event.at, event.state
+
+    def _leave(self, job: int, now: float) -> None:
+        started = self._running.pop(job, None)
+        if started is not None:
+            self.jobs[job].runs.append((started[0], now))
+            self._take(started[1], 1)
+
+    def _take(self, allocations: Sequence[Allocation], sign: int) -> None:
+        for each in allocations:
+            self.free[each.node] += sign * sum(hold.milli for hold in each.gpus) / WHOLE_GPU
+
+    _NOTES: ClassVar[dict[type, Callable[[History, Any], None]]] = {
+        JobQueued: _queued,
+        JobPlaced: _placed,
+        JobPreempted: _preempted,
+        JobRequeued: _requeued,
+        JobEnded: _ended,
+    }

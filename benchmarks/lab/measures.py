@@ -1,0 +1,209 @@
+"""Computes the figures of a run from its recorded jobs and samples. Each figure has a bar."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from benchmarks.lab.entitlement import Demand, entitled_hours
+from benchmarks.lab.history import RecordedJob
+from benchmarks.lab.idle import WASTE
+from benchmarks.lab.outages import DRAIN, MAINTENANCE
+from benchmarks.lab.workload import DEADLINE, HOUR_S, NOTEBOOK
+from controller.sim.job_results import quantile
+from wire.names import JobState
+
+STEP_S = 0.5 * HOUR_S
+"""Seconds between two samples, and the step of the computation of entitlements."""
+ALWAYS = 0.9
+"""A tenant that has a waiting job in this part of the samples counts as always waiting."""
+GANG_NODES = 3
+"""The least number of nodes of the gangs that are measured."""
+PATIENCE_H = 72.0
+"""Hours. A gang submitted in the last hours of the run may still wait at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The idle GPUs by cause, and the tenants and users with waiting jobs, for one step."""
+
+    idle: Mapping[str, float]
+    waiting: frozenset[tuple[str, str]]
+    """The tenant and user of each waiting job. Scavengers do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that was recorded in a run. Times are seconds since 1970."""
+
+    jobs: Sequence[RecordedJob]
+    samples: Sequence[Sample]
+    starts_at: float
+    ends_at: float
+    gpus: int
+    gpus_of: Mapping[tuple[str, ...], float]
+    """The number of GPUs that meet each requirement of GPU models."""
+    weights: Mapping[str, float]
+    """The weights of projects, and of users as `project/user`."""
+
+    @property
+    def gpu_hours(self) -> float:
+        """The GPU-hours of the cluster."""
+        return self.gpus * (self.ends_at - self.starts_at) / HOUR_S
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """How far a tenant is from its entitlement: in percentage points, negative if it got less."""
+
+    tenant: str
+    points: float
+    got: float
+    entitled: float
+    """`got` and `entitled` are in percent of the same GPU-hours."""
+
+
+def worst(deviations: Iterable[Deviation]) -> Deviation | None:
+    """Return the largest deviation in either direction; None if there is none."""
+    return max(deviations, key=lambda each: abs(each.points), default=None)
+
+
+def project_deviations(record: Record) -> list[Deviation]:
+    """Compare the GPU-hours of each project that always waits with its entitlement.
+
+    Scavengers neither demand nor get anything here. GPUs of nodes that take no new jobs are no capacity while
+    they are idle.
+    """
+    out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
+    capacity = [record.gpus - lost for lost in out]
+    jobs = [job for job in record.jobs if not job.scavenges]
+    entitled = entitled_hours(_demands(record, jobs), record.weights, capacity, STEP_S, record.gpus_of)
+    got = _used_hours((job.tenant, job) for job in jobs)
+    waits = Counter(tenant for sample in record.samples for tenant in {pair[0] for pair in sample.waiting})
+    always = [tenant for tenant, count in sorted(waits.items()) if count >= ALWAYS * len(record.samples)]
+    return [_deviation(tenant, got[tenant], entitled.get(tenant, 0.0), record.gpu_hours) for tenant in always]
+
+
+def user_deviations(record: Record) -> list[Deviation]:
+    """Compare the GPU-hours of users that always wait with their part of what their project got.
+
+    The percentages are of the GPU-hours of the project. Only projects with several such users count.
+    """
+    waits = Counter(pair for sample in record.samples for pair in sample.waiting)
+    always = {pair for pair, count in waits.items() if count >= ALWAYS * len(record.samples)}
+    found: list[Deviation] = []
+    for tenant in sorted({tenant for tenant, _ in always}):
+        jobs = [job for job in record.jobs if job.tenant == tenant and not job.scavenges]
+        users = sorted(user for project, user in always if project == tenant)
+        total = sum(_used_hours((tenant, job) for job in jobs).values())
+        if len(users) < 2 or not total:
+            continue
+        weights = {user: record.weights.get(f"{tenant}/{user}", 1.0) for user in {job.user for job in jobs}}
+        demands = _demands(record, jobs, by_user=True)
+        entitled = entitled_hours(demands, weights, _used_by_step(record, jobs), STEP_S, record.gpus_of)
+        got = _used_hours((job.user, job) for job in jobs)
+        found += [_deviation(f"{tenant}/{user}", got[user], entitled.get(user, 0.0), total) for user in users]
+    return found
+
+
+def _deviation(tenant: str, got: float, entitled: float, total: float) -> Deviation:
+    return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total)
+
+
+def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = False) -> Iterator[Demand]:
+    for job in jobs:
+        tenant = job.user if by_user else job.tenant
+        submit_s = job.submit_s - record.starts_at
+        yield Demand(tenant, submit_s, job.gpus, job.gpus * job.demand_s, job.spec.gpu_models)
+
+
+def _used_hours(jobs: Iterable[tuple[str, RecordedJob]]) -> Counter[str]:
+    """Return the GPU-hours of the jobs, by the text beside each job."""
+    used: Counter[str] = Counter()
+    for name, job in jobs:
+        used[name] += job.gpus * sum(end - start for start, end in job.runs) / HOUR_S  # type: ignore[assignment]
+    return used
+
+
+def _used_by_step(record: Record, jobs: Iterable[RecordedJob]) -> list[float]:
+    """Return the mean number of GPUs that the jobs hold in each step."""
+    used = [0.0] * ceil((record.ends_at - record.starts_at) / STEP_S)
+    for job in jobs:
+        for start, end in job.runs:
+            at = start - record.starts_at
+            last = min(len(used) - 1, int((end - record.starts_at) / STEP_S))
+            for step in range(int(at / STEP_S), last + 1):
+                begin, until = max(at, step * STEP_S), min(end - record.starts_at, (step + 1) * STEP_S)
+                used[step] += job.gpus * max(0.0, until - begin) / STEP_S
+    return used
+
+
+def idle_hours(record: Record) -> dict[str, float]:
+    """Return the idle GPU-hours by cause, the largest first."""
+    total: Counter[str] = Counter()
+    for sample in record.samples:
+        for cause, gpus in sample.idle.items():
+            total[cause] += gpus * STEP_S / HOUR_S  # type: ignore[assignment]
+    return dict(total.most_common())
+
+
+def wasted_percent(record: Record) -> float:
+    """Return the GPU-hours that are idle while a job waits that would fit and delay no other job.
+
+    The result is in percent of all GPU-hours.
+    """
+    return (
+        100 * sum(hours for cause, hours in idle_hours(record).items() if cause in WASTE) / record.gpu_hours
+    )
+
+
+def used_percent(record: Record) -> float:
+    """Return the GPU-hours that jobs held, in percent of all GPU-hours."""
+    return 100 * sum(_used_hours(("", job) for job in record.jobs).values()) / record.gpu_hours
+
+
+def lost_percent(record: Record) -> float:
+    """Return the GPU-hours of work that preemptions destroyed, in percent of all GPU-hours."""
+    return 100 * sum(job.lost_gpu_hours for job in record.jobs) / record.gpu_hours
+
+
+def gangs_never_started(record: Record) -> tuple[int, int]:
+    """Return how many gangs of three or more nodes never started, and the number of all such gangs.
+
+    Gangs submitted in the last PATIENCE_H hours that still wait at the end are left out.
+    """
+    late = record.ends_at - PATIENCE_H * HOUR_S
+    gangs = [job for job in record.jobs if job.nodes >= GANG_NODES]
+    counted = [job for job in gangs if job.runs or job.end_s is not None or job.submit_s <= late]
+    return sum(not job.runs for job in counted), len(counted)
+
+
+def longest_gang_wait_h(record: Record) -> float:
+    """Return the longest wait of a gang of three or more nodes until its first start or the end, in hours."""
+    return max((job.wait_h(record.ends_at) for job in record.jobs if job.nodes >= GANG_NODES), default=0.0)
+
+
+def longest_narrow_wait_h(record: Record) -> float:
+    """Return the longest wait of a job with one GPU, in hours. Scavengers do not count."""
+    narrow = (job for job in record.jobs if job.gpus <= 1 and not job.scavenges)
+    return max((job.wait_h(record.ends_at) for job in narrow), default=0.0)
+
+
+def deadlines_met(record: Record) -> tuple[int, int]:
+    """Return how many jobs submitted 30 h before their deadline have met it, and the number of such jobs."""
+    due = [
+        (job, job.spec.deadline_at)
+        for job in record.jobs
+        if job.spec.name == DEADLINE and job.spec.deadline_at is not None
+    ]
+    due = [(job, at) for job, at in due if at <= record.ends_at]
+    met = sum(job.state is JobState.COMPLETED and (job.end_s or at) <= at for job, at in due)
+    return met, len(due)
+
+
+def interactive_p95_minutes(record: Record) -> float:
+    """Return the 95th percentile of the minutes from the submit of a notebook to its start."""
+    waits = [60 * job.wait_h(record.ends_at) for job in record.jobs if job.spec.name == NOTEBOOK]
+    return quantile(waits, 0.95)

@@ -1,0 +1,240 @@
+"""Runs the scheduling engine on weeks of the lab in virtual time, and records what happens.
+
+Algorithm of `run`
+1. Connect the nodes of the configuration, and schedule all submits and the commands of the admin.
+2. Between two steps of the simulation, take a sample for each half hour that has passed. Nothing changes
+   between two steps, so the sample shows the state after the last scheduling pass.
+3. At the end of the days, end the attempts that still run in the records, and compute the figures.
+
+Cost: that of the engine, plus about a millisecond for each sample with idle GPUs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from benchmarks.lab import measures
+from benchmarks.lab.history import History
+from benchmarks.lab.idle import idle_gpus
+from benchmarks.lab.measures import STEP_S, Record, Sample
+from benchmarks.lab.outages import commands_of, outages
+from benchmarks.lab.workload import HOUR_S, START_S, lab_jobs
+from controller.config import Config
+from controller.core.engine import Engine
+from controller.core.model import inputs
+from controller.core.model.inputs import Accepted, Input, Requester
+from controller.core.rebalance.rebalancer import AUTO
+from controller.core.state.state import State
+from controller.registry import build_pipeline
+from controller.sim.cluster import cluster_of_config
+from controller.sim.simulation import REBALANCE, REQUEST, Simulation
+from controller.sim.trace_job import TraceJob
+from controller.sim.virtual_agents import PlannedRun
+from wire.job.spec import JobSpec
+
+_OPTIONAL = ("priority", "preemptible", "queue", "deadline_at")
+"""Fields that a user leaves out if the configuration refuses the job because of them."""
+_DEFAULTS = JobSpec(command=())
+
+
+@dataclass(frozen=True, slots=True)
+class LabTask:
+    """The settings of one run. The object is pickled and sent to another process."""
+
+    name: str
+    """The name of the configuration."""
+    config: Config
+    mix: str
+    load: float
+    seed: int
+    days: float
+    admin: bool = True
+    """Whether the admin drains and reserves nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabResult:
+    """The figures of one run. Percentages are of all GPU-hours of the cluster."""
+
+    config: str
+    mix: str
+    load: float
+    seed: int
+    days: float
+    jobs: int
+    refused: dict[str, int]
+    """Number of jobs that the engine refused, by message."""
+    projects: list[measures.Deviation]
+    """The deviation of each project that always waits."""
+    users: list[measures.Deviation]
+    """The deviation of each user that always waits, in projects with several."""
+    wasted_percent: float
+    idle_hours: dict[str, float]
+    gangs_never_started: int
+    gangs: int
+    longest_gang_wait_h: float
+    longest_narrow_wait_h: float
+    used_percent: float
+    deadlines_met: int
+    deadlines: int
+    interactive_p95_minutes: float
+    lost_percent: float
+    cpu_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures for JSON."""
+        return asdict(self)
+
+
+class LabRun:
+    """One engine in virtual time with the jobs and the admin of a task."""
+
+    def __init__(self, task: LabTask) -> None:
+        self._task = task
+        self._cluster = cluster_of_config(task.config)
+        pipeline = build_pipeline(task.config)
+        self.history = History({name: float(len(facts.gpus)) for name, facts in self._cluster.nodes.items()})
+        engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
+        self._simulation = Simulation(engine, self.history.observe)
+        self._models = {name: facts.gpus[0].model for name, facts in self._cluster.nodes.items()}
+        self._outages = outages(list(self._cluster.nodes), task.days) if task.admin else []
+        self._refused: Counter[str] = Counter()
+        self._samples: list[Sample] = []
+
+    def figures(self, progress: Callable[[int], None] | None = None) -> LabResult:
+        """Run until the end of the days, and return the figures."""
+        task, history = self._task, self.history
+        begun = time.process_time()
+        self._schedule_all()
+        ends_at = START_S + task.days * 24 * HOUR_S
+        self._run_until(ends_at, progress)
+        history.close(ends_at)
+        cpu_s = time.process_time() - begun
+        for job, work in self._simulation.trace_jobs.items():
+            history.jobs[job].run_s = work.runtime_s
+        return self._result(
+            Record(
+                list(history.jobs.values()),
+                self._samples,
+                START_S,
+                ends_at,
+                self._cluster.gpus,
+                self._gpus_of(),
+                self._simulation.engine.pipeline.sharing.weights,
+            ),
+            cpu_s,
+        )
+
+    def _schedule_all(self) -> None:
+        """Connect the nodes. Schedule the submits, the commands of the admin and automatic rebalancing."""
+        task, simulation = self._task, self._simulation
+        simulation.now = START_S
+        for name, facts in self._cluster.nodes.items():
+            simulation.add_node(name, facts)
+        for work in lab_jobs(task.seed, task.days, task.load, task.mix):
+            simulation.schedule(work.submit_s, REQUEST, partial(self._submit, work))
+        for at, command in (each for outage in self._outages for each in commands_of(outage)):
+            simulation.schedule(at, REQUEST, partial(self._command, command))
+        if simulation.engine.pipeline.rebalance.mode == "auto":
+            self._rebalance(START_S)
+
+    def _command(self, command: Input, _now: float) -> None:
+        reply = self._simulation.tell(command).reply
+        if not isinstance(reply, Accepted):
+            raise ValueError(f"the admin's command was refused: {reply.message}")
+
+    def _rebalance(self, now: float) -> None:
+        simulation = self._simulation
+        if now > START_S:
+            simulation.tell(inputs.Rebalance(AUTO))
+        interval_s = simulation.engine.pipeline.rebalance.interval_s
+        simulation.schedule(now + interval_s, REBALANCE, self._rebalance)
+
+    def _submit(self, work: TraceJob, now: float) -> None:
+        """Submit a job as its user, under the ceilings and memberships of the configuration.
+
+        If the job is refused because of an optional field, submit it without the field, as a user would.
+        """
+        simulation = self._simulation
+        reply = simulation.tell(inputs.Submit(work.spec, work.user, asker=Requester(work.user))).reply
+        if isinstance(reply, Accepted):
+            for job in reply.jobs:
+                simulation.trace_jobs[job] = work
+                simulation.planned_runs[job] = PlannedRun(work.runtime_s, work.code)
+        elif reply.where in _OPTIONAL and getattr(work.spec, reply.where) != getattr(_DEFAULTS, reply.where):
+            plain: dict[str, Any] = {reply.where: getattr(_DEFAULTS, reply.where)}
+            self._submit(replace(work, spec=replace(work.spec, **plain)), now)
+        else:
+            self._refused[reply.message] += 1
+
+    def _run_until(self, ends_at: float, progress: Callable[[int], None] | None) -> None:
+        simulation, sample_at = self._simulation, START_S + STEP_S
+        while sample_at <= ends_at:
+            due = min(simulation.next_at, ends_at + 1)
+            while sample_at < due and sample_at <= ends_at:
+                self._sample(sample_at)
+                if progress is not None:
+                    progress(len(self._samples))
+                sample_at += STEP_S
+            if not simulation.step():
+                break
+
+    def _sample(self, now: float) -> None:
+        closed = [outage for outage in self._outages if outage.covers(now)]
+        history = self.history
+        idle = idle_gpus(self._simulation.engine, history, self._models, closed, now)
+        waiting = frozenset(pair for pair, count in history.waiting_of.items() if count)
+        self._samples.append(Sample(idle, waiting))
+
+    def _gpus_of(self) -> dict[tuple[str, ...], float]:
+        """Return the number of GPUs that meet each requirement of GPU models in the run."""
+        nodes = self._cluster.nodes
+        return {
+            models: float(
+                sum(
+                    len(nodes[name].gpus)
+                    for name, model in self._models.items()
+                    if any(each in model for each in models)
+                )
+            )
+            for models in {job.spec.gpu_models for job in self.history.jobs.values()}
+            if models
+        }
+
+    def _result(self, record: Record, cpu_s: float) -> LabResult:
+        task = self._task
+        never, gangs = measures.gangs_never_started(record)
+        met, due = measures.deadlines_met(record)
+        return LabResult(
+            config=task.name,
+            mix=task.mix,
+            load=task.load,
+            seed=task.seed,
+            days=task.days,
+            jobs=len(record.jobs),
+            refused=dict(self._refused),
+            projects=measures.project_deviations(record),
+            users=measures.user_deviations(record),
+            wasted_percent=measures.wasted_percent(record),
+            idle_hours=measures.idle_hours(record),
+            gangs_never_started=never,
+            gangs=gangs,
+            longest_gang_wait_h=measures.longest_gang_wait_h(record),
+            longest_narrow_wait_h=measures.longest_narrow_wait_h(record),
+            used_percent=measures.used_percent(record),
+            deadlines_met=met,
+            deadlines=due,
+            interactive_p95_minutes=measures.interactive_p95_minutes(record),
+            lost_percent=measures.lost_percent(record),
+            cpu_s=cpu_s,
+        )
+
+
+def run(task: LabTask, progress: Callable[[int], None] | None = None) -> LabResult:
+    """Run the task and return its figures. `progress` gets the number of samples taken so far."""
+    return LabRun(task).figures(progress)
