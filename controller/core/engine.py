@@ -86,7 +86,9 @@ class Engine:
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
-        """Build all handlers from the pipeline (configuration) and the state alone."""
+        """Create the objects that handle inputs, such as UserCommands, for this configuration (`pipeline`)
+        and this state. Nothing is taken from the objects that existed before.
+        """
         self.pipeline = pipeline
         self.state = state
         state.set_profiles(pipeline.profiles)
@@ -187,7 +189,8 @@ class Engine:
         """Change the configuration, with the same effect as a restart. Running jobs continue.
 
         1. Record the change.
-        2. Copy the state for the new pipeline (configuration), and build all handlers again.
+        2. Copy the state for the new configuration (`pipeline`), and create again all objects that handle
+           inputs.
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None
@@ -208,13 +211,13 @@ class Engine:
            because jobs that depend on it may start.
         """
         if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
-            self.profile_cycles.ask_again()  # Step 1 of the docstring.
+            self.profile_cycles.ask_again()
         if self.state.reservations.by_name:
-            self._reservations.begin_and_end_due(now)  # Step 2 of the docstring.
-        self.timers.open_due(now)  # Step 3 of the docstring.
+            self._reservations.begin_and_end_due(now)
+        self.timers.open_due(now)
         self.timers.settle(now)
-        self.profile_cycles.run(now, self._carry_out)  # Step 4 of the docstring.
-        if self.timers.end_due(now):  # Step 5 of the docstring.
+        self.profile_cycles.run(now, self._carry_out)
+        if self.timers.end_due(now):
             self.timers.settle(now)
             self.profile_cycles.run(now, self._carry_out)
 
@@ -259,7 +262,9 @@ class Engine:
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:
-        """Return the spec of a waiting job after an edit to `spec`, with its default sizes computed again."""
+        """Return the spec that a waiting job gets if a user changes its spec to `spec`. CPU and memory that
+        the user has not set are computed again.
+        """
         return self._user_commands.with_defaults(job, spec, frozenset(changed_fields(job.spec, spec)))
 
     def explain(self, job: Job, now: float) -> Why:
@@ -278,8 +283,9 @@ class Engine:
     def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
         """Return the preemption that would let a waiting job start now, and True if the policy allows it.
 
-        If the policy allows none, return a preemption that ignores strategies and protection and stops only
-        jobs of no higher priority, and False. Return None if even that is not possible.
+        If the policy allows none, return False, and the preemption that would be possible without the
+        preemption strategies and without protection of jobs. It stops only jobs whose priority is not higher.
+        If there is none either, return None and False.
         """
         if self.state.licences.insufficient(job.ask.licences):
             return None, False

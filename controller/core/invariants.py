@@ -127,8 +127,8 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    # Pad the recomputed columns to the width of the present table, because the table keeps its number of GPU
-    # slots when nodes leave.
+    # Give the recomputed table as many GPU columns as the present table, so that the two can be compared. The
+    # present table keeps its GPU columns when nodes leave.
     gpu_free = np.full_like(kept[3], ABSENT)
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):

@@ -51,11 +51,11 @@ def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | 
     return replace(spec, time_limit_s=limit, selector={**spec.selector, **rule.select})
 
 
-def labels_added_by_queue(asked: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
-    """Return the labels that the queue added to the job's node selector, as the difference between the
-    submitted and the admitted spec.
+def labels_added_by_queue(submitted: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
+    """Return the labels that the queue added to the job's node selector: those that `admitted`, the spec
+    after the rules of the queue, has and `submitted` has not.
     """
-    return tuple(sorted(admitted.selector.keys() - asked.selector.keys()))
+    return tuple(sorted(admitted.selector.keys() - submitted.selector.keys()))
 
 
 def _queue_refusal(rule: QueueRule, spec: JobSpec, user: str) -> Refusal | None:
@@ -87,8 +87,8 @@ def quota_refusal(
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
-    exceeds a limit. `was` is the spec of a job before an edit; a tenant that already counts the job does not
-    count it again.
+    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of that spec count the
+    job already, so it is not counted twice.
     """
     if quotas.unlimited:
         return None

@@ -35,7 +35,7 @@ class AgentReports:
     From a report to the end of a job
     1. `_handle_status` compares the reported status of an attempt with the state. It records the changes
        (ready at the gang barrier, started, checkpoint saved, ended). The agent repeats the report of an end
-       until it gets Settle, so a repeated report must change nothing.
+       until it gets the message Settle (the end is stored), so a repeated report must change nothing.
     2. When a member of a gang (its part on one node) has ended, `_record_exit` records the end.
        `_after_member_exits` then orders resets of the member's GPUs if needed. It lets the other members of
        the gang continue, stops them, or gives back their nodes.
@@ -49,7 +49,8 @@ class AgentReports:
     Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 
     Example: job 7 runs on gpu01 and gpu02. gpu01 reports exit code 1. With on_failure = "fail", gpu02 gets
-    Stop (why = "member_failed"). gpu02 reports its end, and job 7 is FAILED with exit code 1 of gpu01.
+    the message Stop (why = "member_failed"). gpu02 reports its end, and job 7 is FAILED with exit code 1 of
+    gpu01.
     """
 
     def __init__(self, context: Context) -> None:
@@ -179,7 +180,8 @@ class AgentReports:
         last, simple = None, False
         for node, status in given.statuses.items():
             if status is not last:
-                # Examine a status object only once, because members of a gang often share one object.
+                # Check each AttemptStatus object only once. Gang members with equal reports often share one
+                # object.
                 last, simple = status, attempt_reports.only_starts_or_ends(status)
             member = members.get(node)
             if member is None or member.ended_at is not None or not simple:
@@ -259,7 +261,7 @@ class AgentReports:
                 self._record(event)
 
     def on_off_queue_process_seen(self, given: inputs.OffQueueProcessSeen, now: float) -> None:
-        """Record that, as the agent reports, a user runs a process outside of any job on a GPU."""
+        """Record an agent's report that a user runs a process on a GPU outside of any job."""
         node = self._state.nodes.get(given.node)
         known = (given.node, given.uuid, given.user) in self._state.offqueue.open
         if node is not None and node.up and not known:
@@ -281,8 +283,8 @@ class AgentReports:
     def on_link_down(self, given: inputs.LinkWentDown, now: float) -> None:
         """Record that an agent has disconnected. Jobs on the node continue; no new job is placed there."""
         node = self._state.nodes.get(given.node)
-        # For a node that has never connected, also record each new reason, because operators read the reason
-        # to find the mistake.
+        # A node that has never connected is recorded as disconnected already. Record it again if the reason
+        # has changed, because operators need the present reason to repair the connection.
         if node is not None and (node.up or (not node.drained and node.why != given.why)):
             self._record(events.NodeWentAway(given.node, now, given.why))
             self._context.idle_gpus.on_node_away(node, now)

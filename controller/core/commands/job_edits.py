@@ -57,13 +57,13 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 
 
 def labels_of_queue(
-    job: Job, changes: Mapping[str, Any], asked: JobSpec, admitted: JobSpec
+    job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the labels in the node selector of the edited job that its queue added. They are stored, so that
-    they can be dropped when the job changes its queue.
+    """Return the labels that the job's queue has added to its node selector, after an edit. The job keeps a
+    list of them, because they are removed when the job changes its queue.
     """
-    kept = () if "selector" in changes or asked.queue != job.spec.queue else job.from_queue
-    return *kept, *labels_added_by_queue(asked, admitted)
+    kept = () if "selector" in changes or edited.queue != job.spec.queue else job.from_queue
+    return *kept, *labels_added_by_queue(edited, admitted)
 
 
 def changed_fields(old: JobSpec, new: JobSpec) -> tuple[str, ...]:

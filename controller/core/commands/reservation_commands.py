@@ -102,8 +102,8 @@ def _named(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
-    """Return nodes with as many nodes or GPUs as the reservation asks for, those that are free soonest, or a
-    refusal if there are too few.
+    """Choose the nodes of a reservation for a number of nodes or GPUs: those that become free first. Return a
+    refusal if too few nodes can be reserved.
     """
     labels = state.nodes.columns.labels
     fitting = [
@@ -132,8 +132,8 @@ def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation | None:
-    """Return another reservation that has the node at the same time, otherwise None. For maintenance return
-    None, because it may overlap.
+    """Return a reservation that already has the node at the same time; None if there is none. Always return
+    None for maintenance, because it may overlap with other reservations.
     """
     if spec.maintenance:
         return None
@@ -153,8 +153,8 @@ def _meet(one: Reservation, other: Reservation) -> bool:
 
 
 def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
-    """Return the latest expected end of the jobs on the node that may not run in the reservation; 0 if there
-    are none.
+    """Return the time at which the node is free for the reservation: the latest expected end of all jobs that
+    the reservation does not admit. Return 0 if no such job is on the node.
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)

@@ -35,11 +35,11 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The default sizes of one request as a proportional part of a node: the smallest CPU and the smallest
-    memory over all nodes that could hold the request.
+    """The default CPU and memory of a request, if they are a proportional part of a node. Of all nodes that
+    could hold the request, the node with the smallest result decides.
 
-    `cpu_node` and `memory_node` are the nodes with these defaults; `most_…` are the most CPU and memory of
-    any of the nodes.
+    The smallest result is from `cpu_node` for the CPU and from `memory_node` for the memory. Fields named
+    `most_…` are the greatest CPU and the greatest memory of any of these nodes.
     """
 
     cpu_milli: int
@@ -97,10 +97,12 @@ class DefaultSizes:
                 found[name] = min(found[name], limit)
         return replace(spec, **found, by_default={**spec.by_default, **notes})
 
-    def refill(self, spec: JobSpec, placer: Placer, given: frozenset[str]) -> JobSpec:
-        """Return the spec with its default sizes computed again, after a user changed the fields `given`."""
-        kept = {name: source for name, source in spec.by_default.items() if name not in given}
-        cleared: dict[str, Any] = dict.fromkeys(kept, 0) if given & SIZE_FIELDS else {}
+    def refill(self, spec: JobSpec, placer: Placer, changed: frozenset[str]) -> JobSpec:
+        """Return the spec after a user changed the fields named in `changed`. If one of them affects sizes,
+        compute the default CPU and memory again.
+        """
+        kept = {name: source for name, source in spec.by_default.items() if name not in changed}
+        cleared: dict[str, Any] = dict.fromkeys(kept, 0) if changed & SIZE_FIELDS else {}
         notes = {name: source for name, source in kept.items() if name not in cleared}
         return self.fill(replace(spec, **cleared, by_default=notes), placer)
 

@@ -38,8 +38,8 @@ class UserCommands:
     1. The spec must be valid, allowed by its queue and its profile, and within the ceilings (the most that
        the user may ask for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
-    3. Its dependencies, begin time and deadline must be possible. They also decide which gates (reasons that
-       keep the job out of the queue) are closed at first.
+    3. The job's dependencies, begin time and deadline must be possible. They also decide which gates (reasons
+       that keep the job out of the queue) are closed at first.
     4. The cluster must be able to hold the job when no other job runs, and no quota may be too small for the
        job alone.
 
@@ -163,8 +163,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
-        """Return the spec of a waiting job after an edit of the fields `changed_fields`, with its default
-        sizes computed again.
+        """Return the edited spec of a waiting job. If one of `changed_fields` affects sizes, the default CPU
+        and memory are computed again.
         """
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
@@ -205,8 +205,8 @@ class UserCommands:
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...], user: str
     ) -> Refusal | None:
-        """Return a refusal if the cluster could not hold the job even if no other job ran and without the
-        constraints in `relax`; otherwise None.
+        """Return a refusal if the job could not run even on an empty cluster; otherwise None. The constraints
+        that the job drops after some time (`relax`) are ignored.
         """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
@@ -291,8 +291,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start estimate that was shown to a user. When the job starts, the error of the estimate
-        is computed.
+        """Record the start estimate that was shown to a user. The error of the estimate is computed when the
+        job starts.
         """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED

@@ -36,13 +36,13 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
     return CheckpointSaved(job.id, now, job.attempt, node, found)
 
 
-def exits_of(over: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """Return how each gang member ended, by node. Consecutive members with the same report object share one
-    Exit.
+def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
+    """Return how each gang member ended, by node name, from the last report about the member. Consecutive
+    members whose reports are one AttemptStatus object get one Exit object.
     """
     exits: dict[str, Exit] = {}
     last = how = None
-    for node, status in over.items():
+    for node, status in reports.items():
         if how is None or status is not last:
             last, how = status, exit_of(status)
         exits[node] = how

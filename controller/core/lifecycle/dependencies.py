@@ -64,9 +64,7 @@ class DependencyIndex:
         return [path for path, until in self.by_target if until is Until.DATA]
 
     def update(self, job: Job) -> None:
-        """Add the dependencies of a job if it waits for them (its dependency gate is closed), otherwise
-        remove them.
-        """
+        """Add the dependencies of a job if the job waits for them. Otherwise remove them."""
         waits = job.spec.after if Reason.DEPENDENCY in job.wait.gates and not job.state.terminal else ()
         known = self._waiting.get(job.id, ())
         if waits is known:
@@ -101,8 +99,8 @@ class DependencyIndex:
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Decide a pair (label, condition) after an event about the job `changed`: True if the condition is
-        met, False if it can never be met, otherwise None.
+        """Return True if the condition in `target`, a pair (label, condition), is met, and False if it can
+        never be met; otherwise None. The last event was about the job `changed`.
         """
         label, until = target
         if label == changed.label:
@@ -130,7 +128,7 @@ def target_of(dependency: Dependency) -> Target:
 
 
 def outcome_for(state: State, dependency: Dependency, known: Mapping[str, JobState]) -> bool | None:
-    """Decide a dependency: True if it is met, False if it can never be met, None if neither is certain yet.
+    """Return True if the dependency is met, False if it can never be met, None if neither is certain yet.
 
     `known` has the final states of old jobs that are only in the store and not in memory.
     """
@@ -159,8 +157,8 @@ def array_elements(state: State, label: str) -> Mapping[int, int] | None:
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the label of the job that it names. An id is replaced, because the job with
-    id 7 can be array element 5_2.
+    """Return the dependency with the job's id replaced by its label. For example, the job with the id 7 has
+    the label 5_2 if it is element 2 of array 5.
     """
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
@@ -169,10 +167,11 @@ def canonical(state: State, dependency: Dependency) -> Dependency:
 
 
 def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> bool | None:
-    """Decide a condition on an array. All elements have to meet it; only NOT_OK (a failure) is met when one
-    element meets it.
+    """Return True if the array meets the condition `until`, False if it can never meet it, otherwise None.
+    All elements have to meet the condition; for NOT_OK (a failure), one element is enough.
 
-    `pending` has the elements that are undecided so far; decided ones are removed from it.
+    `pending` has the elements that may still meet the condition. The function removes elements that have met
+    it or can no longer meet it.
     """
     decisive = until is Until.NOT_OK
     for element in elements:

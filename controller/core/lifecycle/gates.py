@@ -47,9 +47,9 @@ class AdmittedSpec:
     """Indices in `spec.after` of the dependencies that can no longer be met."""
 
     def gates_of(self, number: int) -> tuple[Reason, ...]:
-        """Return the closed gates of array element `number`. An array with a limit lets its first elements
-        start at once; for the other elements the array gate is closed. If the array is submitted on hold, it
-        is closed for all.
+        """Return the closed gates of array element `number`. If the array has a limit of running elements
+        (`--array 0-99%5`), the array gate is open for the first elements and closed for the others. If the
+        array is submitted on hold, the array gate is closed for all elements.
         """
         most = None if self.spec.array is None else array_concurrency_limit(self.spec.array)
         if most is None or (number < most and not self.spec.hold):
@@ -160,7 +160,8 @@ def _impossible_deadline(spec: JobSpec, now: float) -> Refusal | None:
 def opens_at(job: Job, gate: Reason) -> float:
     """Return the time at which a timer opens a closed gate; NEVER if only an event can open the gate.
 
-    For the dependency gate, return the end of `after_within_s`: the timer then cancels the job.
+    For the dependency gate, return the end of the time `after_within_s` for which the job may wait for other
+    jobs. At that time the timer cancels the job.
     """
     if gate is Reason.DEPENDENCY:
         within = job.spec.after_within_s

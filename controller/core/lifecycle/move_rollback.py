@@ -19,9 +19,9 @@ def undo_move(
     """Yield the events that undo the move of a job to other nodes. The caller must apply each event before it
     takes the next.
 
-    1. The job gets its old nodes again if `back` is True, the nodes take jobs and the job's old allocations
-       are still free. If the job was moved to make room for another job, that job loses its nomination to the
-       nodes and waits in the queue again, unless it has started.
+    1. The job gets its old nodes again if `back` is True (the caller allows it), the nodes take jobs and the
+       job's old allocations are still free. If the job was moved in favour of another job that has not
+       started, that job loses its nomination to the nodes and waits in the queue again.
     2. Otherwise the job waits in the queue.
     """
     move = job.move
@@ -37,7 +37,9 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """Return the job for which this job was moved away; None if there is none or it has started."""
+    """Return the waiting job for which this job was moved away; None if it was moved for another reason or
+    the other job has started.
+    """
     other = state.jobs.get(move.for_job or 0)
     if other is None or not other.claim:
         return None
@@ -63,8 +65,8 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """True if the allocations are free, or are only kept for `waiting`, the job for which the moved job had
-    to leave.
+    """True if the allocations are free. Resources that are kept for `waiting`, the job for which the moved
+    job had to leave, count as free.
     """
     nodes = state.nodes
     if waiting is not None:

@@ -17,8 +17,8 @@ _CAN_REQUEUE = (OnNodeLost.REQUEUE, OnNodeLost.MANUAL)
 
 
 def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued:
-    """Return the event that follows the end of an attempt: a requeue, an end with another reason, or the
-    event `ended` unchanged.
+    """Return the event that is recorded at the end of an attempt: a requeue, an end with another reason, or
+    the event `ended` unchanged.
 
     The first of these rules that applies decides.
 
@@ -108,7 +108,7 @@ def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
     """Return the requeue or the end of a job that was stopped because its GPUs were idle; None for other
-    jobs. A loss of its node meanwhile changes nothing.
+    jobs. The result is the same if the job's node was lost before the job had stopped.
     """
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None

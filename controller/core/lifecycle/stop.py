@@ -81,8 +81,8 @@ class Stopper:
     def unclaim(self, job: Job, why: str, now: float, lost: str = "") -> None:
         """Withdraw the nomination of a job: the nodes that a preemption or a move keeps for the job.
 
-        A job that is being moved returns to its old nodes only if the cause is the loss of another node,
-        named in `lost`.
+        A job that is being moved to other nodes returns to its old nodes only if a node was lost. `lost`
+        names that node; otherwise it is empty.
         """
         if job.move is not None:
             back = lost != "" and all(each.node != lost for each in job.move.origin)

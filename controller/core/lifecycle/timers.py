@@ -45,9 +45,9 @@ class Timers:
     4. Before a scheduling pass, `open_due` acts on the jobs that are due. A job for which this pass is the
        last chance to start stays on the heap. If it has not started, `end_due` ends it after the pass.
 
-    Invariant: Timers computed afresh from the state have the same due times, dependencies and array slots
-    (tests/engine_harness.py compares them after each input).
-    Cost: O(log jobs) for an event about a job; nothing while a job waits.
+    Invariant: a new Timers object made from the state has the same due times, dependencies and array slots
+    (tests/engine_harness.py compares them after each input). Cost: O(log jobs) for an event about a job;
+    nothing while a job waits.
 
     Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
     opens. Its next due time is 11:00, the latest start that meets the deadline. If the pass at 11:00 does not
@@ -85,8 +85,8 @@ class Timers:
         return heap[0][0] if heap else NEVER
 
     def on_event(self, event: Event) -> None:
-        """Update the due time of the event's job, and the jobs that wait for this job, after the event was
-        applied.
+        """After an event about a job was applied, update the due time of the job and the jobs that wait for
+        it.
         """
         if not isinstance(event, JobEvent):
             return

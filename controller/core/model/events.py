@@ -74,7 +74,7 @@ class JobQueued(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobHeld(JobEvent):
-    """The job was held: it does not start until it is released."""
+    """A hold was set on the job: the job does not start until it is released."""
 
     by: str
     operator: bool = False
@@ -90,8 +90,8 @@ class JobReleased(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobEdited(JobEvent):
-    """The spec of the job was changed. The event has the whole new spec, and the gates (such as a dependency)
-    that now keep the job out of the queue.
+    """The spec of the job was changed. The event has the whole new spec, and the closed gates: the reasons,
+    such as a dependency, that now keep the job out of the queue.
     """
 
     spec: JobSpec
@@ -140,8 +140,8 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """By present plans the job starts too late to meet its deadline. With doubted=False it can meet the
-    deadline again.
+    """With `doubted` True, the job will miss its deadline if it starts as planned now. With `doubted` False,
+    an earlier event with True no longer applies.
     """
 
     doubted: bool
@@ -292,8 +292,8 @@ class GpuFaultNoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class IdleNoted(JobEvent):
-    """All GPUs of the job have been idle since the time `since`. The job is ended at the time `until` if they
-    stay idle.
+    """All GPUs of the job have been idle since the time `since`. If the GPUs stay idle, the job is ended at
+    the time `until`.
     """
 
     attempt: int

@@ -89,8 +89,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Return the sort key of a failed member: by the time of its end. Members that were stopped because
-    another one failed come last.
+    """Return the sort key of a failed gang member, which orders members by the time of their end. A member
+    that was stopped because another member failed comes last.
     """
     return member.why == "member_failed", member.ended_at or 0.0
 

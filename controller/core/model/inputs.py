@@ -98,7 +98,7 @@ class Hold(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Release(JobCommand):
-    """Release a held job. `asker` has the same meaning as in Hold."""
+    """Release a held job. `asker` is the user or operator that releases it; None if everything is allowed."""
 
     asker: Requester | None = None
 
@@ -110,7 +110,9 @@ class Requeue(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class Preempt(JobCommand):
-    """Preempt a running job and queue it again at its former position. With `hold`, the job is also held."""
+    """Preempt a running job and queue it again at its former position. With `hold`, the job then does not
+    start until it is released.
+    """
 
     hold: bool = False
 

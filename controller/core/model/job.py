@@ -49,8 +49,8 @@ class Member:
 
     @property
     def failed(self) -> bool:
-        """True if the member has ended with a failure. A member that was ordered to leave an elastic job does
-        not count as failed.
+        """True if the member has ended with a failure. A member that was ordered to end because its elastic
+        job shrinks does not count as failed.
         """
         return self.ended_at is not None and not self.leaving and not (self.code == 0 and not self.why)
 
@@ -259,7 +259,9 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """The members of the job that have not ended and were not ordered to leave."""
+        """The members of the job that have not ended and that an elastic job keeps: they were not ordered to
+        end because the job shrinks.
+        """
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
     @property
@@ -282,7 +284,9 @@ class Job:
 
     @property
     def gpu_milli(self) -> int:
-        """The thousandths of GPUs that the members hold, without members that were ordered to leave."""
+        """The GPUs that the members hold, in thousandths of a GPU. Members that were ordered to end because
+        the job shrinks are not counted.
+        """
         return sum(self._milli(member) for member in self.members.values() if not member.leaving)
 
     @staticmethod
@@ -290,8 +294,8 @@ class Job:
         return sum(gpu.milli for gpu in member.allocation.gpus)
 
     def unsaved(self, now: float, nodes: tuple[str, ...] = ()) -> float:
-        """Return the GPU-hours of work that are lost if the attempt ends now, or only its members on
-        `nodes`.
+        """Return the GPU-hours of work since the last checkpoint that are lost if the attempt ends now. If
+        `nodes` is not empty, count only the members on these nodes.
         """
         milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600

@@ -75,8 +75,8 @@ class PerNodeRequest(_Hashed):
 
     @property
     def social(self) -> bool:
-        """True if the request has labels or job affinity. Then other jobs can affect which nodes the job may
-        use.
+        """True if the request has job labels or job affinity. If so, the nodes that the job may use depend on
+        other jobs.
         """
         return bool(self.labels or self.company)
 
@@ -97,10 +97,11 @@ class PerNodeRequest(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest(_Hashed):
-    """The request of a whole job: `part` on each of `nodes` nodes. With nodes=None the job gets as few nodes
-    as its GPUs need.
+    """The request of a whole job for resources: `nodes` nodes, and on each of them the resources in `part`.
+    If `nodes` is None, the job gets the fewest nodes that have enough GPUs.
 
-    `topology` names a node label, such as the rack, and how the nodes must be divided among its values.
+    `topology` names a node label, such as `rack`, and sets how the nodes must be divided among the values of
+    the label.
     """
 
     __hash__ = _Hashed.__hash__

@@ -26,7 +26,9 @@ TAIL_FRACTION = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
-    """An estimate of the start of a job, made at `made_at`."""
+    """An estimate, made at the time `made_at`, that a job starts at the time `start`. `kind` names the method
+    of the estimate.
+    """
 
     kind: str
     made_at: float
@@ -35,7 +37,9 @@ class StartEstimate:
 
 @dataclass(slots=True)
 class StartScore:
-    """The errors of all estimates of one kind. Fields that end in `_s` are sums of seconds."""
+    """The errors of all estimates that were made with one method (`kind`). Fields that end in `_s` are sums
+    of seconds.
+    """
 
     count: int = 0
     ahead_s: float = 0.0
@@ -48,21 +52,21 @@ class StartScore:
     estimated start.
     """
 
-    def add(self, each: StartEstimate, started_at: float) -> None:
-        """Add the error of one estimate, now that the job has started."""
-        ahead, error = max(1.0, each.start - each.made_at), started_at - each.start
+    def add(self, estimate: StartEstimate, started_at: float) -> None:
+        """Add the error of an estimate whose job has started at `started_at`."""
+        ahead, error = max(1.0, estimate.start - estimate.made_at), started_at - estimate.start
         self.count += 1
-        self.ahead_s += each.start - each.made_at
+        self.ahead_s += estimate.start - estimate.made_at
         self.bias_s += error
         self.error_s += abs(error)
         self.late += error > 0
         self.errors.append(round(error / ahead, 4))
 
     def span(self, start: float, now: float) -> tuple[float, float] | None:
-        """Return the time range in which 8 of 10 jobs with such an estimate have started, for an estimated
-        start `start`.
+        """Return the time range in which a job with the estimated start `start` will start with a probability
+        of 80 %. The range comes from the errors of earlier estimates.
 
-        Return None with fewer than MIN_ERRORS known errors.
+        Return None if fewer than MIN_ERRORS errors are known.
         """
         if len(self.errors) < MIN_ERRORS:
             return None
@@ -83,8 +87,8 @@ def load_score(kept: Sequence[float]) -> StartScore:
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """True if a further estimate of this kind should be recorded, given the estimates already recorded for
-    the job.
+    """True if another estimate of this kind should be recorded for a job. `known` has the estimates that are
+    already recorded for it.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

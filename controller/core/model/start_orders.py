@@ -1,5 +1,5 @@
-"""Makes the start orders of an attempt: one frame (message to an agent) for each node, with the environment
-of the processes.
+"""Makes the start orders of an attempt: one message to the agent of each node, with the command and the
+environment of the job's processes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 
 
 class AttemptStart:
-    """The start orders of an attempt. They are made when first needed, from the job as it was when it was
-    placed.
+    """The start orders of an attempt: one message to the agent of each node. They are made when first needed,
+    from the job as it was when it was placed.
     """
 
     __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
@@ -44,9 +44,10 @@ class AttemptStart:
 
     @property
     def starts(self) -> dict[str, Start]:
-        """The start order for each node, by node name."""
+        """The message Start to the agent of each node, by node name."""
         if self._starts is None:
-            # Change only a copy, because the job may have been edited or placed again since the placement.
+            # Make the messages from a copy with the values at the placement, because the job may have been
+            # edited or placed again since.
             job = copy(self._job)
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = start_frames(job, self._addresses(job))
@@ -54,8 +55,8 @@ class AttemptStart:
 
 
 def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
-    """Return the start order for each node of an attempt, by node name. `addresses` has the network address
-    of each node.
+    """Return, by node name, the message Start that starts the attempt on the node. `addresses` has the
+    network address of each node.
     """
     spec, name = job.spec, job.name
     shared = environment(job, addresses)
@@ -118,8 +119,8 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """True if the attempt appends to its output files. Later attempts append, so that the output of earlier
-    ones is not lost.
+    """True if the attempt appends to its output files and does not truncate them. Later attempts append, so
+    that the output of earlier attempts is not lost.
     """
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):
@@ -189,7 +190,7 @@ def _slurm_array_variables(text: str) -> dict[str, str]:
 
 
 def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
-    """Return the variables that tell a batch script how many tasks to start."""
+    """Return the SLURM_* variables for a batch script, such as the number of tasks that it should start."""
     each, tasks = job.spec.tasks_per_node, job.spec.tasks_per_node * nodes
     cpus = max(1, job.spec.cpu_milli // 1_000)
     times = f"(x{nodes})" if nodes > 1 else ""

@@ -67,10 +67,10 @@ WAIT_RULES = WaitRules()
 
 
 def with_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return the closed gates of a job plus `gate`, in the order of GATES."""
+    """Return the gates in `gates` and also `gate`, in the same order as in the constant GATES."""
     return tuple(each for each in GATES if each in gates or each is gate)
 
 
 def without_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return the closed gates of a job without `gate`."""
+    """Return the gates in `gates` except `gate`."""
     return tuple(each for each in gates if each is not gate)
