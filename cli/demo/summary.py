@@ -40,7 +40,7 @@ class Line:
 
 
 def table() -> Table[Line]:
-    """Return the table with one line for each user, and one line for all users."""
+    """Return the summary as a table: one line for the jobs of each user, and one for all jobs."""
     return Table(
         [
             Column("USER", lambda line: line.user),

@@ -35,7 +35,7 @@ class LogPane(Pane):
     # -- lines --------------------------------------------------------------------------
 
     def add(self, piece: Piece) -> None:
-        """Add lines that have arrived."""
+        """Add lines of the log that have arrived."""
         if piece.fresh:
             self._lines, self.top = [], 0
         self._lines.extend(piece.lines)

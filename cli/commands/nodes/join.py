@@ -144,7 +144,7 @@ def add(
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
-    """Check the hosts of nodes again, and print one line for each requirement."""
+    """Check the hosts of nodes again, and print the result of each check."""
     looked = check_hosts([NodeRequest(name) for name in names], False, "", keys=False)
     return show([result for _, result in looked], output)
 
