@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class BackfillCandidates:
     """Goes through the waiting jobs of one lane. All jobs of a lane have the same resource request.
 
-    1. `advance` goes to the next job that may start. It ends the lane when the request fits on too few nodes.
+    1. `advance` goes to the next job of the lane. It skips the whole lane if the request fits on too few
+       nodes.
     2. `take_placement` looks for nodes: any nodes if the job ends before the reserved start of the first
        waiting job, otherwise nodes that the reservation does not need.
     3. If a job that would still run at the reserved start finds no nodes, other jobs of the lane that would
@@ -72,7 +73,9 @@ class BackfillCandidates:
         return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Go to the next job of the lane that may start. Return its sort key, or None if there is none."""
+        """Make the next job of this lane the current job, but skip jobs that cannot start now. Return the
+        sort key of the new current job; None if no job is left.
+        """
         if self._block_if_full():
             return None
         cycle, jobs = self._cycle, self._cycle.state.jobs
@@ -86,8 +89,8 @@ class BackfillCandidates:
             runtime = cycle.runtime(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # `ends_by` was also computed as a sum of a time and a duration. Comparing it with another sum is
-            # exact; `ends_by - self._now` would be rounded.
+            # Do not compare `runtime` with `ends_by - self._now`, because the difference is rounded. Equal
+            # sums of a time and a duration, such as `ends_by`, are equal to the last bit.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -95,9 +98,9 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Block the lane (jobs with one request) until resources become free, if it fits on too few nodes.
+        """Return whether the lane's request fits on too few nodes now. If so, block the lane.
 
-        Returns whether the lane is blocked.
+        A blocked lane is skipped until resources become free.
         """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
@@ -113,7 +116,8 @@ class BackfillCandidates:
     def key(self) -> tuple[float, QueueEntry]:
         """The sort key of the current job among all candidates; the lowest is tried first.
 
-        It is the key that the backfill plugin computes from the job's run time, then the queue position.
+        The key consists of a number that the backfill plugin computes from the job's run time, and of the
+        job's queue position, which decides on a tie.
         """
         backfill, position = self._cycle.backfill, self._cycle.position(self._entry)
         if backfill.in_queue_order:
@@ -121,10 +125,11 @@ class BackfillCandidates:
         return backfill.candidate_key(self._runtime(self._entry)), position
 
     def take_placement(self) -> Placement | None:
-        """Return the placement with which the current job can start now, or None.
+        """Return a placement with which the current job can start now; None if there is none.
 
-        None if the job fits on no nodes that it may use, or is over a quota or share limit. The resources of
-        the placement are subtracted from those that the reservation of the first waiting job can spare.
+        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. The
+        reservation of the first waiting job can spare some resources; those of the placement are subtracted
+        from them.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -135,8 +140,8 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
             )
-            # If there are no deadlines and no operators' reservations, only the run time decides which jobs
-            # of the lane may start. Longer jobs than this one would then find no nodes either.
+            # If there are no deadlines and no operators' reservations, the jobs of a lane differ only in
+            # their run times. Jobs of the lane that run longer than this job then find no nodes either.
             same = not (cycle.search.guards_deadlines or cycle.state.reservations.by_name)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
@@ -150,17 +155,18 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # An operator's reservation can bar nodes from one user and not from another. If nodes were barred,
-        # another long job of the lane may therefore still start.
+        # If an operator's reservation barred nodes from this job, do not skip the other long jobs of the
+        # lane, because the reservation may admit their users.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)
         return None
 
     def _shut_if_over(self) -> bool:
-        """Return whether a limit keeps the job from starting, or the job would have to borrow quota.
+        """Return whether a limit keeps the current job from starting, or the job would have to borrow quota.
 
-        If so, the other jobs of the lane are skipped too, unless only this job is over the limit.
+        If so, all other jobs with the same request (the lane) are skipped too, unless the limit concerns only
+        this job.
         """
         cycle = self._cycle
         over = cycle.shut_if_over(self._lane, self._entry[1], self._now)

@@ -116,12 +116,14 @@ class Cycle:
 
     @property
     def reservations(self) -> QueueReservations:
-        """The reservations of particular nodes. EASY backfill has these only on nodes of several profiles."""
+        """The reservations that are for particular nodes. EASY backfill makes such reservations only on nodes
+        that several profiles use.
+        """
         return self._own_reservations if self.shared is None else self.shared.reservations
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may be able to start without any event before."""
+        """The next time at which a waiting job may start although nothing has changed except the time."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
 
@@ -148,9 +150,10 @@ class Cycle:
         """
         queue = self.queue
         self._now = now
-        self.deadline_guard.reserved = None  # The last pass has started jobs, so its value is out of date.
+        # The reservations of the last pass are out of date, because it may have started jobs.
+        self.deadline_guard.reserved = None
         if self.state.claims:
-            self._start_preemptors(now, apply)  # step 1
+            self._start_preemptors(now, apply)  # step 1 of `run`
         due = self._take_due(now) or overran
         # `new_jobs` has an edited job twice, because the edit adds the job to the queue again.
         fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]
@@ -170,11 +173,13 @@ class Cycle:
                 )
             if self._easy_used:
                 self._record_guaranteed_start(now, apply)
-        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):  # step 5
+        # Step 5 of `run`.
+        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):
             grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Return whether time alone may let a job start now, e.g. because usage in a window has fallen.
+        """Return whether a job may start now only because time has passed. An example is a quota within a
+        time window: use that the window no longer includes does not count.
 
         Returns True only once for each such time.
         """
@@ -192,7 +197,8 @@ class Cycle:
     def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
         """Return whether the pass may skip all jobs but the new ones.
 
-        It may if no older job can start now, and no new job is first in the queue.
+        This is so if no older job can start now, and no new job is first in the queue. `fresh` has the new
+        jobs.
         """
         head, queue = self.head, self.queue
         if (
@@ -206,12 +212,15 @@ class Cycle:
         if self._position_of is None:
             return all(queue.entry(job) > head for job in fresh)
         position = self._position_of(head)
-        # The first job of each lane is enough: a new job is the first of its lane or behind that job.
+        # Compare only the first job of each lane (jobs with the same request), because no new job of the lane
+        # is before it.
         heads = (first for lane in queue if (first := lane.head()) is not None)
         return all(self._position_of(first) >= position for first in heads)
 
     def _versions(self) -> tuple[int, ...]:
-        """The version numbers in the class docstring. While none changes, no waiting job can start."""
+        """The version numbers that the class docstring lists. While none of them changes, no waiting job can
+        start.
+        """
         state = self.state
         limits = state.quotas.version, state.shares.version
         shared = 0 if self.search.shared is None else self.search.shared.edition
@@ -227,14 +236,14 @@ class Cycle:
         """Return the sort key of a queue entry in this pass. It may depend on time or on tenants' usage."""
         return entry if self._position_of is None else self._position_of(entry)
 
-    # Step 1
+    # Step 1 of `run`
 
     def _start_preemptors(self, now: float, apply: Apply) -> None:
         """Start jobs whose preemption victims have ended. Cancel nominations that a job can no longer use."""
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # Its nodes went back to another job whose move was undone.
+                continue  # The job has lost its nodes to a job whose move was undone.
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -245,7 +254,9 @@ class Cycle:
                 for event in undo_move(self.state, self.placer, job, useless, now):
                     apply(event)
                 if job.claim:
-                    touched.append(job)  # The job may start at once on the nodes where it ran before.
+                    # Check the job again, because it may start at once on the nodes where it ran before the
+                    # move.
+                    touched.append(job)
             elif useless:
                 apply(PreemptionDropped(job.id, now, useless))
             elif self.preemption.claim_ready(job):
@@ -255,8 +266,8 @@ class Cycle:
         """Return the jobs of this profile whose nominated nodes have changed since the last call."""
         stirred, claims = self.state.nodes.claims_to_check, self.state.claims
         if self.state.reservations:
-            # Check all nominations, because an operator's reservation that begins soon bars nodes without an
-            # event.
+            # Check all nominations. An operator's reservation that begins soon bars nodes, and no event
+            # reports this.
             stirred.update(claims)
         found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
         mine = [job for job in found if self.state.queue_of(job) is self.queue]
@@ -272,7 +283,7 @@ class Cycle:
             if job in claims
         )
 
-    # Steps 2 to 4 for all kinds of backfill except conservative
+    # Steps 2 to 4 of `run` for all kinds of backfill except conservative
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
@@ -280,19 +291,21 @@ class Cycle:
         self.queue.lane_pending_reasons.clear()
         if self.lifts_deadlines:
             self._start_urgent(now, apply)
-        self._start_in_order(now, apply)  # step 2
+        self._start_in_order(now, apply)  # step 2 of `run`
         shared = self.search.shared
-        if shared is not None:  # step 3; without shared nodes, step 4 makes the reservation on first use
+        if shared is not None:  # step 3; without shared nodes, step 4 makes the reservation
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None:
-            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4
+            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4 of `run`
         if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
 
     def _start_urgent(self, now: float, apply: Apply) -> None:
-        """Start the jobs that would miss their deadline if they started later. No other job starts before."""
+        """Start the waiting jobs that would miss their deadlines if they started later. Call this before any
+        other job is started in the pass.
+        """
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
             if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
@@ -365,9 +378,10 @@ class Cycle:
             heapq.heapreplace(heads, (self.position(following), following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """Return which job to try now: this job, or a job with a deadline that needs the same nodes now.
+        """Return which job to try now: this job, or a job that would otherwise miss its deadline and needs
+        the same nodes.
 
-        The job with the deadline would miss it if this job took the last nodes on which both fit.
+        The second case occurs if this job would take the last nodes on which both jobs fit.
         """
         while True:
             job = self.state.jobs[number]
@@ -387,10 +401,8 @@ class Cycle:
         """
         nodes = self.state.nodes
         gains, changes = nodes.room_version, nodes.change_count
-        part, fitting = (
-            None,
-            0,
-        )  # Both are kept for the next lane, which often differs only in the node count.
+        # Keep both values for the next lane. Its request often differs only in the number of nodes.
+        part, fitting = None, 0
         found = []
         for lane in self.queue:
             if lane.fit.blocked_at == gains:
@@ -433,7 +445,7 @@ class Cycle:
         if all(each.kind != PROMISE for each in self.state.jobs[easy.job].foreseen):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
 
-    # Steps 2 to 4 for conservative backfill
+    # Steps 2 to 4 of `run` for conservative backfill
 
     def _run_conservative(self, now: float, apply: Apply, *, due: bool) -> None:
         """Start the jobs whose reserved start has come.
@@ -505,7 +517,7 @@ class Cycle:
                 found.append(lane)
         return found
 
-    # Helpers of steps 2 to 4
+    # Helpers of steps 2 to 4 of `run`
 
     def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
         """Return the quota or share limit that a start of the job would break, or None.
@@ -521,10 +533,11 @@ class Cycle:
     def find_or_block(
         self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
     ) -> Placement | None:
-        """Return a placement with which the job can start now, or None.
+        """Return a placement with which the job can start now; None if there is none.
 
         If nodes or licences are lacking, block the lane (all jobs with the same request) until some become
-        free. If the job fits only on nodes that are kept from it, record this as its pending reason.
+        free. If the job fits only on nodes that it may not use now, record the reason as the pending reason
+        of the job.
         """
         job = self.state.jobs[number]
         barred = self.search.barred(job, now, for_deadlines=for_deadlines)
@@ -540,13 +553,17 @@ class Cycle:
         return placement
 
     def keep_out(self, number: int, now: float) -> None:
-        """Record as pending reason why the job may not use the nodes where it fits, such as a reservation."""
+        """Record why the job may not use the free nodes where it fits, as its pending reason. One such reason
+        is a reservation for other users.
+        """
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
     def _find_fewer(self, job: Job, now: float) -> Placement | None:
-        """Return a placement on fewer nodes than the job requests; None if it must not or cannot use fewer.
+        """Return a placement on fewer nodes than the job requests; None if the job may not or cannot start on
+        fewer.
 
-        A gang first waits for all its nodes (the assembly time). Until then, `again_at` is set to its end.
+        A gang first waits for all its nodes (the assembly time). During this time, `again_at` is at most the
+        end of the assembly time, so that the gang is tried again then.
         """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
@@ -557,7 +574,9 @@ class Cycle:
 
     def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
-            return None  # Preemption does not look for victims that hold licences.
+            # Preemption cannot help a job that lacks licences: it does not search victims by the licences
+            # that they hold.
+            return None
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
     def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
@@ -617,10 +636,11 @@ class Cycle:
         return self._easy
 
     def use_easy_reservation(self, now: float) -> float:
-        """Return `backfill_ends_by`, and mark the reservation of the first waiting job as used.
+        """Return `backfill_ends_by` for the EASY reservation of the first waiting job, and mark this
+        reservation as used.
 
-        A used reservation is recorded as a start estimate when the pass ends. The latest start of the job is
-        fixed at the first call, because otherwise several delays of up to `max_delay_s` would add up.
+        When the pass ends, a used reservation is recorded as the job's start estimate. The first call fixes
+        the latest start of the job. Otherwise each pass could delay it by another `max_delay_s` seconds.
         """
         self._easy_used = True
         easy = self.easy_reservation(now)
@@ -642,7 +662,9 @@ class Cycle:
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
     def starts_next_pass(self, job: Job, now: float) -> bool:
-        """Return whether a job that fits now will start in the next pass if nothing changes before."""
+        """Return whether a job that fits on free nodes will start in the next pass if nothing else changes
+        before that pass.
+        """
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
             return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now

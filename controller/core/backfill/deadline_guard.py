@@ -78,9 +78,10 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return `barred` plus the nodes where the job would take resources reserved for other jobs.
+        """Return the nodes that the job may not use: `barred`, and nodes with resources that this job would
+        take from a job with a deadline.
 
-        These are the jobs with a deadline whose latest start is before that of this job.
+        Only jobs with an earlier latest start than this job count.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
@@ -107,7 +108,9 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Return an event for each job whose deadline has come into doubt, or is no longer in doubt."""
+        """Yield an event for each job that will now probably miss its deadline, or that can now meet it
+        again.
+        """
         if self._queue.by_latest_start:
             self._reservations(now)
             for number, doubted in self._doubted.items():
@@ -133,7 +136,7 @@ class DeadlineGuard:
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
     """Return a reservation for the job at time `at`; None if the job does not fit then.
 
-    Running jobs are assumed to end at their time limits, and no other job to start before.
+    It is assumed that running jobs end at their time limits, and that no other job starts before `at`.
     """
     shape = placer.shape(job.ask)
     if shape is None:

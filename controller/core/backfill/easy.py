@@ -69,8 +69,8 @@ class EasyReservation:
         """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
-            # The ranking leaves out nodes that break an affinity term now. Add them if they have the free
-            # resources, because the term may be met at `starts_at`.
+            # The ranking leaves out nodes on which the job would break an affinity term now. Add those with
+            # enough free resources, because the term may be met at `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
@@ -78,7 +78,7 @@ class EasyReservation:
     def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
         """The affinity index (labels and terms of jobs by node) without preemption victims that are ending.
 
-        None if the request has no affinity terms and no job has a term about it.
+        None if no affinity term concerns the request: neither its own terms nor those of other jobs.
         """
         jobs, nodes = self._state.jobs, self._state.nodes
         if not part.social or not nodes.job_affinity.affects(part):
@@ -132,7 +132,9 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """Do what `advance` does, if operators' reservations bar nodes from the job. Also try their ends."""
+        """Do the same as `advance` for a job that operators' reservations bar from some nodes. The ends of
+        these reservations are tried as start times too.
+        """
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
         release = next(releases, None)
@@ -144,8 +146,8 @@ class EasyReservation:
             at = max(moment, now)
             suited = self._usable() - self._barred_at(at)
             self.spare = self._count_spare(suited)
-            # The job does not fit on what is free now. It can start at `now` only if jobs are past their time
-            # limit, because these are expected to end at once.
+            # The job does not fit on the resources that are free now. It can start at `now` only if running
+            # jobs are past their time limits, because such jobs are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
                 self._count_relevant()
@@ -181,7 +183,9 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Return whether the job still gets its licences if another job holds `wanted` at `starts_at`."""
+        """Return whether the waiting job still gets its licences if another job holds the licences `wanted`
+        at `starts_at`.
+        """
         free = self._licences
         if not free:
             return True
@@ -211,8 +215,8 @@ class EasyReservation:
     def _release(self, allocations: list[Allocation]) -> None:
         """Add the allocations of a running job to the free resources.
 
-        Used if the waiting job needs CPU and memory only. Calls no other function, to be fast: it runs once
-        for each running job whenever a reservation is made.
+        The method is used if the waiting job needs only CPU and memory. It calls no other function, because
+        it must be fast: each new reservation calls it for every running job.
         """
         by_name, possible, fitting = self._state.nodes.by_name, self._possible, self._fitting
         cpu, memory, part = self._cpu, self._memory, self._shape.part
@@ -284,9 +288,10 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return `barred` plus the nodes where affinity terms forbid a job with request `part`.
+        """Return the nodes that a job with request `part` may not use: `barred`, and nodes on which affinity
+        terms forbid it.
 
-        On these nodes, such a job and the waiting job could not both run at `starts_at`.
+        The affinity terms forbid that this job and the waiting job run there together at `starts_at`.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:
@@ -345,9 +350,10 @@ def earliest_reservation(
 def _earliest_on_fewest(
     state: State, placer: Placer, shape: Shape, job: int, now: float, ripe_at: float
 ) -> EasyReservation | None:
-    """Return the first start on `shape.nodes` nodes, the fewest that the job accepts; None if there is none.
+    """Return a reservation for the first start on `shape.nodes` nodes; None if there is none.
 
-    `ripe_at` is the earliest possible start: the time until which the job waits for all its nodes.
+    `shape.nodes` is the least number of nodes that the job accepts. Until `ripe_at` the job waits for all its
+    nodes, so the start is not before `ripe_at`.
     """
     if ripe_at > now:
         easy = EasyReservation(state, placer, shape, job)
@@ -360,9 +366,9 @@ def _earliest_on_fewest(
 def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
-    """Return the best placement that does not delay the reserved start; None if there is none.
+    """Return the best placement for a job that will still run at the reserved start; None if there is none.
 
-    The job with this placement will still run at the reserved start.
+    The placement does not delay this start of the first waiting job.
     """
     if not placer.nodes.may_hold(shape.part):
         return None
@@ -383,7 +389,7 @@ def find_beside_reservation(
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
-        return None  # This check saves the slower `in_order`, which sorts the nodes by score.
+        return None  # Return before `in_order` is called, because it is slow: it sorts the nodes by score.
     for row in ranking.in_order(barred):
         if row in blocked:
             if not spare:

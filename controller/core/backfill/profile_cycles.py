@@ -65,33 +65,36 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits on preempting a running job: those of its own profile, not of the preempting job's."""
+        """The limits on preempting a running job (guards). They come from the profile of this job, not from
+        that of the job that preempts it.
+        """
         profile = self._profiles.get(job.profile)
         return self.guards if profile is None else profile.policy.guards
 
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
-        outlived = self.last.outlived_predictions(now) if self._predicts else []  # step 1
+        # Step 1 of the class docstring.
+        outlived = self.last.outlived_predictions(now) if self._predicts else []
         for event in outlived:
             apply(event)
         if not self._shared:
             self.last.run(now, apply, overran=bool(outlived))
             return
-        self._share_tables()  # step 2
+        self._share_tables()  # step 2 of the class docstring
         for shared in self._shared.values():
             shared.reservations.forget_gone()
         self._table.begin_pass(now)
         for _ in range(PASSES_MOST):
             edition = self._table.edition
             for cycle in self.cycles.values():
-                cycle.run(now, apply, overran=bool(outlived))  # step 3
+                cycle.run(now, apply, overran=bool(outlived))  # step 3 of the class docstring
             if self._table.edition == edition:
                 return
 
     def _share_tables(self) -> None:
-        """If nodes have changed, set which profiles keep their reservations in the common table.
+        """If nodes have changed, set which profiles keep their reservations in one table.
 
-        These are the profiles that use nodes or licences of other profiles.
+        These are the profiles that use the same nodes or licences as another profile.
         """
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:
@@ -100,7 +103,7 @@ class ProfileCycles:
         rows = {name: profile.rows(columns) for name, profile in self._profiles.items()}
         for name, cycle in self.cycles.items():
             shares = any((rows[name] & rows[other]).any() for other in rows if other != name)
-            licences = bool(self._state.licences.total)  # Jobs of all profiles use the same licences.
+            licences = bool(self._state.licences.total)  # All profiles share the licences of the cluster.
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
@@ -111,7 +114,7 @@ class ProfileCycles:
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of plugins, because a plugin that had failed is in use again."""
+        """Drop the cached results of plugins. Call this when a plugin that failed is used again."""
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
         self._state.nodes.room_version += 1  # This makes the next pass try all waiting jobs again.
@@ -122,9 +125,9 @@ class ProfileCycles:
             cycle.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has another standing, or would now lose more or less work if preempted.
+        """Record a change of a running job: its rank against preemption, or the work that it would lose.
 
-        From `preemptible_at` on, waiting jobs may preempt it that could not before; NEVER if there are none.
+        From `preemptible_at` on, further waiting jobs may preempt the job; NEVER if there are none.
         """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:
@@ -138,6 +141,6 @@ class ProfileCycles:
 
     @property
     def again_at(self) -> float:
-        """The next time at which a waiting job may be able to start without any event before."""
+        """The next time at which a waiting job may start although nothing has changed except the time."""
         at = min(cycle.again_at for cycle in self.cycles.values())
         return min(at, self._table.next_at) if self._shared else at

@@ -73,7 +73,8 @@ class SharedReservations:
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
         """Return a placement that delays no reservation of another job, or None.
 
-        `fewer`: if set, the job may start on fewer nodes than it requests, but on at most this many.
+        `fewer`: the greatest number of nodes, if the job may start on fewer nodes than it requests; else
+        None.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
@@ -100,7 +101,8 @@ class SharedReservations:
     def _leaves_licences(self, job: Job, now: float) -> bool:
         """Return whether the job can start without licences that are reserved for another job.
 
-        Also True if too few licences are free now: then the lack of licences, not a reservation, is reported.
+        True also if too few licences are free now. The job cannot start then either, but the pending reason
+        is the lack of licences and not a reservation.
         """
         wanted = job.ask.licences
         return self._state.licences.insufficient(wanted) or self._table.leaves_licences(

@@ -32,7 +32,7 @@ class StartLimits:
     def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
         """Return the hard limit that a start of the job now would break; None if it breaks none.
 
-        `nodes`: the number of nodes to start on, if not all.
+        `nodes`: the number of nodes on which the job would start, if it is less than the job requests.
         """
         stopped = self._stopped(job, now)
         if stopped is not None or self._state.quotas.unlimited:
@@ -54,7 +54,9 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """Return the share limit because of which no job of this tenant may start now; None without one."""
+        """Return the reached share limit that lets no job of this job's user start now; None if none is
+        reached.
+        """
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:
@@ -74,7 +76,8 @@ class StartLimits:
     def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
         """Yield the waiting jobs, in queue order, that break no limit even if all jobs before them start.
 
-        Each job comes with the most nodes on which limits let it start; None: on all nodes that it requests.
+        With each job, yield the greatest number of nodes on which the limits let it start; None means all
+        nodes that it requests.
         """
         if not self._state.limited:
             yield from ((job, None) for _, job in entries)
@@ -111,7 +114,8 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return the amounts that jobs waiting for their preemption victims will hold, by tenant.
+        """Return, for each tenant, the amounts that its jobs will hold when their preemption victims have
+        ended.
 
         `job` is not counted.
         """

@@ -15,7 +15,8 @@ from wire.names import Reason
 
 
 class StartSearch:
-    """Finds where a waiting job may start now, or why it may not start. Changes nothing.
+    """Finds nodes on which a waiting job may start now, or the reason why it may not. It does not change the
+    state.
 
     A job may not start on a node if one of these rules forbids it. They are checked in this order.
     1. An operator's reservation bars the job from the node.
@@ -54,8 +55,8 @@ class StartSearch:
     def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests, or None.
 
-        It has as many nodes as are free, and as quotas and shares allow. None if the job has no
-        `--min-nodes`, still waits for all its nodes (the assembly time), or too few nodes are free.
+        The placement has as many nodes as are free, and as quotas and shares allow. None if the job has no
+        `--min-nodes`, if it still waits for all its nodes (the assembly time), or if too few nodes are free.
         """
         if (
             job.ask.least is None
@@ -92,8 +93,8 @@ class StartSearch:
     def blocked_claim(self, job: Job, now: float) -> str:
         """Return why a job may not start on the nodes that its preemption victims have left; empty if it may.
 
-        While the victims ended, the start of an operator's reservation may have come so near that the job
-        would not end before it.
+        The job may not start if it would run into an operator's reservation, which was further away when the
+        preemption was planned.
         """
         barred = self._state.barred_nodes(job, now)
         rows = self._state.nodes.by_name

@@ -118,7 +118,7 @@ class VictimSearch:
 
         None if no victims on the nodes that are not barred are enough.
         """
-        reach = self.strategy.reach(job)  # step 1
+        reach = self.strategy.reach(job)  # step 1 of the class docstring
         if reach is None:
             return None
         policy: ReclaimPolicy | None = None
@@ -132,20 +132,22 @@ class VictimSearch:
             # tenants must give back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
-            chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)  # steps 2 and 3
+            # Steps 2 and 3 of the class docstring.
+            chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)
             if not chosen:
                 return None
-            vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)  # step 4
+            # Step 4 of the class docstring.
+            vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)
             if policy is not None and not self._all_selected(policy, vacated):
                 return None
             rejected = [
                 each.row for each in chosen if not self._passes_filters(shape.part, each.row, vacated)
-            ]  # step 5
+            ]  # step 5 of the class docstring
             if not rejected:
                 rows = [each.row for each in chosen]
                 nodes = self._state.nodes.rows
                 free = {row: self._free_without(nodes[row], _leaving(nodes[row], vacated)) for row in rows}
-                return self._placer.allocate_rows(shape, rows, free), vacated  # step 6
+                return self._placer.allocate_rows(shape, rows, free), vacated  # step 6 of the class docstring
             for row in rejected:
                 bounds.rule_out(row)
         return None
@@ -224,21 +226,21 @@ class VictimSearch:
         }
         free = free_on(nodes, row)
         chosen: list[int] = []
-        for victim in loss:  # step 1
+        for victim in loss:  # step 1 of the docstring
             if free.fits(part, needs, row):
                 break
             free.add(node, node.held[victim], 1)
             chosen.append(victim)
         if not free.fits(part, needs, row):
             return None
-        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # step 2
+        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # step 2 of the docstring
             free.add(node, node.held[victim], -1)
             if free.fits(part, needs, row):
                 chosen.remove(victim)
             else:
                 free.add(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
-        if total > bound * _SAME:  # step 3
+        if total > bound * _SAME:  # step 3 of the docstring
             for cheaper in _sets_by_loss(loss, total):
                 if self._free_without(node, cheaper).fits(part, needs, row):
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)

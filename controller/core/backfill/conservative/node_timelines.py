@@ -192,7 +192,8 @@ class NodeTimelines:
     ) -> list[FirstStart]:
         """Return for each node of `among` the first time from `since` on at which `part` can start.
 
-        `part` is the request for one node. The soonest start is first. The list may end after `enough` nodes.
+        `part` is the request for one node. The nodes are sorted by this time. The list may end after `enough`
+        nodes.
         """
         starts: list[FirstStart] = []
         if among & self._shared.rows and not needs.count:
@@ -235,7 +236,8 @@ class NodeTimelines:
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
         """Return for each node with a separate timeline the first time from now on at which `part` can start.
 
-        A reservation that is ignored at present (`set_aside`) counts here, because the result is cached.
+        A reservation that is ignored at present (`set_aside`) is not ignored here, because the cached result
+        must stay valid after `put_back`.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

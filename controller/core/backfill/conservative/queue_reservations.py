@@ -66,8 +66,8 @@ class QueueReservations:
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
         """Make, move and drop reservations in steps 1 to 3 of the class docstring.
 
-        `jobs`: the waiting jobs that may have a reservation, in queue order, each with the most nodes on
-        which quotas let it start, or None for all nodes that it requests.
+        `jobs`: the waiting jobs that may have a reservation, in queue order. The value of each job is the
+        greatest number of nodes on which quotas let it start; None means all nodes that it requests.
         """
         order = dict(jobs)
         self.table.refresh(now)
@@ -82,9 +82,9 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Return whether any reservation may be able to move to an earlier start.
+        """Return False if no reservation can move to an earlier start.
 
-        If not, step 2 of the class docstring is skipped.
+        Then step 2 of the class docstring is skipped.
         """
         return (
             self.table.shared
@@ -98,7 +98,7 @@ class QueueReservations:
         )
 
     def _openings_now(self) -> tuple[int, int, bool]:
-        """Return the numbers that change whenever a reservation may be able to start earlier.
+        """Return three values that change when a reservation may be able to move to an earlier start.
 
         They are the counter `openings` of the reservation table, the version of the affinity index, and
         whether any job waits for its preemption victims to leave.
@@ -122,8 +122,9 @@ class QueueReservations:
     ) -> None:
         """Reserve the earliest start of the job, if there is one.
 
-        `aside`: the job's present reservation, which the table ignores during the search. It is kept if no
-        earlier start is found, and otherwise replaced.
+        `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the job's present
+        reservation, which the table ignores during the search. If no earlier start is found, the job keeps
+        this reservation; otherwise the new one replaces it.
         """
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:
@@ -141,7 +142,8 @@ class QueueReservations:
     ) -> BackfillReservation | None:
         """Return the reservation with the earliest start, or None if the job can never start.
 
-        It is on fewer nodes than requested if the job accepts fewer and can start earlier on them.
+        If the job accepts fewer nodes than it requests, and can start earlier on fewer, the reservation is
+        for fewer nodes. `most` and `aside`: as in `reserve`.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -172,7 +174,7 @@ class QueueReservations:
         if reserved is not None:
             self.table.remove(reserved)
             self.table.note_move()
-            self._seen = (-1, -1)  # With this, `update` searches earlier starts for all jobs.
+            self._seen = (-1, -1)  # This makes `update` search earlier starts for all jobs.
 
     def forget_all(self) -> None:
         """Drop all reservations."""
@@ -209,7 +211,8 @@ class QueueReservations:
         return [job for job, reserved in self.by_job.items() if reserved.starts_at <= now]
 
     def take_due(self, job: int) -> Placement:
-        """Return the reserved placement of a job whose reserved start has come, and count the job as running.
+        """Return the reserved placement of a job whose reserved start has come. From now on the table counts
+        the job as running.
 
         The caller must then start the job or call `refuse`.
         """

@@ -94,7 +94,7 @@ class ReservationTable:
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Prepare the table of several profiles for a pass.
+        """Prepare a table that several profiles share for the next scheduling pass.
 
         If a job has not started at its reserved start, make all reservations again.
         """
@@ -188,7 +188,7 @@ class ReservationTable:
         Returns False if the table must be built again instead.
         """
         nodes, jobs = self._state.nodes, self._state.jobs
-        if self._room_version != nodes.room_version:  # This version grows whenever a job ends.
+        if self._room_version != nodes.room_version:  # The version has grown, so a job may have ended.
             ran = [number for number, each in self._running.items() if not each.waits_for_victims]
             for number in [each for each in ran if each not in jobs or not jobs[each].unended]:
                 self._return(number, now)
@@ -257,7 +257,7 @@ class ReservationTable:
     def note_move(self) -> None:
         """Increase the version `edition` of a table that several profiles share.
 
-        It shows the other profiles that a reservation was dropped or moved.
+        The other profiles compare this version to find out that a reservation was dropped or moved.
         """
         self.edition += self.shared
 
@@ -310,7 +310,7 @@ class ReservationTable:
         return barred
 
     def leaves_licences(self, wanted: LicenceCounts, duration: float, now: float) -> bool:
-        """Return whether these licences are free and not reserved for the next `duration` seconds."""
+        """Return whether the licences in `wanted` are free and unreserved for the next `duration` seconds."""
         if not wanted:
             return True
         self.sync(now)
@@ -319,7 +319,8 @@ class ReservationTable:
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
         """Return the resources of each node that are free now and not reserved for `duration` seconds.
 
-        The result has one entry for each of `rows` (row numbers of nodes) with a reservation.
+        `rows` has row numbers of nodes. The result has an entry for each node of `rows` that has a
+        reservation.
         """
         self.sync(now)
         nodes = self._state.nodes
@@ -362,7 +363,8 @@ class ReservationTable:
 class ExpectedAffinity:
     """The nodes reserved for jobs with labels or affinity terms.
 
-    With it, no reservation is made that would break an affinity term of another reserved job or of its own.
+    Conservative backfill uses this to avoid reservations that break an affinity term, either of the job
+    itself or of another job with a reservation.
 
     Example: job 7 has the label app=x and a reservation on gpu01. Job 8 must not run on a node with a job of
     label app=x, so it gets no reservation on gpu01.
@@ -395,7 +397,8 @@ class ExpectedAffinity:
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
         """Return the nodes that affinity allows for a job with request `part`; None if it allows all.
 
-        There the job's own terms are met now, and no term of a job with a reservation would be broken.
+        On these nodes the job's own affinity terms are met now, and the job would break no affinity term of a
+        job with a reservation.
         """
         if not part.social:
             return None

@@ -25,7 +25,9 @@ def start_time(start: FirstStart) -> float:
 
 
 class FreeByNode:
-    """The nodes grouped by free CPU, memory and scratch. Never changed, so copies of a timeline share it."""
+    """The nodes grouped by free CPU, memory and scratch. No object of this class ever changes, so copies of a
+    timeline share them.
+    """
 
     __slots__ = ("by_amounts", "fits")
 
@@ -97,7 +99,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         """Return an independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # Both copies use the same `FreeByNode` objects, which cache results by these numbers of requests.
+        # Share the numbers of requests with the copy, because the `FreeByNode` objects that both timelines
+        # use cache results by them.
         other._numbers = self._numbers
         return other
 
@@ -165,7 +168,7 @@ class SharedTimeline(Timeline[FreeByNode]):
     ) -> list[FirstStart]:
         """Return for each node of `among` the first time from `since` on at which `part` can start.
 
-        `part` is the request for one node. The soonest start is first.
+        `part` is the request for one node. The nodes are sorted by this time.
 
         1. Go through the segments of time. In each, take the nodes where `part` fits but did not fit in the
            segment before.
@@ -206,7 +209,7 @@ class SharedTimeline(Timeline[FreeByNode]):
             start = times[at]
 
     def _rows_with_room(self, part: PerNodeRequest) -> list[RowSet]:
-        """Return the nodes on which the request fits, for each segment of time."""
+        """Return for each segment of time the nodes on which the request fits."""
         room = self._room_for.get(part)
         if room is None:
             room = self._room_for[part] = []

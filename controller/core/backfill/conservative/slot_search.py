@@ -26,7 +26,8 @@ from controller.core.state.state import State
 class Slot:
     """A possible start of a job: the time, and the nodes on which the job can start then.
 
-    `free`: the resources that are free on the GPU nodes among them while the job runs, by row number.
+    `free` has, for each of these nodes that has GPUs, the resources that are free while the job runs. The key
+    is the node's row number.
     """
 
     starts_at: float
@@ -65,10 +66,11 @@ class SlotSearch:
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
         """Return the first slot (start time and nodes) with fewer nodes than the job requests.
 
-        It has as many nodes as can start the job at that time.
+        The slot has as many nodes as can start the job at that time. It begins after the time that the job
+        waits for all its nodes (the assembly time).
 
-        The job first waits for all its nodes (the assembly time); the slot is after this time. None if the
-        job does not accept fewer nodes, or never fits. `most`: the most nodes that quotas allow.
+        None if the job does not accept fewer nodes, or never fits. `most`: the greatest number of nodes that
+        quotas allow; None for all.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
@@ -81,8 +83,8 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # `ready` nodes can start at this time. A slot on that many can be later only if the job needs one
-            # GPU model and these nodes have several.
+            # At this time, `ready` nodes can start the job. Compare the start times, because the job may need
+            # one GPU model, and enough nodes of one model may only be free later.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found
@@ -107,7 +109,7 @@ class SlotSearch:
     ) -> list[FirstStart]:
         """Return the first time from `moment` on at which the job can start on each node of `among`.
 
-        The soonest start is first. The list may end after `enough` nodes.
+        The nodes are sorted by this time. The list may end after `enough` nodes.
         """
         nodes, duration, timelines = self._state.nodes, self._runtime(job), self._table.nodes
         against = self._state.reservations.excluding(job.user, job.spec.project)
@@ -158,10 +160,11 @@ class SlotSearch:
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
         """Return the placement (nodes and GPUs) of a job in a slot (start time and nodes).
 
-        This is the placement of `old`, the job's present reservation, if a new choice would be the same.
+        `old` is the job's present reservation. Its placement is returned if a new choice of nodes and GPUs
+        would give the same placement.
         """
-        # A new choice can differ for the same slot if the job needs part of a GPU, or if several profiles
-        # share the table, because it then also depends on the GPUs that are free now.
+        # Choose the GPUs again if the job needs part of a GPU, or if several profiles share the table. In
+        # these cases the choice also depends on the GPUs that are free now.
         lasting = not part.wants_gpus or (part.gpus and not self._table.shared)
         if old is not None and lasting and (old.rows, old.free) == (slot.rows, slot.free):
             return old.placement
@@ -178,8 +181,8 @@ class SlotSearch:
     ) -> FreeResources | None:
         """Return the free resources of a node from which the GPUs for a reservation are chosen.
 
-        If several profiles share the nodes, only GPUs that are busy now are offered, if they suffice. Other
-        profiles can then use the idle GPUs until the reservation starts.
+        If several profiles share the nodes, return only GPUs that are busy now, provided that they are
+        enough. Other profiles can then use the idle GPUs until the reservation starts.
         """
         if free is None or not self._table.shared or not part.wants_gpus:
             return free
@@ -226,9 +229,11 @@ def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int
 
 
 def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
-    """Return the first time by which `nodes` nodes can start a job, and the nodes that can from exactly then.
+    """Return the first time at which `nodes` nodes can start a job, and those nodes whose first start is
+    exactly this time.
 
-    `starts` has for each node the time from which it can. Returns (NEVER, no nodes) if too few ever can.
+    `starts` has the first start of each node, sorted by time. Returns (NEVER, no nodes) if it has too few
+    nodes.
     """
     found, moment, rows = 0, NEVER, NO_ROWS
     for start, each, _ in starts:

@@ -33,7 +33,7 @@ class Timeline(Generic[T]):
         return max(0, bisect_right(self.times, moment) - 1)
 
     def cut(self, moment: float) -> int:
-        """Split the segment that contains this time, so that a segment begins at this time.
+        """Split the segment that contains `moment`, so that a segment begins at `moment`.
 
         Returns the index of the segment that begins, or for NEVER (infinity) the number of segments.
         """
@@ -102,8 +102,8 @@ class NodeTimeline(Timeline[Segment]):
 
     def least(self, since: float, duration: float) -> FreeResources:
         """Return the resources that stay free from `since` to `since + duration`."""
-        # `times` were computed as sums of a time and a duration. Comparing them with another sum is exact;
-        # a difference of two times would be rounded.
+        # Do not subtract times, because the difference is rounded. Equal sums of a time and a duration, such
+        # as the values in `times`, are equal to the last bit.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
@@ -117,9 +117,8 @@ class NodeTimeline(Timeline[Segment]):
     ) -> tuple[float, FreeResources] | None:
         """Return the first time from `since` on at which `part` fits for the next `duration` seconds.
 
-        With the time, return the resources that stay free while the job runs. None if there is no such time.
-        A job must keep the same GPUs, so a request with GPUs must fit on the GPUs that are free in all
-        segments.
+        Also return the resources that stay free while the job runs. None if there is no such time. A job
+        keeps the same GPUs until it ends, so the GPUs of a request must be free in all segments.
         """
         times, values, count, row = self.times, self.values, len(self.times), self.node.row
         at, start = self.index_at(since), since
