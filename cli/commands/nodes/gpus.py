@@ -27,10 +27,10 @@ app = application()
     epilog=examples(
         "corral gpus                        every GPU of the cluster",
         "corral gpus gpu01 -o wide          GPUs of one node, with clocks, ECC, NVLink and PCI address",
-        "corral gpus --sick                 GPUs that take no work, and why",
+        "corral gpus --sick                 GPUs that get no jobs, and why",
         "corral gpus --processes            processes on GPUs, with owner and job",
         "corral gpus --off-queue            processes that no job started",
-        "corral gpus --idle 30m             GPUs that their jobs leave idle",
+        "corral gpus --idle 30m             allocated GPUs without load for 30 minutes",
         "corral gpus -o json | jq '.gpus[].health'",
     )
 )

@@ -181,7 +181,7 @@ class _Restored:
 
 @app.command(
     epilog=examples(
-        "corral admin compact                       delete what [retention] allows, now",
+        "corral admin compact                       delete what exceeds [retention], now",
         "corral admin compact --journal-days 30     delete journal entries older than 30 days",
     )
 )

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "corral sim generate --nodes 16 --gpus 8 > jobs.csv        a week at 80 % of 128 GPUs",
-    "corral sim generate jobs.jsonl --days 30 --load 1.1       more than the cluster can take",
-    "corral sim generate jobs.swf --jobs 10000 --users 100     10,000 jobs, in any length of time",
-    "corral sim generate --seed 7 --model A100 --model H100    some users insist on one of the two",
+    "corral sim generate jobs.jsonl --days 30 --load 1.1       more load than the cluster can run",
+    "corral sim generate jobs.swf --jobs 10000 --users 100     10,000 jobs at the default load",
+    "corral sim generate --seed 7 --model A100 --model H100    some jobs request one of the two",
     "corral sim generate jobs.csv && corral sim run jobs.csv --nodes 16 --gpus 8",
 )
 
