@@ -1,1 +1,1 @@
-"""The HTTP API."""
+"""The HTTP API of the controller: the server, the request handlers, and the objects that they send."""

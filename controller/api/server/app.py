@@ -48,7 +48,7 @@ async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
 
 
 class Server:
-    """The API server of one controller."""
+    """The API server of one controller: its sockets, callers, open streams and request limits."""
 
     def __init__(self, daemon: Daemon, reload: ConfigReload) -> None:
         config = daemon.config

@@ -34,7 +34,7 @@ class JournalPosition(Protocol):
 
 
 class ReplayAgents(Protocol):
-    """The virtual agents of a replay, which know what real agents would report; see agents.py."""
+    """The virtual agents of a replay, which make the reports of agents again; implemented in agents.py."""
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...

@@ -1,1 +1,1 @@
-"""Charts of the report as SVG."""
+"""Draws the charts of the report as SVG."""

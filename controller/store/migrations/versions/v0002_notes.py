@@ -1,5 +1,5 @@
-"""Migration 2 creates the table of notes: state other than jobs and nodes, such as shares and use of
-tenants."""
+"""Migration 2 creates the table of notes: state other than jobs and nodes, such as fair shares and
+reservations."""
 
 from __future__ import annotations
 
