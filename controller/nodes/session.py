@@ -218,8 +218,8 @@ class AgentSession:
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:
-            # Send a ping before any order: it starts the lease, which is the time that attempts may run without
-            # another message from the controller.
+            # Send a ping before any order: it starts the lease, which is the time that attempts may run
+            # without another message from the controller.
             self.send(Ping(0, frame.clock))
         problem = self._handler(self.name, frame)
         self.greeted = not problem
