@@ -50,8 +50,9 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
         return
     eased = Fork(lambda: _easings(scene, number))
     held = job.held  # Remember this now, because the forecast below releases the job.
-    learnt = bool(engine.state.estimates.runs) and not held
-    likely = Fork(lambda: _start_of(scene, number, predicted=True)) if learnt else None
+    likely = None
+    if not held and _ends_expected(engine):
+        likely = Fork(lambda: _start_of(scene, number, predicted=True))
     if job.ready:
         answer = replace(answer, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
     yield answer
@@ -80,6 +81,14 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
         and answer.covers_until is None
         and (likely is None or expected is not None),
     )
+
+
+def _ends_expected(engine: Engine) -> bool:
+    """Return whether some jobs are expected to end before their time limits."""
+    if engine.state.estimates.runs:
+        return True
+    planned = engine.pipeline.estimating.default_s < NEVER
+    return planned and any(job.limit == NEVER for job in engine.state.live())
 
 
 def explain_reason(scene: EngineCopy, number: int) -> Iterator[Why]:

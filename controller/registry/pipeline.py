@@ -32,6 +32,7 @@ from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.lifecycle.node_loss import NodeLossPolicy
+from controller.core.model.job import NEVER
 from controller.core.model.events import Overcommit
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
@@ -209,7 +210,10 @@ def build_pipeline(config: Config) -> Pipeline:
         **maker.preemption(config.preemption, PreemptionSection.model_fields),
         deadlines=DeadlinePolicy(config.backfill.deadlines),
         estimating=PredictionConfig(
-            config.backfill.estimate == "predicted", config.backfill.quantile, config.backfill.least_runs
+            config.backfill.estimate == "predicted",
+            config.backfill.quantile,
+            config.backfill.least_runs,
+            config.jobs.default_time_limit_s or NEVER,
         ),
         sharing=_sharing(config.fair_share),
         breaker=maker.breaker,

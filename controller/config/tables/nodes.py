@@ -54,8 +54,9 @@ class ContainersSection(Section):
 
 
 class JobsSection(SizesSection):
-    """How agents run jobs: [jobs]."""
+    """How agents run jobs, and the run time that plans assume for jobs without a time limit: [jobs]."""
 
+    default_time_limit_s: float = Field(86_400.0, ge=0, le=315_360_000)
     limits: Literal["auto", "none"] = "auto"
     bind: Literal["cores", "numa", "none"] = "cores"
     max_processes: int = Field(16_384, ge=16, le=4_000_000)
@@ -75,7 +76,7 @@ class JobsSection(SizesSection):
     @property
     def policy(self) -> JobPolicy:
         """Return the same settings in the form that agents receive."""
-        return decode(JobPolicy, self.model_dump(exclude=set(SizesSection.model_fields)))
+        return decode(JobPolicy, self.model_dump(exclude={*SizesSection.model_fields, "default_time_limit_s"}))
 
 
 def _xids(table: dict[str, str]) -> dict[str, str]:

@@ -442,7 +442,10 @@ class Cycle:
         easy = self._easy
         if easy is None or easy.starts_at == NEVER or easy.job not in self.state.queue:
             return
-        if all(each.kind != PROMISE for each in self.state.jobs[easy.job].foreseen):
+        if any(each.kind == PROMISE for each in self.state.jobs[easy.job].foreseen):
+            return
+        # Do not record a start that depends on jobs without a time limit, because they may run longer.
+        if not self.state.assumes_ends(easy.starts_at):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
 
     # Steps 2 to 4 of `run` for conservative backfill
@@ -587,7 +590,7 @@ class Cycle:
         if self.search.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
         predicted = self.state.estimates.predict(job, self.estimating)
-        planned = predicted if self.estimating.predicted else None
+        planned = self.state.estimates.planned(job, self.estimating)
         attempt, places = job.attempt + 1, placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
@@ -597,12 +600,11 @@ class Cycle:
     def runtime(self, job: Job) -> float:
         """Return the assumed run time of a waiting job in seconds.
 
-        This is the prediction, if the profile uses predictions; otherwise the time limit plus grace.
+        This is the prediction, if the profile uses predictions, or the time limit plus grace. For a job
+        without a time limit it is the prediction or `[jobs] default_time_limit_s`.
         """
-        if not self.estimating.predicted:
-            return job.span
-        predicted = self.state.estimates.predict(job, self.estimating)
-        return job.span if predicted is None else predicted
+        planned = self.state.estimates.planned(job, self.estimating)
+        return job.span if planned is None else planned
 
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
         """Return one event with a new, longer prediction for each job that has run longer than predicted."""

@@ -41,6 +41,8 @@ class PredictionConfig:
     """The fraction of the kept runs (0 to 1) that did not take longer than the prediction."""
     least: int = 5
     """The least number of runs for a prediction."""
+    default_s: float = NEVER
+    """The run time that plans assume for jobs without a time limit and without a prediction; NEVER: none."""
 
 
 NO_PREDICTION = PredictionConfig()
@@ -149,6 +151,17 @@ class RuntimePredictor:
             if found is not None and len(found.sorted) >= rules.least:
                 return min(max(SHORTEST_S, found.quantile(rules.quantile)), job.limit)
         return None
+
+    def planned(self, job: Job, rules: PredictionConfig) -> float | None:
+        """Return the run time in seconds that plans assume for the job; None: its time limit plus its grace.
+
+        1. With `estimate = "predicted"`: the prediction, if there is one.
+        2. Otherwise the time limit, if the job has one.
+        3. For a job without a time limit: the prediction, if there is one, otherwise `default_s`.
+        """
+        limited = job.limit < NEVER or rules.default_s == NEVER
+        predicted = self.predict(job, rules) if rules.predicted or not limited else None
+        return rules.default_s if predicted is None and not limited else predicted
 
     def learn(self, job: Job, state: JobState, reason: Reason, at: float) -> None:
         """Add the run time of a job that has ended, and record how accurate its prediction was."""

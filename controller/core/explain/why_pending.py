@@ -305,7 +305,11 @@ def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
         return f"fits now, but job {first} before it could then not start at all"
     limit = "has no time limit" if job.limit == NEVER else f"may run for {duration(job.limit)}"
     wait = duration(first_start.starts_at - now)
-    return f"fits now, but {limit} and would delay job {first}, which can start in {wait} at the latest"
+    when = f"in {wait} at the latest"
+    if state.assumes_ends(first_start.starts_at):
+        assumed = duration(cycle.estimating.default_s)
+        when = f"in {wait} if jobs without a time limit end as planned (after {assumed} or their prediction)"
+    return f"fits now, but {limit} and would delay job {first}, which can start {when}"
 
 
 def _without_reservation(cycle: Cycle) -> str:

@@ -19,6 +19,8 @@ from controller.core.state.order_view import position_key
 from wire.agent.frames import AttemptStatus
 from wire.names import Reason
 
+HORIZON_S = 10 * 365 * 86_400.0
+"""A forecast ends after this time. Jobs without a time limit may run even longer."""
 MAX_IDLE_TURNS = 3
 """The forecast ends when each reservation has begun and ended this many times without a start of a job."""
 MAX_STEPS = 100_000
@@ -86,13 +88,14 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
     """Return `ahead`, a copy of the engine, changed so that jobs have other expected ends.
 
-    With `predicted`, jobs end after their predicted run times; otherwise at their time limits.
+    With `predicted`, jobs end after their predicted run times; otherwise at their time limits. A job without
+    a time limit ends in the first case when plans assume its end, and in the second case never (`_end_due`).
     """
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:
         return ahead
     for job in [state.jobs[each] for _, each in state.releases]:
-        if job.unended:
+        if job.unended and (job.limit < NEVER or rules.default_s == NEVER):
             state.remove_release(job)
             job.planned_s = job.predicted_s if predicted else None
             state.add_release(job)
@@ -153,7 +156,7 @@ def forecast(
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
         # Count the steps in which only operators' reservations begin or end. Recurring ones never stop.
         idle_turns += not (ends or due < NEVER)
-        if following == NEVER or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
+        if following > now + HORIZON_S or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
         _end_due(ahead, moment)
@@ -178,10 +181,15 @@ def _leave(engine: Engine, job: Job, moment: float) -> None:
 
 
 def _end_due(engine: Engine, moment: float) -> None:
-    """Report to the engine that all jobs whose expected end has come have ended."""
-    state = engine.state
-    for job in [job for end, job in state.releases if end <= moment]:
-        _end(engine, state.jobs[job], moment)
+    """Report to the engine that all jobs whose expected end has come have ended.
+
+    Without predictions, a job without a time limit does not end at the end that plans assume for it, because
+    nothing ends it then.
+    """
+    state, assume_ends = engine.state, engine.pipeline.estimating.predicted
+    for job in [state.jobs[job] for end, job in state.releases if end <= moment]:
+        if assume_ends or job.limit < NEVER or (job.stop_by is not None and job.stop_by <= moment):
+            _end(engine, job, moment)
 
 
 def _end(engine: Engine, job: Job, moment: float) -> None:

@@ -86,7 +86,7 @@ def _without_limit(ahead: Engine, job: Job) -> list[Job]:
     state = ahead.state
     cycle = ahead.profile_cycles.of(job)
     shape = cycle.placer.shape(job.ask)
-    found = [state.jobs[number] for end, number in state.releases if end == NEVER]
+    found = [job for _, number in state.releases if (job := state.jobs[number]).limit == NEVER]
     if shape is None:
         return []
     possible = cycle.placer.possible_nodes(shape.part)

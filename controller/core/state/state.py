@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.licences import Licences
@@ -17,7 +18,7 @@ from controller.core.fairshare.offqueue_usage import OffQueueUsage
 from controller.core.fairshare.share_tree import FairshareConfig, SharePath, ShareTree
 from controller.core.framework.profiles import Profile, profile_of
 from controller.core.model.events import Allocation
-from controller.core.model.job import Job
+from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
@@ -233,6 +234,11 @@ class State:
         at = bisect_left(self.releases, release)
         if at < len(self.releases) and self.releases[at] == release:
             del self.releases[at]
+
+    def assumes_ends(self, by: float) -> bool:
+        """Return whether plans assume that a job without a time limit ends by this time."""
+        ending = takewhile(lambda each: each[0] <= by, self.releases)
+        return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)
 
     def released_by(self, job: Job) -> list[Allocation]:
         """Return the allocations that are free for other jobs after the end of this job: all, except those

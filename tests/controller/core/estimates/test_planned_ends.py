@@ -1,0 +1,58 @@
+"""Plans assume an end for jobs without a time limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.core.estimates.runtime_prediction import PredictionConfig
+from tests.engine_harness import PIPELINE, EngineHarness, spec
+
+HOUR = 3_600.0
+PLANNED = replace(PIPELINE, estimating=PredictionConfig(default_s=24 * HOUR))
+
+
+def harness_with_a_waiting_gang(plan: bool = True) -> tuple[EngineHarness, int]:
+    """Job 1 has no time limit and holds half of one node. The gang of two whole nodes waits for it."""
+    harness = EngineHarness(PLANNED if plan else PIPELINE)
+    for name in ("n1", "n2"):
+        harness.join(name, gpus=8)
+    harness.submit(spec(4))
+    harness.tick()
+    gang = harness.submit(spec(16, nodes=2))
+    harness.tick()
+    return harness, gang
+
+
+def test_job_that_outlasts_the_planned_end_does_not_pass_a_gang() -> None:
+    harness, gang = harness_with_a_waiting_gang()
+    short = harness.submit(spec(4, time_limit_s=20 * HOUR))
+    long = harness.submit(spec(4, time_limit_s=30 * HOUR))
+    unlimited = harness.submit(spec(4))
+    harness.tick_at(harness.now + 1.0)
+    assert harness.nodes_of(short)
+    assert not harness.nodes_of(long)
+    assert not harness.nodes_of(unlimited)
+    assert not harness.nodes_of(gang)
+    assert "jobs without a time limit end as planned" in harness.why(long).sentence
+
+
+def test_without_a_planned_end_every_job_passes_the_gang() -> None:
+    harness, gang = harness_with_a_waiting_gang(plan=False)
+    long = harness.submit(spec(4, time_limit_s=30 * HOUR))
+    harness.tick_at(harness.now + 1.0)
+    assert harness.nodes_of(long)
+    assert not harness.nodes_of(gang)
+
+
+def test_job_that_outlives_its_planned_end_is_planned_for_twice_its_run_time() -> None:
+    harness, _ = harness_with_a_waiting_gang()
+    harness.tick_at(harness.now + 25 * HOUR)
+    assert harness.job(1).planned_s == 50 * HOUR
+
+
+def test_gang_starts_when_the_job_without_a_time_limit_ends() -> None:
+    harness, gang = harness_with_a_waiting_gang()
+    harness.start(1)
+    harness.exit(1)
+    harness.tick()
+    assert len(harness.nodes_of(gang)) == 2
