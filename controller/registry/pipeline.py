@@ -32,8 +32,8 @@ from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.lifecycle.node_loss import NodeLossPolicy
-from controller.core.model.job import NEVER
 from controller.core.model.events import Overcommit
+from controller.core.model.job import NEVER
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline

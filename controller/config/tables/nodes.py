@@ -76,7 +76,9 @@ class JobsSection(SizesSection):
     @property
     def policy(self) -> JobPolicy:
         """Return the same settings in the form that agents receive."""
-        return decode(JobPolicy, self.model_dump(exclude={*SizesSection.model_fields, "default_time_limit_s"}))
+        return decode(
+            JobPolicy, self.model_dump(exclude={*SizesSection.model_fields, "default_time_limit_s"})
+        )
 
 
 def _xids(table: dict[str, str]) -> dict[str, str]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from controller.core.backfill.easy import find_beside_reservation
 from controller.core.placement.placer import Placement
 from controller.core.queue.queue import Lane, QueueEntry
-from wire.names import Reason
 
 if TYPE_CHECKING:
     from controller.core.backfill.cycle import Cycle
@@ -163,19 +162,12 @@ class BackfillCandidates:
         return None
 
     def _shut_if_over(self) -> bool:
-        """Return whether a limit keeps the current job from starting, or the job would have to borrow quota.
+        """Return whether a limit keeps the current job from starting.
 
         If so, all other jobs with the same request (the lane) are skipped too, unless the limit concerns only
         this job.
         """
-        cycle = self._cycle
-        over = cycle.shut_if_over(self._lane, self._entry[1], self._now)
-        if over is None:
-            if not cycle.limits.borrows(cycle.state.jobs[self._entry[1]], self._now):
-                return False
-            # A backfilled job may not use quota that another project lends, because jobs of that project may
-            # be waiting for it.
-            cycle.queue.lane_pending_reasons[self._lane] = Reason.QUOTA
-        if over is None or not over.only_this_job:
+        over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
+        if over is not None and not over.only_this_job:
             self._entries = iter(())
-        return True
+        return over is not None

@@ -104,11 +104,6 @@ class StartLimits:
             self.again_at = min(self.again_at, falls_at)
         return found
 
-    def borrows(self, job: Job, now: float) -> bool:
-        """Return whether the job would borrow, that is, use quota that other projects leave unused."""
-        quotas = self._state.quotas
-        return not quotas.unlimited and quotas.borrows(job.user, job.spec, self._need(job), now)
-
     def _need(self, job: Job, nodes: int | None = None) -> Amount:
         """The amounts that the job adds to quota usage when it runs."""
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)

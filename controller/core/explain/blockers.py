@@ -6,7 +6,7 @@ import numpy as np
 
 from controller.core.backfill.deadline_guard import DeadlineGuard, deadline_reservation
 from controller.core.backfill.easy import earliest_reservation
-from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
+from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.cluster.licences import LicenceShortage, holds_licences
 from controller.core.fairshare.share_tree import ShareAtLimit
@@ -23,12 +23,10 @@ HOLDERS = 8
 """The most jobs that a sentence names."""
 
 
-def limit_blocker(
-    state: State, placer: Placer, reserved_start: GuaranteedStart | None, job: Job, now: float
-) -> tuple[Reason, str] | None:
+def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[Reason, str] | None:
     """Return the pending reason and a sentence if a quota or share limit keeps the job from starting.
 
-    None if no limit does. `reserved_start`: the reservation of the first waiting job, if there is one.
+    None if no limit does.
     """
     allowance = StartLimits(state, placer)
     over = allowance.over(job, now)
@@ -36,11 +34,7 @@ def limit_blocker(
         return over.reason, share_limit_text(state, over, now)
     if over is not None and not (now >= accepts_fewer_from(job) and allowance.nodes_within(job, now)):
         return over.reason, f"{over}{fewer_nodes_text(job, now)}"
-    ahead = reserved_start is not None and reserved_start.job != job.id and reserved_start.job in state.queue
-    if reserved_start is None or not ahead or not allowance.borrows(job, now):
-        return None
-    lent, first = state.over_soft_quota(job, now), state.jobs[reserved_start.job].label
-    return (Reason.QUOTA, f"no quota is lent while job {first} waits: {lent}") if lent else None
+    return None
 
 
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:

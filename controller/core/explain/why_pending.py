@@ -133,7 +133,7 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     field = placer.unsupported_request(job.ask.part)
     if field is not None:
         return Why(Reason.RESOURCES, unfiltered_message(field))
-    limit = limit_blocker(state, placer, cycle.first_reservation(now), job, now)
+    limit = limit_blocker(state, placer, job, now)
     if limit is not None:
         return Why(*limit)
     shape = placer.shape(job.ask)

@@ -156,7 +156,9 @@ def forecast(
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
         # Count the steps in which only operators' reservations begin or end. Recurring ones never stop.
         idle_turns += not (ends or due < NEVER)
-        if following > now + HORIZON_S or idle_turns > 2 * MAX_IDLE_TURNS * len(ahead.state.reservations.by_name):
+        if following > now + HORIZON_S or idle_turns > 2 * MAX_IDLE_TURNS * len(
+            ahead.state.reservations.by_name
+        ):
             return Forecast(starts, decisions, not ahead.state.releases, tuple(plans))
         moment = max(moment, following)
         _end_due(ahead, moment)

@@ -343,19 +343,6 @@ class Quotas:
                     return LimitExceeded(account.key, kind, used, need[kind], limit)
         return None
 
-    def borrows(self, user: str, spec: JobSpec, need: Amount, now: float) -> bool:
-        """True if the job's project would exceed a hard limit by borrowing."""
-        if not self.has_soft_limits:
-            return False
-        account = self.accounts.tenants_of(user, spec)[1]
-        bounds = self.limits_of(account.key)
-        return any(
-            kind in bounds.lent
-            and need[kind]
-            and account.amount(kind, now, self.accounts.window_s) + need[kind] > limit
-            for kind, limit in bounds.hard
-        )
-
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:

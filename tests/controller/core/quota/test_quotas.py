@@ -428,18 +428,19 @@ def test_a_project_borrows_unused_quota_of_others() -> None:
     assert "with all that projects may lend each other" in why(harness, jobs[6])[1]
 
 
-def test_no_quota_is_lent_while_a_job_of_the_lender_waits() -> None:
+def test_a_borrowing_job_may_start_if_it_does_not_delay_the_first_waiting_job() -> None:
     harness = harness_of(
-        projects={"v": ProjectQuotaTable(gpus=1, borrow=BorrowTable(gpus=4)), "s": ProjectQuotaTable(gpus=7)}
+        projects={"v": ProjectQuotaTable(gpus=1, borrow=BorrowTable(gpus=4)), "s": ProjectQuotaTable(gpus=8)}
     )
     mine = [harness.submit(spec(1, project="v", time_limit_s=60.0)) for _ in range(2)]
     assert started(harness) == mine
-    wide = harness.submit(spec(7, project="s"))
-    late = harness.submit(spec(1, project="v", time_limit_s=10.0))
-    assert started(harness) == []
-    reason, sentence = why(harness, late)
-    assert reason is Reason.QUOTA
-    assert sentence.startswith(f"no quota is lent while job {wide} waits: the quota of project 'v' on GPUs")
+    wide = harness.submit(spec(8, project="s"))
+    long = harness.submit(spec(1, project="v", time_limit_s=61.0))
+    short = harness.submit(spec(1, project="v", time_limit_s=10.0))
+    assert started(harness) == [short]
+    reason, sentence = why(harness, long)
+    assert reason is Reason.PRIORITY
+    assert f"would delay job {wide}" in sentence
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
