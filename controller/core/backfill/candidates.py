@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from controller.core.backfill.easy import find_beside_reservation
+from controller.core.backfill.quota_reservations import QuotaReserved
 from controller.core.placement.placer import Placement
 from controller.core.queue.queue import Lane, QueueEntry
 
@@ -57,7 +58,7 @@ class BackfillCandidates:
         self._long_fail = False
         """Whether a job of the lane that would still run at the reserved start has found no nodes."""
         self._too_long_s: float | None = None
-        """Jobs that run this long or longer would delay a reservation of another profile."""
+        """Jobs that run this long or longer would delay a reservation of another profile, or of quota."""
         if not cycle.backfill.in_queue_order:
             key = cycle.backfill.candidate_key
             entries = sorted(entries, key=lambda entry: (key(self._runtime(entry)), entry))
@@ -162,12 +163,14 @@ class BackfillCandidates:
         return None
 
     def _shut_if_over(self) -> bool:
-        """Return whether a limit keeps the current job from starting.
+        """Return whether a limit, or quota reserved for another job, keeps the current job from starting.
 
-        If so, all other jobs with the same request (the lane) are skipped too, unless the limit concerns only
-        this job.
+        If a limit does, the other jobs of the lane are skipped too, unless only this job is over the limit.
+        If reserved quota does, the jobs of the lane that run at least as long are skipped.
         """
         over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
-        if over is not None and not over.only_this_job:
+        if isinstance(over, QuotaReserved):
+            self._too_long_s = self._runtime(self._entry)
+        elif over is not None and not over.only_this_job:
             self._entries = iter(())
         return over is not None

@@ -11,6 +11,7 @@ from controller.core.backfill.conservative.queue_reservations import QueueReserv
 from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.easy import EasyReservation, earliest_reservation, find_beside_reservation
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.backfill.start_search import StartSearch
@@ -83,6 +84,7 @@ class Cycle:
         self.estimating = pipeline.estimating
         self.preemption = Preemptor(state, placer, pipeline.strategies, pipeline.guards, guards_of)
         self.limits = StartLimits(state, placer)
+        self.quota_reservations = QuotaReservations(state, self.limits)
         self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
         self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
@@ -287,6 +289,7 @@ class Cycle:
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
+        self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
         self.queue.lane_pending_reasons.clear()
         if self.lifts_deadlines:
@@ -296,8 +299,8 @@ class Cycle:
         if shared is not None:  # step 3; without shared nodes, step 4 makes the reservation
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
-        if self.head is not None:
-            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4 of `run`
+        if self.head is not None or self.quota_reservations:
+            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4
         if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
@@ -320,7 +323,8 @@ class Cycle:
         1. A heap holds the first job of each lane (the waiting jobs with the same request), sorted by queue
            position. Positions only grow during a pass.
         2. A job over a quota or share limit starts on fewer nodes if it may. Otherwise it is skipped, usually
-           with its whole lane.
+           with its whole lane, and quota is reserved for it (quota_reservations.py). A job that would delay
+           such a reservation is skipped too; step 4 of the pass looks for shorter jobs in its lane.
         3. With `deadlines = "lift"`, a job that would otherwise miss its deadline is tried before the first.
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
            first waiting job, and the loop ends.
@@ -340,11 +344,15 @@ class Cycle:
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
-                fewer = self._find_fewer(self.state.jobs[number], now)
+                waiting = self.state.jobs[number]
+                fewer = None if isinstance(over, QuotaReserved) else self._find_fewer(waiting, now)
+                if fewer is None and isinstance(over, LimitExceeded):
+                    self.quota_reservations.reserve(waiting, over, now)
                 if fewer is not None:
                     self.queue.lane_pending_reasons.pop(lane, None)
                     self._start(number, fewer, now, apply)
-                self._next_in_lane(heads, head if fewer is not None or over.only_this_job else None)
+                stays = fewer is not None or (over.only_this_job and not isinstance(over, QuotaReserved))
+                self._next_in_lane(heads, head if stays else None)
                 continue
             first, first_lane = number, lane
             if self.lifts_deadlines and (first := self._turn_of(number, now)) != number:
@@ -522,16 +530,24 @@ class Cycle:
 
     # Helpers of steps 2 to 4 of `run`
 
-    def shut_if_over(self, lane: Lane, number: int, now: float) -> LimitExceeded | ShareAtLimit | None:
-        """Return the quota or share limit that a start of the job would break, or None.
+    def shut_if_over(
+        self, lane: Lane, number: int, now: float
+    ) -> LimitExceeded | ShareAtLimit | QuotaReserved | None:
+        """Return the limit that a start of the job would break, or the reservation of quota that it would
+        delay; None if there is neither.
 
         The limit becomes the pending reason of the whole lane (the jobs with the same request), because
         usually all its jobs are over it.
         """
-        over = self.limits.over(self.state.jobs[number], now)
+        job = self.state.jobs[number]
+        over = self.limits.over(job, now) or self.quota_delay(job, now)
         if over is not None:
             self.queue.lane_pending_reasons[lane] = over.reason
         return over
+
+    def quota_delay(self, job: Job, now: float) -> QuotaReserved | None:
+        """Return the reservation of quota that a start of the job would delay; None if there is none."""
+        return self.quota_reservations.delay_of(job, now, self.runtime(job))
 
     def find_or_block(
         self, lane: Lane, number: int, now: float, *, for_deadlines: bool = False
@@ -589,6 +605,8 @@ class Cycle:
         job = self.state.jobs[number]
         if self.search.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
+        if self.state.limited:
+            self.quota_reservations.take(job, now, self.runtime(job))
         predicted = self.state.estimates.predict(job, self.estimating)
         planned = self.state.estimates.planned(job, self.estimating)
         attempt, places = job.attempt + 1, placement.allocations

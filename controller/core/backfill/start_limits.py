@@ -98,13 +98,13 @@ class StartLimits:
         self, job: Job, now: float, claimed: Mapping[TenantKey, list[int]], nodes: int | None = None
     ) -> LimitExceeded | None:
         accounts = self._state.accounts
-        found = self._state.quotas.over_hard(job.user, job.spec, self._need(job, nodes), now, claimed)
+        found = self._state.quotas.over_hard(job.user, job.spec, self.need(job, nodes), now, claimed)
         if found is not None and found.kind == GPU_TIME:
             falls_at = accounts.tenant(found.key).falls_at(now, accounts.window_s)
             self.again_at = min(self.again_at, falls_at)
         return found
 
-    def _need(self, job: Job, nodes: int | None = None) -> Amount:
+    def need(self, job: Job, nodes: int | None = None) -> Amount:
         """The amounts that the job adds to quota usage when it runs."""
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
@@ -122,7 +122,7 @@ class StartLimits:
         return claimed
 
     def _add(self, claimed: dict[TenantKey, list[int]], job: Job, nodes: int | None = None) -> None:
-        need = self._need(job, nodes)
+        need = self.need(job, nodes)
         for account in self._state.accounts.tenants_of(job.user, job.spec):
             before = claimed.get(account.key)
             claimed[account.key] = (

@@ -136,6 +136,9 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
     limit = limit_blocker(state, placer, job, now)
     if limit is not None:
         return Why(*limit)
+    reserved_quota = cycle.quota_delay(job, now)
+    if reserved_quota is not None:
+        return Why(Reason.QUOTA, str(reserved_quota))
     shape = placer.shape(job.ask)
     part = shape.part if shape else job.ask.part
     need = shape.nodes if shape else job.ask.nodes or 1

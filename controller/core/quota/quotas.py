@@ -144,13 +144,18 @@ class LimitExceeded:
 
     @property
     def _name(self) -> str:
-        scope, name = self.key
-        return f"the quota of {scope} {printable(name)!r} on {_NAMES[self.kind]}"
+        return limit_name(self.key, self.kind)
 
     @property
     def _asked(self) -> str:
         counted = self.kind in (RUNNING, QUEUED)
         return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
+
+
+def limit_name(key: TenantKey, kind: int) -> str:
+    """Return the name of a tenant's limit on a resource, for a sentence."""
+    scope, name = key
+    return f"the quota of {scope} {printable(name)!r} on {_NAMES[kind]}"
 
 
 _NAMES = {
@@ -342,6 +347,16 @@ class Quotas:
                 if more and used + more > limit:
                     return LimitExceeded(account.key, kind, used, need[kind], limit)
         return None
+
+    def borrows(self, project: str, kind: int, need: int) -> bool:
+        """Return whether the project would borrow quota from others if it used this amount in addition."""
+        account = self.accounts.tenant(("project", project))
+        limits = dict(self.limits_of(account.key).hard)
+        return kind in limits and account.used[kind] + need > limits[kind]
+
+    def lenders(self, kind: int) -> list[TenantKey]:
+        """Return the projects that lend each other their unused quota of this resource."""
+        return [account.key for account, _ in self._lenders_of(kind)]
 
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int

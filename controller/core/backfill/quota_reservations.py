@@ -1,0 +1,161 @@
+"""Reserves quota for waiting jobs whose tenant (user, project or queue) is at a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from controller.core.backfill.start_limits import StartLimits
+from controller.core.model.job import Job
+from controller.core.quota.quotas import LimitExceeded, limit_name
+from controller.core.quota.usage_counters import CPU, GPU, MEMORY, RUNNING, Amount, TenantKey, amount_held
+from controller.core.state.state import State
+from wire.names import Reason
+from wire.text import duration
+
+KINDS = (CPU, MEMORY, GPU, RUNNING)
+"""The resources whose use falls when a job ends. GPU time falls with time, so none of it is reserved."""
+Limit = tuple[TenantKey, int, bool]
+"""A limit: the tenant, the resource, and whether it is the limit on what all projects together may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaReserved:
+    """The reason why a job may not start: the quota that it needs is reserved for another job."""
+
+    job: str
+    """The label of the job that has the reservation."""
+    key: TenantKey
+    kind: int
+    wait_s: float
+    """Seconds until the reserved start of that job."""
+    reason: ClassVar[Reason] = Reason.QUOTA
+    only_this_job: ClassVar[bool] = True
+    """True, because another job with the same request and a shorter time limit may start."""
+
+    def __str__(self) -> str:
+        name = limit_name(self.key, self.kind)
+        return f"{name} is reserved for job {self.job}, which it allows to start in {duration(self.wait_s)}"
+
+
+@dataclass(slots=True)
+class QuotaReservation:
+    """A waiting job, the time from which a limit allows it to start, and the amount left over then."""
+
+    job: int
+    starts_at: float
+    spare: int
+
+
+class QuotaReservations:
+    """For each limit that is reached, a reservation for the first waiting job that it keeps from starting.
+
+    Without reservations a wide job waits for ever at a limit, because smaller jobs of the same tenant use
+    every amount that becomes free. This is EASY backfill (easy.py) with a quota in place of the nodes.
+
+    Algorithm
+    1. In a whole pass, `reserve` is called for each job over a limit, in queue order. The first job of each
+       limit gets the reservation.
+    2. Go through the running jobs of the tenant by planned end, until the amounts that they free are enough.
+       That end is `starts_at`. `spare` is the amount that is freed by then and not needed.
+    3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs no more than
+       `spare`. `take` subtracts what it then holds.
+    4. If the ends of all running jobs do not free enough, there is no reservation.
+
+    A project that borrows is limited by the unused quota of all projects together. Only jobs that borrow
+    count for a reservation of that limit, because every project may use its own quota at any time.
+
+    Cost: O(running jobs) in a pass with a job over a limit, otherwise nothing.
+
+    Example: project `vision` may hold 16 GPUs and holds 15: job 1 has 8 until 10:00, job 2 has 7 until 11:00.
+    Job 3 needs 16 GPUs, so it can start at 11:00, and nothing is spare. At 9:00 a 1-GPU job with a time limit
+    of one hour may start, and one with a time limit of three hours may not.
+    """
+
+    def __init__(self, state: State, limits: StartLimits) -> None:
+        self._state = state
+        self._limits = limits
+        self._by_limit: dict[Limit, QuotaReservation] = {}
+        self._ends: dict[TenantKey, list[tuple[float, Amount]]] | None = None
+        """By tenant, the planned end of each running job and the amounts it frees; None: not computed yet."""
+        self._version = -1
+        """`Quotas.version` when the reservations were made. With another value they are not valid."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_limit)
+
+    def clear(self) -> None:
+        """Drop all reservations, at the start of a whole pass."""
+        self._by_limit.clear()
+        self._ends = None
+        self._version = self._state.quotas.version
+
+    def reserve(self, job: Job, over: LimitExceeded, now: float) -> None:
+        """Reserve quota for a job that may not start because of the limit `over` (steps 1 and 2)."""
+        limit = over.key if not over.lent else ("project", ""), over.kind, over.lent
+        if over.kind not in KINDS or limit in self._by_limit:
+            return
+        missing = over.used + over.asked - over.limit
+        keys = self._state.quotas.lenders(over.kind) if over.lent else (over.key,)
+        ends = sorted(end for key in keys for end in self._ends_by_tenant().get(key, ()))
+        for end, amount in ends:
+            missing -= amount[over.kind]
+            if missing <= 0:
+                self._by_limit[limit] = QuotaReservation(job.id, max(end, now), -missing)
+                return
+
+    def delay_of(self, job: Job, now: float, runtime_s: float) -> QuotaReserved | None:
+        """Return the first reservation that a start of the job would delay, or None (step 3)."""
+        if not self._by_limit or self._version != self._state.quotas.version:
+            return None
+        need = self._limits.need(job)
+        for key, kind, found in self._concerning(job, need, now + runtime_s):
+            if need[kind] > found.spare:
+                label = self._state.jobs[found.job].label
+                return QuotaReserved(label, key, kind, max(0.0, found.starts_at - now))
+        return None
+
+    def take(self, job: Job, now: float, runtime_s: float) -> None:
+        """Subtract what the job will hold at the reserved starts. Call it before the job starts."""
+        if self._by_limit:
+            need = self._limits.need(job)
+            for _, kind, found in self._concerning(job, need, now + runtime_s):
+                found.spare -= need[kind]
+
+    def _concerning(
+        self, job: Job, need: Amount, ends_at: float
+    ) -> list[tuple[TenantKey, int, QuotaReservation]]:
+        """Return the reservations of other jobs at whose start this job would hold some of the same quota."""
+        project = "project", job.spec.project
+        limits: list[tuple[TenantKey, Limit]] = [
+            (account.key, (account.key, kind, False))
+            for account in self._state.accounts.tenants_of(job.user, job.spec)
+            for kind in KINDS
+        ]
+        limits += [
+            (project, (("project", ""), kind, True))
+            for kind in KINDS
+            if (("project", ""), kind, True) in self._by_limit
+            and self._state.quotas.borrows(job.spec.project, kind, need[kind])
+        ]
+        return [
+            (key, limit[1], found)
+            for key, limit in limits
+            if (found := self._by_limit.get(limit)) is not None
+            and found.job != job.id
+            and found.job in self._state.queue
+            and need[limit[1]]
+            and ends_at > found.starts_at
+        ]
+
+    def _ends_by_tenant(self) -> dict[TenantKey, list[tuple[float, Amount]]]:
+        if self._ends is None:
+            self._ends = {}
+            for end, number in self._state.releases:
+                job = self._state.jobs[number]
+                held = [member.allocation for member in job.running]
+                if held:
+                    amount = amount_held(job, held, self._state.accounts.window_s)
+                    for account in self._state.accounts.tenants_of(job.user, job.spec):
+                        self._ends.setdefault(account.key, []).append((end, amount))
+        return self._ends
