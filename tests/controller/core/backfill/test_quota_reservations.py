@@ -42,8 +42,7 @@ def test_only_jobs_that_end_before_the_reserved_start_pass_a_wide_job() -> None:
     reason, sentence = why(harness, long)
     assert reason is Reason.QUOTA
     assert sentence == (
-        "the quota of project 'vision' on GPUs is reserved for "
-        f"job {wide}, which it allows to start in 2h00m00s"
+        f"the quota of project 'vision' on GPUs is reserved for job {wide}, which it allows to start in 2h00m"
     )
     for job in (first, second):
         harness.exit(job)
