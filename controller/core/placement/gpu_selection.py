@@ -104,7 +104,9 @@ def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list
 
 
 def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> list[int]:
-    """Return `count` of these GPUs that are all linked by NVLink; if there are none, the first `count`."""
+    """Return `count` of the GPUs in `slots` that are all linked by NVLink; if there are none, the first
+    `count`.
+    """
     for start in range(len(slots)):
         clique = [slots[start]]
         for slot in slots[start + 1 :]:

@@ -50,7 +50,8 @@ class GpuModelGroups:
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the best `nodes` of these rows (nodes) with one GPU model, in ascending order.
+        """Return the row numbers of the `nodes` best nodes in `rows` that have one GPU model, in ascending
+        order.
 
         Empty if no model has enough nodes.
         """
@@ -71,9 +72,10 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of these rows (nodes) can be removed while one GPU model still has enough.
+        """Return how many of the nodes in `rows` can be lost, whichever they are, while one GPU model still
+        has `nodes` nodes.
 
-        This is the number for the worst choice of the removed nodes. Negative if no model has enough now.
+        Negative if no model has enough nodes now.
         """
         each = [self._spare(these, nodes) for _, these in self._by_model(rows)]
         return sum(spare + 1 for spare in each if spare >= 0) - 1
@@ -82,7 +84,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return those of these rows (nodes) whose GPU model has at least `nodes` of them."""
+        """Return those of `rows` whose nodes have a GPU model that at least `nodes` of these nodes have."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -91,7 +93,7 @@ class GpuModelGroups:
         }
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a text for users with the number of these nodes for each GPU model."""
+        """Return a text for users: how many of the nodes in `rows` have each GPU model."""
         counts = {model: len(these) for model, these in self._by_model(rows)}
         counted_models = [f"{model} {counted(counts.get(model, 0), 'node')}" for model in self.names]
         return f"with room now: {', '.join(counted_models)}"

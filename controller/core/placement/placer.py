@@ -109,7 +109,7 @@ class Placer:
     def shape(self, ask: ResourceRequest) -> Shape | None:
         """Return the number of nodes for a request, and the request per node; None if it can never fit.
 
-        It is the least number of nodes that could hold the request if they were idle.
+        The number is the least number of nodes that could hold the request if they were idle.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -143,7 +143,8 @@ class Placer:
         if ask.nodes is None:
             counts = range(1, min(ask.part.gpus, len(self.nodes)) + 1)
         else:
-            # From the most to the fewest nodes, because a job with `--min-nodes` gets as many as possible.
+            # Try the greatest number of nodes first, because a job with `--min-nodes` gets as many as
+            # possible.
             counts = range(ask.nodes, (ask.least or ask.nodes) - 1, -1)
         for count in counts:
             part = ask.split(count)
@@ -178,7 +179,9 @@ class Placer:
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """Return the GPU model of each node; None if the job may mix models or only one model suits it."""
+        """Return the GPU model of each node; None if it does not matter, because the job may mix models or
+        only one model suits it.
+        """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
         known = self._models_of.get(shape.part)
@@ -230,7 +233,9 @@ class Placer:
         return domains.spare_rows(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
     def max_nodes(self, part: PerNodeRequest) -> int:
-        """Return an upper bound on the number of nodes on which the request fits now, from cached values."""
+        """Return a number that is at least the number of nodes on which the request fits now. It is computed
+        from cached values, without calling filters.
+        """
         ranking = self._rankings.get(part)
         return len(self.nodes) if ranking is None else ranking.max_count
 
@@ -239,7 +244,7 @@ class Placer:
     ) -> Placement | None:
         """Return a placement on as many nodes as possible, but at most `most`, for a job with `--min-nodes`.
 
-        None if fewer nodes are free than the job accepts.
+        None if the request fits on fewer nodes than the job accepts.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
@@ -268,7 +273,9 @@ class Placer:
         )
 
     def _gpus_free(self, allocation: Allocation) -> bool:
-        """Return whether the GPUs of the allocation are free. The filters only count free GPUs of a node."""
+        """Return whether these particular GPUs are free. Filters do not check this, because they only count
+        free GPUs.
+        """
         node, free = self.nodes.by_name[allocation.node], self.nodes.columns.gpu_free
         slots = [(node.slots.get(hold.uuid), hold.milli) for hold in allocation.gpus]
         return all(slot is not None and free[node.row, slot] >= milli for slot, milli in slots)
@@ -300,10 +307,11 @@ class Placer:
     ) -> Placement:
         """Return the placement on the nodes of these rows.
 
-        `rooms`: by row, the resources from which GPUs are chosen. Without them, the resources free now.
+        `rooms` has, by row, the resources from which GPUs are chosen. For other rows, GPUs are chosen from
+        those that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # the same as below, but faster
+        if not part.wants_gpus:  # This branch is a faster way to the same result.
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
@@ -317,7 +325,7 @@ def quota_need(
 ) -> Amount:
     """Return the most that a job with this request can add to the quota usage of its tenants.
 
-    `fewer`: the number of nodes, if the job starts on fewer than it requests.
+    `fewer`: the number of nodes on which the job starts, if it is less than the job requests.
     """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)

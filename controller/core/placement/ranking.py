@@ -84,7 +84,7 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the rows of nodes that changed since `seen`, or None.
+        """Return the rows of the nodes that have changed since `seen`; None if none has changed.
 
         `seen` is (layout_version, change_count) of the last update.
         """
@@ -119,12 +119,12 @@ class NodeRanking:
         return found
 
     def update(self) -> None:
-        """Bring `fits` and `count` up to date (steps 1 and 2 of the class)."""
+        """Bring `fits` and `count` up to date. These are steps 1 and 2 of the class docstring."""
         nodes = self._nodes
         columns = nodes.columns  # Read the columns first, because this can change `layout_version`.
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # Compute all rows, because a job that starts on one node affects all nodes of its domain.
+            # Compute all rows, because affinity terms about a job apply to all nodes of its topology domain.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:
@@ -150,9 +150,9 @@ class NodeRanking:
     def max_count(self) -> int:
         """An upper bound on `count`, obtained without calling filters.
 
-        It is the last `count` if no resources have become free since, and otherwise the number of all nodes.
-        For requests with labels or job affinity it is always the number of all nodes, because they may fit on
-        more nodes although no resources became free.
+        If no resources have become free since the last update, the bound is `count`; otherwise it is the
+        number of all nodes. For requests with labels or job affinity, the bound is always the number of all
+        nodes: they may fit on more nodes although no resources became free.
         """
         if self._counted_room_version == self._nodes.room_version and not self._has_affinity:
             return self.count
@@ -253,7 +253,7 @@ def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filte
 
 
 def filters_for(part: PerNodeRequest, pipeline: SchedulingPolicy) -> list[Filter]:
-    """Return the filters that check something that this request asks for. The others accept all nodes."""
+    """Return the filters that check something in this request. The other filters accept all nodes."""
     return [each for each in pipeline.filters if each.concerns(part)]
 
 

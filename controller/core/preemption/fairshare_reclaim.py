@@ -32,7 +32,7 @@ class ReclaimPolicy(Protocol):
     """Decides which running jobs may be stopped for one waiting job, so that tenants give resources back."""
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the jobs of this group hold more than their tenant is entitled to."""
+        """Return whether the jobs of a group (a tenant or a project) hold more than it is entitled to."""
         ...
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -61,7 +61,7 @@ class ReclaimStrategy(Protocol):
 
 
 def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """Yield (job, allocations, sign) for the allocations that will change hands when victims have ended.
+    """Yield (job, allocations, sign) for the allocations that jobs will get or lose when victims have ended.
 
     With sign 1 a job that waits for its victims will get the allocations, with sign -1 a victim will lose
     them. Policies add these to the tenants' present use, so that two preemptions in a row do not reclaim the
@@ -138,7 +138,9 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """Return the billing units per hour that the waiting job costs on the most expensive GPU model."""
+        """Return the charge for the waiting job in billing units per hour, if it gets the most expensive
+        GPUs.
+        """
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, 0.0)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
 
@@ -151,7 +153,8 @@ class FairShareReclaim:
     def _side(self, path: SharePath) -> SharePath | None:
         """Return the first share on this path that is not on the path of the waiting job's tenant.
 
-        None if it is at a level of the share tree at which the waiting job's tenant may not reclaim.
+        None if the waiting job's tenant may not reclaim resources from this share, because the share is too
+        high in the share tree (step 2 of the class docstring).
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -168,7 +171,8 @@ class FairShareReclaim:
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield the jobs to stop, until their branches of the share tree no longer use too much.
+        """Yield those of `jobs` that may be stopped. Leave out the jobs of a tenant as soon as its branch of
+        the share tree no longer uses over `threshold` times its fair share.
 
         The jobs yielded before count as ended.
         """
@@ -181,7 +185,9 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return the policy for a waiting job; None if the job would put its user above the user's fair share."""
+    """Return the policy for a waiting job; None if its user would be above the user's fair share with this
+    job.
+    """
     policy = FairShareReclaim(context, job, threshold)
     return policy if policy.entitled else None
 
@@ -244,7 +250,9 @@ class QuotaReclaim:
         return group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs that hold borrowed resources, until their project would have borrowed nothing."""
+        """Yield those of `jobs` that may be stopped. Leave out the jobs of a project as soon as it has
+        borrowed nothing of the resources that the waiting job needs.
+        """
         left: dict[str, dict[int, int]] = {}
         for job in jobs:
             project = job.spec.project
@@ -262,7 +270,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     """Return the policy for a waiting job; None if the job would exceed its project's own quota."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # No project can borrow if there are no quotas.
+        return None  # Without quotas no project can have borrowed any.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

@@ -23,8 +23,8 @@ NO_GUARDS = PreemptionGuards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=
 class NotAbovePriority:
     """A preemption strategy that may stop every job whose priority is not above that of the waiting job.
 
-    A strategy may stop a running job if the `standing` of the running job is at most the `reach` of the
-    waiting job.
+    Every strategy compares two numbers: it may stop a running job if the `standing` of the running job is at
+    most the `reach` of the waiting job.
     """
 
     name: ClassVar[str] = "asked"
@@ -71,7 +71,9 @@ class Preemptor:
         self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
 
     def without_guards(self, names: Collection[str]) -> Preemptor:
-        """Return a preemptor for which these guards, fields of PreemptionGuards, hold in no profile."""
+        """Return a preemptor that ignores these guards in all profiles. A guard is a limit in [preemption];
+        `names` are field names of PreemptionGuards.
+        """
         lifted: dict[str, Any] = {name: getattr(NO_GUARDS, name) for name in names}
         return Preemptor(
             self._state,
@@ -82,9 +84,9 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that a running job has another standing, or would lose more or less work, than before.
+        """Record a change of a running job: its rank against preemption, or the work that it would lose.
 
-        From `preemptible_at` on, it may be a victim where it was none before; NEVER if it cannot be.
+        From `preemptible_at` on, further waiting jobs may preempt the job; NEVER if there are none.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)
@@ -92,8 +94,8 @@ class Preemptor:
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
         """Return the event that names the victims to stop and the placement for the waiting job, or None.
 
-        None if no victims are enough, or too many jobs have been preempted lately. `reserved` is True for
-        nodes that are reserved for other jobs and must not be used.
+        None if stopping jobs cannot free enough, or if too many jobs have been preempted lately. `reserved`
+        is True for each node that is reserved for other jobs and must not be used.
         """
         self.retry_at = NEVER
         shape = self._placer.shape(job.ask)
@@ -112,7 +114,9 @@ class Preemptor:
         return None
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
-        """Return the nodes on which no job is stopped for this job: `reserved`, and those barred to it."""
+        """Return True for each node on which no job is stopped for the waiting job `job`: nodes in
+        `reserved`, and nodes that an operator's reservation or affinity closes to the job.
+        """
         barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
         if shape.part.social:
             nodes = self._state.nodes
@@ -125,7 +129,9 @@ class Preemptor:
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
 
     def recent(self, now: float) -> list[float]:
-        """Return the times of the preemptions that count for the rate, oldest first."""
+        """Return the times of the preemptions in the last `window_s` seconds, oldest first. The configured
+        `rate` limits their number.
+        """
         past, window = self._state.preempted_at, self.guards.window_s
         return past[bisect_right(past, now, key=lambda at: at + window) :]
 

@@ -26,7 +26,8 @@ _TOO_MUCH = 1 << 40
 
 
 class VictimIndex:
-    """A matrix with one row per node: the jobs that a strategy may stop there, least loss per GPU first.
+    """A matrix with one row per node: the jobs that a strategy may stop on the node, least loss per GPU
+    first.
 
     The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped.
 
@@ -70,7 +71,8 @@ class VictimIndex:
     def sync(self, changed: Iterable[int], now: float) -> None:
         """Write the rows of nodes that changed, and of the nodes of all jobs in `changed`.
 
-        These jobs have another standing, or would lose more or less work, than at the last `sync`.
+        The jobs in `changed` are those whose rank against preemption (`standing`), or the work that they
+        would lose, has changed since the last `sync`.
         """
         nodes = self._state.nodes
         layout, changes = self._seen
@@ -89,7 +91,9 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which another running job becomes preemptible; NEVER if none does."""
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if none
+        does.
+        """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 
     def _rebuild(self, now: float) -> None:
@@ -136,14 +140,14 @@ class VictimIndex:
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted at all. `preemptible_from` returns from which time on."""
+    """Return whether the job may ever be preempted. `preemptible_from` returns the time from which it may."""
     return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """Return from when on the job may be preempted.
+    """Return the time from which the job may be preempted.
 
-    This is after its minimum run time, and at least `cooldown_s` seconds after its last preemption.
+    It is the end of the job's minimum run time, but at least `cooldown_s` seconds after its last preemption.
     """
     began = job.started_at if job.started_at is not None else job.placed_at
     if began is None:
@@ -210,9 +214,9 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """Return for each node the least work that victims can lose; infinite if no victims are enough.
+        """Return for each node a lower bound on the work that is lost if the request gets the node.
 
-        It is a lower bound. It is also infinite after `rule_out`.
+        Infinite if stopping all preemptible jobs of the node is not enough, or after `rule_out` of the node.
         """
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)
@@ -220,7 +224,9 @@ class LossBounds:
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Exclude a node until its jobs change, because stopping jobs there would not free enough."""
+        """Exclude a node until its jobs change. The caller has found that stopping jobs there does not free
+        enough.
+        """
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:

@@ -86,19 +86,22 @@ class VictimSearch:
     def sync(self, changed: Collection[int], now: float) -> None:
         """Update the index of jobs that may be stopped.
 
-        For the jobs in `changed`, also update the standing and the work that would be lost.
+        For the jobs in `changed`, also update the rank against preemption and the work that would be lost.
         """
         self._index.sync(changed, now)
 
     @property
     def retry_at(self) -> float:
-        """The next time at which another running job becomes preemptible; NEVER if none does."""
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if none
+        does.
+        """
         return self._index.next_preemptible_at
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
         """Return those of the running jobs that the strategy allows to stop for the waiting job.
 
-        Guards, and what the running jobs request against preemption, are not considered.
+        The limits in [preemption] are not considered, nor options of the running jobs such as
+        `--not-preemptible`.
         """
         reach = self.strategy.reach(job)
         if reach is None:
@@ -116,7 +119,7 @@ class VictimSearch:
     ) -> tuple[Placement, VacatedNodes] | None:
         """Return a placement for the waiting job and the nodes that each victim leaves, or None.
 
-        None if no victims on the nodes that are not barred are enough.
+        None if stopping jobs does not free enough on the nodes that are not `barred`.
         """
         reach = self.strategy.reach(job)  # step 1 of the class docstring
         if reach is None:
@@ -128,8 +131,8 @@ class VictimSearch:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
-            # These bounds are not cached, because each start and each end of a job changes how much the
-            # tenants must give back.
+            # Do not cache the bounds of a reclaim strategy. Whenever a job starts or ends, other tenants may
+            # have to give resources back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
             # Steps 2 and 3 of the class docstring.
@@ -161,9 +164,9 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Return whether the policy allows stopping all these victims together.
+        """Return whether the reclaim policy allows stopping all these victims together.
 
-        Before this check, the policy was applied to each node separately.
+        The earlier steps have applied the policy to each node separately.
         """
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
@@ -171,7 +174,9 @@ class VictimSearch:
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """Return the `shape.nodes` nodes with the least loss, by row number; empty if there are too few."""
+        """Return the `shape.nodes` nodes with the least loss, sorted by row number; empty if there are too
+        few.
+        """
         grouping = self._placer.required_grouping(shape)
         losses = bounds.losses(now)
         if barred is not None:
@@ -179,7 +184,8 @@ class VictimSearch:
         found: list[Candidate] = []
         chosen: list[Candidate] = []
         for _ in range(min(len(losses), shape.nodes + MAX_NODES_EXAMINED)):
-            row = int(losses.argmin())  # If several nodes lose equally little, argmin returns the first.
+            # If several nodes have the least loss, argmin returns the first of them.
+            row = int(losses.argmin())
             bound = float(losses[row])
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break
@@ -194,7 +200,9 @@ class VictimSearch:
         chosen = sorted(chosen, key=lambda each: each.row)
         rows = [each.row for each in chosen]
         if chosen and grouping is not None and grouping.spare_rows(rows, shape.nodes) < 0:
-            return []  # The nodes are not in one topology domain, or do not have one GPU model.
+            # The job needs nodes in one topology domain or of one GPU model, and too few such nodes were
+            # found.
+            return []
         return chosen
 
     def _candidate(
@@ -253,7 +261,7 @@ class VictimSearch:
         return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
 
     def _free_without(self, node: Node, victims: Iterable[int]) -> FreeResources:
-        """Return the resources that are free on the node when these victims have left."""
+        """Return the resources that will be free on the node when these victims have left it."""
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
@@ -270,7 +278,7 @@ class VictimSearch:
             return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
 
     def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
-        """Return the nodes that each victim leaves, by victim; an empty tuple if the victim is stopped.
+        """Return, for each victim, the nodes that it leaves; an empty tuple if it is stopped on all nodes.
 
         An elastic job that can go on without the chosen nodes leaves only these. Other victims are stopped.
         """
@@ -294,7 +302,7 @@ class VictimSearch:
         Returns the victims that are left.
         """
         if len(chosen) == 1:
-            return vacated  # because `_candidate` has already dropped the needless victims of this node
+            return vacated  # `_candidate` has already dropped victims that this node does not need.
 
         def loss(victim: int) -> float:
             return self._state.jobs[victim].unsaved(now, vacated[victim])

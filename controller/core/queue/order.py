@@ -72,9 +72,9 @@ class DynamicOrder(Protocol):
     """An order in which the positions of waiting jobs change, with their age or the usage of tenants."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the group of the job, a part of the waiting jobs whose order among each other never changes.
+        """Return the group of the job: a key that is equal for jobs that never overtake each other.
 
-        Among jobs with equal requests and the same group, `rank` decides the order.
+        `rank` decides the order of jobs with equal requests and the same group.
         """
         ...
 
@@ -87,5 +87,7 @@ class DynamicOrder(Protocol):
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order considers the priority of queues; if not, jobs are first sorted by it."""
+    """Return whether the order uses the priority of queues itself. If not, jobs are sorted by the priority of
+    their queue first, and by this order second.
+    """
     return bool(getattr(order, "weighs_queues", False))

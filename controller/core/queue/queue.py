@@ -40,7 +40,7 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs with one request fit at present. All lanes with this request share the object."""
+    """Whether jobs with one resource request fit at present. All lanes with this request share one object."""
 
     blocked_at: int = -1
     """`Nodes.room_version` when the request last did not fit. It cannot fit before this version increases."""
@@ -49,9 +49,9 @@ class ClassFit:
     lanes: int = 0
 
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
-        """Record that the request does not fit while `Nodes.room_version` has this value.
+        """Record that jobs with the request do not fit until resources become free.
 
-        The version increases when resources become free.
+        `room_version` is the present value of `Nodes.room_version`, which then increases.
         """
         self.blocked_at, self.why = room_version, why
 
@@ -102,7 +102,9 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """Return the number of jobs in the lane whose sort key (`position_key`) is below `position`."""
+        """Return the number of jobs in the lane whose sort key, computed by `position_key`, is below
+        `position`.
+        """
         return bisect_left(list(self), position, key=position_key)
 
     def add(self, job: int, rank: Rank) -> None:
@@ -202,13 +204,14 @@ class Queue:
         return self._lane_of.get(job)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return the rank and the id of a waiting job. Such entries of one queue can be compared."""
+        """Return (rank, id) of a waiting job. Of two entries of one queue, the lower one is first."""
         return self._lane_of[job].rank(job), job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
         """Yield the ids of the waiting jobs before this one, in queue order.
 
-        `position_key` computes sort keys, if the order depends on time or usage.
+        `position_key` computes the present sort keys if the order depends on time or usage; otherwise it is
+        None.
         """
         own = self.entry(job) if position_key is None else position_key(self.entry(job))
         for entry in heapq.merge(*self.lanes.values(), key=position_key):
@@ -251,5 +254,5 @@ class ProfileQueues:
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return the rank and the id of a waiting job. Only entries of one profile can be compared."""
+        """Return (rank, id) of a waiting job. Of two entries of one profile, the lower one is first."""
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

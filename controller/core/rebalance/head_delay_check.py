@@ -21,7 +21,8 @@ def keeps_head_start(
 ) -> bool:
     """Return whether the first waiting job can start as early with the proposal as without it."""
     if mode.reserves is Reserves.NO_JOB:
-        return True  # This kind of backfill guarantees no start to the first job.
+        # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.
+        return True
     if not mode.starts_behind or mode.reserves is Reserves.ALL_JOBS:
         return False
     before = earliest_reservation(state, placer, first.ask, first.id, now)

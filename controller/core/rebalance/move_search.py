@@ -74,7 +74,8 @@ class MoveSearch:
         nodes = self.state.nodes.by_name
         return (
             job.state is JobState.RUNNING
-            and not job.spec.gang.elastic  # An elastic job can leave a node without a restart.
+            # An elastic job is not moved, because it can leave a node without a restart.
+            and not job.spec.gang.elastic
             and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
             and all(nodes[member.allocation.node].up for member in job.running)
         )
@@ -99,19 +100,20 @@ class MoveSearch:
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """Yield once for each set of jobs that may still be tried for the present waiting job.
+        """Yield 0, 1, 2 and so on: once for each set of jobs that may be tried for the present waiting job.
 
-        The yielded numbers count the sets from 0. They end when a limit of the class docstring is reached.
+        Stop when a limit in the class docstring (MOST_TRIES or MOST_TRIES_IN_ALL) is reached.
         """
         for number in range(min(self.MOST_TRIES, self._tries_left)):
             self._tries_left -= 1
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Do not propose to move this job for the present waiting job, because it fits on no other nodes.
+        """Do not propose to move this running job for the present waiting job, because it fits on no other
+        nodes.
 
-        If it fits on no other nodes even when none are reserved for the waiting job, this holds for all
-        further waiting jobs too.
+        Nodes may be lacking only because some are reserved for the waiting job. If not, the running job is
+        not moved for any later waiting job either.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:
@@ -122,8 +124,8 @@ class MoveSearch:
     def next_waiting_job(self) -> None:
         """Prepare the search for the next waiting job.
 
-        Some jobs fit on no other nodes because these were reserved for the last waiting job. They are tried
-        again.
+        Running jobs that fit on no other nodes only because of the reservation for the last waiting job may
+        be moved again.
         """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:
@@ -132,7 +134,7 @@ class MoveSearch:
     def barred(self, job: Job, shape: Shape) -> Bools | None:
         """Return the nodes that a waiting job may not use even if they are free; None if there are none.
 
-        They are closed to it by an operator's reservation or by affinity.
+        An operator's reservation or affinity bars them.
         """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
@@ -142,7 +144,9 @@ class MoveSearch:
         return barred
 
     def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
-        """Reserve a placement on the copy of the nodes. Jobs in `leaving` may still hold its resources."""
+        """Reserve a placement on the copy of the nodes. Running jobs in `leaving` may still hold the
+        resources.
+        """
         part = self.state.jobs[job].ask.part
         for allocation in placement.allocations:
             self._nodes.claim(job, allocation, leaving)
@@ -169,7 +173,7 @@ class MoveSearch:
         return PlannedMove(job.id, job.attempt, origin, placement.allocations, placement.quality, cost, until)
 
     def move_all(self, jobs: Sequence[Job], barred: Bools | None = None) -> list[PlannedMove]:
-        """Do `move` for each job, and return the moves of those that fit on other nodes."""
+        """Call `move` for each job, and return the moves of the jobs that fit on other nodes."""
         return [move for job in jobs if (move := self.move(job, barred)) is not None]
 
     def block(self, allocation: Allocation) -> None:

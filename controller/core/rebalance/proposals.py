@@ -134,7 +134,9 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return how free GPUs are distributed now, and after these moves and the start of a job on `started`."""
+    """Return how free GPUs are distributed at present, and after these moves and the start of a job with the
+    allocations `started`.
+    """
     columns = nodes.columns
     before = columns.gpu_free
     return _layout(columns, before), _layout(columns, gpus_after(nodes, before, moves, started))
@@ -143,7 +145,8 @@ def layouts(
 def gpus_after(
     nodes: Nodes, gpu_free: Ints, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> Ints:
-    """Return the free thousandths of each GPU after these moves and the start of a job on `started`.
+    """Return the free thousandths of each GPU after these moves and the start of a job with the allocations
+    `started`.
 
     The result has one row per node and one column per GPU of the node.
     """

@@ -62,22 +62,24 @@ class Rebalancer:
         self._stop = stop
         self.rules = rules
 
-    def run(self, given: inputs.Rebalance, now: float) -> Reply:
-        """Carry out the proposal of this id. Without an id, carry out the best one until none is left."""
+    def run(self, request: inputs.Rebalance, now: float) -> Reply:
+        """Carry out the proposal with the requested id. Without an id, carry out the best proposal again and
+        again, until there is none.
+        """
         if self.rules.mode == "off":
             return Refusal("conflict", "rebalancing is off on this cluster", hint=OFF)
-        if given.proposal:
-            found = next((each for each in self.proposals(now) if each.id == given.proposal), None)
+        if request.proposal:
+            found = next((each for each in self.proposals(now) if each.id == request.proposal), None)
             if found is None:
-                message = f"there is no proposal {printable(given.proposal)} (any more)"
+                message = f"there is no proposal {printable(request.proposal)} (any more)"
                 return Refusal(
                     "not_found", message, "proposal", "'corral rebalance' lists the present proposals."
                 )
-            self._do(found, given.by, now)
+            self._do(found, request.by, now)
             return Accepted(tuple(move.job for move in found.moves))
         moved: list[int] = []
         while (best := next(self._proposals(now), None)) is not None:
-            self._do(best, given.by, now)
+            self._do(best, request.by, now)
             moved += [move.job for move in best.moves]
         return Accepted(tuple(moved))
 
@@ -104,16 +106,17 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """Return the first waiting job that cannot start (or None), and the jobs that moves could help.
+        """Return the first waiting job that cannot start (or None), and the waiting jobs that could start if
+        running jobs were moved.
 
-        Moves can help the first job of each class (jobs with equal requests) that lacks only free nodes.
+        These are the first jobs of each class (jobs with equal requests) that lacks only free nodes.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Jobs are moved for other jobs than the first one only if backfill lets jobs start before the first
-        # one, and only if not every job has a reservation.
+        # Move jobs only for the first waiting job, unless backfill lets other jobs start before it and not
+        # every waiting job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None
         found: list[Job] = []

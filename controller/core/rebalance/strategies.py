@@ -71,7 +71,7 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return `barred` plus the node of the placement that the most jobs would have to leave."""
+    """Return `barred` with one more node: that of the placement which the most jobs would have to leave."""
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
     fullest = max(names, key=lambda name: sum(job in nodes.by_name[name].held for job in leaving))
@@ -85,7 +85,8 @@ def _move_away(
 ) -> tuple[list[PlannedMove], int | None]:
     """Find other nodes for all jobs in `leaving`, so that `job` can start on `placement`.
 
-    Returns (the moves, None), or ([], the id of a job that fits on no other nodes).
+    Returns (moves, None) if all jobs fit on other nodes. Otherwise returns ([], the id of a job that does
+    not).
     """
     jobs = search.state.jobs
     largest_first = sorted(leaving, key=lambda each: (-jobs[each].gpu_milli, each))
@@ -215,7 +216,7 @@ def _empty_gpu(search: MoveSearch) -> Proposal | None:
 def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
     """Return an allocation of the node's wholly free GPUs and of the free part of the GPU `uuid`.
 
-    The search blocks these, so that no job is moved to them.
+    The move search blocks this allocation, so that no job is moved to these GPUs.
     """
     holds = [
         GpuHold(gpu.uuid, free[slot])
@@ -234,9 +235,9 @@ def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job
 
 
 def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
-    """Return the proposal to move all these jobs to nodes that are not barred.
+    """Return a proposal that moves all these jobs from `node` to nodes that are not barred.
 
-    None if one job fits on no other node, or the gain is too small for the cost.
+    None if one of them fits on no other node, or the gain is too small for the cost.
     """
     moves = search.move_all(jobs, barred)
     search.reset()
