@@ -225,7 +225,7 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def _claim_stdout() -> int:
-    """Reserve stdout for messages to the controller. Return a copy of its descriptor, and redirect all other
+    """Reserve stdout for messages to the controller: return a copy of its descriptor, and redirect all other
     output to stderr.
     """
     frames = os.dup(1)

@@ -68,7 +68,8 @@ from wire.agent.job_policy import JobPolicy
 
 AUDIT_INTERVAL_S = 60.0 if HAS_PIDFD else 1.0
 """Seconds between two checks that all supervisors still run. Without pidfd, only this check detects that a
-supervisor has ended."""
+supervisor has ended.
+"""
 RETRY_S = 5.0
 FORK_SERVER_PAUSE_S = 0.1
 FORK_SERVER_EARLY_S = 1.0
@@ -196,8 +197,8 @@ class Agent:
     # --- start and loop ---
 
     def adopt(self) -> None:
-        """Take over the attempts of earlier agents: those with a record in the spool, and those that still
-        have processes but no record.
+        """Take over the attempts of earlier agents: attempts with a record in the spool, and attempts without
+        a record that still have processes.
         """
         named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
         for lost in map(parse_key, named):
@@ -241,20 +242,20 @@ class Agent:
             self.exec_sessions.close_all()
 
     def _run_once(self) -> None:
-        self.logs.send_chunks()  # Step 1 of the loop.
+        self.logs.send_chunks()
         if self.logs.following and not self.retry_logs_planned:
             self.retry_logs_planned = True
             self.loop.call_later(POLL_S, self._retry_logs)
-        self._watch_supervisors()  # Step 2 of the loop.
+        self._watch_supervisors()
         server, channel = self.fork_server, self.channel
-        server.flush()  # Step 3 of the loop.
+        server.flush()
         self.loop.on_writable(server.fileno(), server.flush if server.has_unsent else None)
         channel.flush()
-        if self.unfit_reason and not channel.unsent_bytes:  # Step 4 of the loop.
+        if self.unfit_reason and not channel.unsent_bytes:
             print(f"agent: it cannot run jobs: {self.unfit_reason}", file=sys.stderr)
             raise AgentExit
         self.loop.on_writable(channel.sink, channel.flush if channel.unsent_bytes else None)
-        self.loop.run_once(sleep=channel.congested or not self.logs.ready)  # Step 5 of the loop.
+        self.loop.run_once(sleep=channel.congested or not self.logs.ready)
 
     # --- messages from the controller ---
 
@@ -271,8 +272,7 @@ class Agent:
             try:
                 self.spool.renew_leases(ping.heard)
             except OSError as error:
-                # Only print the error. Leases that are not renewed expire, and then the supervisors end the
-                # jobs.
+                # Only print the error: if it lasts, the leases expire, and the supervisors end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
@@ -319,7 +319,7 @@ class Agent:
 
     def _read_hints(self) -> None:
         """Read the FIFO on which supervisors report what happened to attempts. Skip damaged lines, because
-        each attempt's record has the same facts.
+        the record of each attempt in the spool has the same lines.
         """
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")
@@ -333,8 +333,8 @@ class Agent:
                 continue
 
     def _watch_later(self, watch: actions.WatchSupervisor) -> None:
-        # Watch the supervisor only in the next iteration of the loop. A very short attempt has ended by
-        # then and needs no watch.
+        # Watch the supervisor only from the next iteration of the event loop on. A very short attempt has
+        # ended by then and needs no watch.
         self.to_watch[watch.key] = watch.pid
 
     def _watch_supervisors(self) -> None:
@@ -431,8 +431,8 @@ class Agent:
             except OSError as error:  # A user may have changed the spool, or the disk is full.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
-                    # Try to write a stop or a gang release again, because the controller sends these orders
-                    # only once.
+                    # Try again to write the stop order or the file `go`, because the controller sends these
+                    # two orders only once.
                     self.loop.call_later(RETRY_S, partial(self._perform, [action]))
 
     def _record_order(self, action: actions.RecordOrder) -> None:
@@ -584,8 +584,8 @@ class Agent:
         """Return the running attempts that have GPUs. For attempts in containers the result includes the
         HMAC key, with which the marks (signed environment variables) of their processes are checked.
 
-        The key does not depend on the container runtime that this agent has found, because docker may have
-        been stopped when the agent started.
+        The result has the key even if this agent has found no container runtime, because docker may have been
+        stopped when the agent started.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

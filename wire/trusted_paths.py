@@ -205,7 +205,7 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(top, top, 0):  # Repeat this for the directories that were moved to the top.
+            while _empty(top, top, 0):  # Deeply nested directories were moved to the top.
                 pass
         finally:
             os.close(top)
@@ -243,7 +243,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
 
 
 def _open_to_delete(parent: int, name: str) -> int:
-    if os.geteuid():  # Root needs no permission to delete entries, so only other users need this mode.
+    if os.geteuid():  # Root needs no permission to delete entries.
         os.chmod(name, 0o700, dir_fd=parent)
     return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
 

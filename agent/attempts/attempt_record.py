@@ -10,8 +10,8 @@ reported to the controller.
     5b9d2f60 lost <why its supervisor was killed>
     77c2e9d0 ended <unix time> <exit code> <signal> <cpu seconds> <MiB> <reason>
 
-`claimed` means that a supervisor has begun to run the attempt, `ready` that a gang member waits for the
-others. `over` means that no process of the job is left and the epilog begins. Only jobs with a lease have
+`claimed` means that a supervisor has begun to run the attempt, `ready` that a gang member waits for the other
+members. `over` means that no process of the job is left and the epilog begins. Only jobs with a lease have
 `over`.
 
 Every line begins with the CRC-32 of the rest of the line, to detect damage. The agent writes the first

@@ -60,7 +60,8 @@ class AttemptStates:
     Life of an attempt
     1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
        stop the older attempt and launch this one when the older one has ended.
-    2. `apply_hint` "forked": watch the supervisor. Send it a stop or release that arrived earlier.
+    2. `apply_hint` "forked": watch the supervisor. Repeat a stop or start order that arrived before the
+       supervisor.
     3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report it.
     4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
     5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
@@ -241,7 +242,7 @@ class AttemptStates:
         return [ReleaseBarrier((go.job, go.attempt))]
 
     def checkpoint_found(self, key: AttemptKey, checkpoint: Checkpoint) -> list[AttemptAction]:
-        """Report a new checkpoint of a running job."""
+        """Report a checkpoint that a running job has written, if it was not reported before."""
         attempt = self._known.get(key)
         if attempt is None or attempt.ended or attempt.status.pid is None:
             return []

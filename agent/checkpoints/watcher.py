@@ -124,7 +124,8 @@ def _scan(launch: LaunchSpec, sink: int) -> None:
                 try:
                     os.close(int(name))
                 except OSError:
-                    # Ignore the descriptor with which listdir read the directory: it is closed already.
+                    # Ignore the error for the descriptor that listdir itself has used, which is closed
+                    # already.
                     continue
         task_process.become_user(launch)
         found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)

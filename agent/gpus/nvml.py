@@ -255,8 +255,8 @@ class NvmlGpus:
     def _check_pending_launches(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Check the GPUs of launches that wait for clean GPUs, and call the callbacks of those that need
-        not wait longer. `round_lines` are readings that began after the launches asked.
+        """Check the GPUs of launches that wait for clean GPUs, and call the callbacks of launches that need
+        not wait longer. `round_lines` has the latest readings; they began after these launches had to wait.
         """
         held = held_milli(self._holders())
         for pending in self._pending_launches[:]:

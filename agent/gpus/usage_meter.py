@@ -138,9 +138,9 @@ class UsageMeter:
         """Add one reading to the usage of one attempt. `process_mib` is the GPU memory of processes, by GPU
         and job; the job is None for processes that no job started.
 
-        If the attempt has a whole GPU, its memory is all used memory of the GPU, without that of
-        processes that no job started. If it has a part of a GPU, its memory is that of its job's processes.
-        If the driver does not report memory per process, it is the same part of the used memory.
+        For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
+        started. For a part of a GPU, count the memory of the job's processes. If the driver does not report
+        memory per process, count the used memory times that part.
         """
         memory = 0.0
         for hold in holder.gpus:

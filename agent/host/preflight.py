@@ -129,8 +129,8 @@ def _other_agents(spool: Path) -> list[PreflightCheck]:
 
 
 def _file_system(path: Path) -> str:
-    """Return the type of the file system that contains this path. It is the mount with the longest matching
-    mount point.
+    """Return the type of the file system that contains this path. Of all mount points above the path, the
+    longest one decides.
     """
     best, kind = "", "unknown"
     real = os.path.realpath(path)

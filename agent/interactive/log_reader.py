@@ -90,8 +90,8 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        # Check this before the read. Otherwise output that is written between the read and the end would not
-        # be sent.
+        # Check whether the attempt has ended before the log is read. Otherwise output that the job writes
+        # between the read and its end would not be sent.
         ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)

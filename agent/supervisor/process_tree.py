@@ -41,11 +41,11 @@ def become_subreaper(name: str) -> None:
 
 
 def kill_when_parent_ends(parent: int) -> None:
-    """Let the kernel kill this process when its parent exits. Call this after a change of user, because a
-    change of user cancels the request to the kernel.
+    """Let the kernel kill this process when its parent exits. Call this function after a change of user,
+    because the kernel forgets the setting when a process changes its user.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # The parent may have exited before the kernel got the request.
+    if os.getppid() != parent:  # The parent may have exited before the call of prctl.
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -186,7 +186,7 @@ def spool_variable(directory: str) -> str:
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if no process has this pid. A later
-    process with the same pid has another start.
+    process with the same pid has another start time.
     """
     try:
         return int(_stat(pid)[19])

@@ -106,7 +106,8 @@ class Supervisor:
         self.checkpoint_signalled = False
         self.end_requested_at: float | None = None
         """Unix time at which the end was requested. If the job is killed, later checkpoints may be
-        incomplete."""
+        incomplete.
+        """
         self.ended_in_time = True
         """False if a task or the checkpoint command had to be killed."""
         self.scratch_meter = (
@@ -172,8 +173,9 @@ class Supervisor:
         self._record_end()
 
     def _prepare(self) -> None:
-        """Step 2 of the life of a job: scratch, prolog, checkpoint, port. A stop order also ends the
-        prolog. Processes that the prolog leaves are ended with the job.
+        """Prepare the start of the job: create the scratch directory, run the prolog, find the newest
+        checkpoint and a free port. A stop order also ends the prolog. Processes that the prolog leaves are
+        ended with the job.
         """
         launch = self.launch
         if launch.scratch_dir:
@@ -371,8 +373,8 @@ class Supervisor:
         return bool(self.exit_status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
-        """Step 4 of the life of a job: sleep until a signal or a planned time. Then carry out a stop order
-        and the planned actions that are due.
+        """Sleep until a signal arrives or the time of a planned action comes. Then carry out a stop order, if
+        there is one, and the planned actions that are due.
         """
         retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
         planned = (
@@ -609,8 +611,8 @@ class Supervisor:
             print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
 
     def _newest_checkpoint(self) -> directory.FoundCheckpoint | None:
-        """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed,
-        ignore checkpoints from after the request to end.
+        """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed, ignore
+        checkpoints that were changed after the job was ordered to end: they may be incomplete.
         """
         if not (self.tasks and self.launch.checkpoint_dir):
             return None

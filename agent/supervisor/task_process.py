@@ -15,7 +15,8 @@ from agent.supervisor import process_tree
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 _DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """Signals that get their default action when a job starts, because Python or nohup may ignore some of
-them."""
+them.
+"""
 
 
 class TaskNotStarted(Exception):
@@ -178,8 +179,8 @@ def _become(
     supervisor: int,
     first_task: bool,
 ) -> None:
-    """In the child: change to the job's user and directory, redirect output, and exec the program. Write
-    errors to `error_pipe`.
+    """Called in the child process after a fork: change to the job's user and directory, redirect output, and
+    exec the program. Write errors to `error_pipe`.
     """
     try:
         os.setsid()

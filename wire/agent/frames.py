@@ -65,8 +65,8 @@ class NumaFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """The resources of a host. The controller learns of changes only from the next Hello. `storage_mib` is
-    local disk for scratch.
+    """The resources of a host. The controller gets changes only with the next Hello, the first message of a
+    connection. `storage_mib` is local disk for scratch.
     """
 
     cpu_milli: int
@@ -455,7 +455,9 @@ class ReadLog:
 
 @dataclass(frozen=True)
 class StopReading:
-    """Stop answering the ReadLog with this number, because the client has closed its connection."""
+    """Send no more of the log for the ReadLog with this number: the client that reads the log has closed its
+    connection.
+    """
 
     request: int
 
@@ -624,8 +626,7 @@ def unpack(line: bytes) -> Frame:
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
-            # Encode the data once, because this raises an error for half a surrogate pair, which databases
-            # cannot store.
+            # Databases cannot store half a surrogate pair. Encode the data to find one: this raises an error.
             dumps(data).encode()
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None

@@ -55,7 +55,7 @@ class StreamBatch:
     """A message of the event stream: the events of one commit, and the new state of each job and node that
     they change.
 
-    A message without events has new GPU readings, because these are not in the journal.
+    GPU readings are not in the journal. A message without events has nodes with new GPU readings.
     """
 
     seq: int
@@ -66,7 +66,7 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """The health of the controller. `user` and `role` are those of the user that asks."""
+    """The health of the controller. `user` and `role` are those of the user that sent the request."""
 
     status: str
     version: str

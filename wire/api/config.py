@@ -33,8 +33,8 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply a configuration. It is taken from `text`; or with `previous`, it is the
-    configuration before the current one; otherwise it is read from the controller's file.
+    """A request to apply a configuration: the one in `text`, or with `previous` the configuration before the
+    current one. Without either, the controller reads its configuration file.
 
     If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
     refused.
@@ -49,8 +49,9 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class ConfigAnswer:
-    """How a configuration differs from the one in effect. If `applied`, the changes were made; otherwise
-    they are only listed. If `problems` is not empty, nothing was changed.
+    """How a configuration differs from the one in effect. If `applied` is True, the changes were made;
+    otherwise they are only listed. If `problems` is not empty, the configuration has errors and nothing was
+    changed.
     """
 
     file: str

@@ -164,15 +164,15 @@ class Shift:
 class WhatIfAnswer:
     """What changes would do. `refused` has the changes that the controller would refuse, with the reason.
 
-    `passed_over` names tables of the configuration that differ from the current ones but that the
-    forecast ignores. `why` is why the first submitted job would wait. Each change in `easings` would start
+    `passed_over` names tables of the configuration that differ from the current ones but that the forecast
+    ignores. `why` is the reason why the first submitted job would wait. Each change in `easings` would start
     that job at once.
 
-    `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200
-    jobs that start earlier by most. `later` and `sooner` count all delayed and all earlier jobs. A change
-    of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts such jobs.
-    `later_h` is the sum of all delays in hours, and `sooner_h` is the sum of the hours by which jobs start
-    earlier; jobs whose start is unknown are left out.
+    `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
+    whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier
+    jobs. A change of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts
+    such jobs. `later_h` is the sum of all delays in hours, and `sooner_h` is the sum of the hours by which
+    jobs start earlier; jobs whose start is unknown are left out.
     """
 
     now: float

@@ -37,7 +37,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class JobChange:
-    """New values for fields of a JobSpec, by field name. null sets the default value."""
+    """New values for fields of a JobSpec, by field name. The value null sets a field to its default."""
 
     changes: Mapping[str, Any]
 
@@ -154,10 +154,10 @@ class JobView:
 class JobsOrder:
     """An order for many jobs at once. `action` is cancel, hold, release, preempt, requeue or set.
 
-    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all. `mine` leaves out jobs of other users;
-    without `jobs` it selects all jobs of the user that asks. `changes` are used by set, as in JobChange.
-    With `stay_held` a preempted job is also held. With `only_tell` nothing is changed, and the answer shows
-    what would be.
+    `jobs` are words such as 7, 7_3, 7_[0-9], 1-3, last or all. `mine` leaves out jobs of other users; without
+    `jobs` it selects all jobs of the user that sends the request. The action set uses `changes`, which are as
+    in JobChange. With `stay_held` a preempted job is also held. With `only_tell` nothing is changed, and the
+    answer shows what the order would change.
     """
 
     action: str
@@ -170,7 +170,7 @@ class JobsOrder:
 
 @dataclass(frozen=True)
 class JobRefused:
-    """A job for which the order was refused, or a word that matches no job, and the reason."""
+    """A job for which the order was refused, or a word that matches no job, each with the reason."""
 
     job: str
     problem: Problem

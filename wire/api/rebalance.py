@@ -37,8 +37,8 @@ class SpreadView:
 
 @dataclass(frozen=True)
 class ProposalView:
-    """A proposal to move one or several running jobs, with its cost and benefit. It can be carried out
-    without any other proposal.
+    """A proposal to move one or several running jobs, with its cost and benefit. The proposal does not depend
+    on other proposals.
     """
 
     id: str
@@ -109,7 +109,9 @@ def proposal_benefit(each: ProposalView) -> str:
 
 
 def nodes_and_gpus(parts: Sequence[Held]) -> str:
-    """Return the nodes of an allocation and the numbers of their GPUs as text, such as `gpu01:0,1`."""
+    """Return the nodes of an allocation and the numbers of the allocated GPUs as text, such as
+    `gpu01:0,1`.
+    """
     texts = []
     for part in parts:
         gpus = ",".join(gpu.number for gpu in part.gpus)
@@ -127,7 +129,7 @@ def move_purpose(move: Moved) -> str:
 
 
 def move_status(move: Moved) -> str:
-    """Return the status of a move as text: under way, moved, or undone with the reason."""
+    """Return the status of a move as text: under way, moved or undone."""
     if move.undone:
         return "undone"
     return "under way" if move.done_at is None else "moved"

@@ -40,15 +40,15 @@ def config_dir() -> Path:
     return (_from_environment("XDG_CONFIG_HOME") or _home() / ".config") / "corral"
 
 
-def find_config(given: str = "") -> Optional[Path]:
-    """Return the configuration file to use. The path `given` or in $CORRAL_CONFIG is returned even if the
-    file does not exist.
+def find_config(path: str = "") -> Optional[Path]:
+    """Return the configuration file to use: `path`, else the one in $CORRAL_CONFIG. Each of the two is
+    returned even if the file does not exist. Without both, return the first usual file that exists, or None.
     """
-    named = given or os.environ.get("CORRAL_CONFIG", "")
+    named = path or os.environ.get("CORRAL_CONFIG", "")
     if named:
         return Path(named)
     usual = (Path("scheduler.toml"), config_dir() / "scheduler.toml", SYSTEM_CONFIG)
-    return next((path for path in usual if path.is_file()), None)
+    return next((file for file in usual if file.is_file()), None)
 
 
 def _home() -> Path:

@@ -135,7 +135,7 @@ class Client:
         return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
 
     def what_if(
-        self, asked: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
+        self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
         """Return the effect that changes would have, without making them. With `only_first` the answer
         covers only the next 24 hours and 200 jobs.
@@ -143,15 +143,15 @@ class Client:
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
         target, more_s = _target("/v1/what-if", query), within_s or 0.0
-        return self._post(WhatIfAnswer, target, asked, _AGAIN, question=True, more_s=more_s)
+        return self._post(WhatIfAnswer, target, changes, _AGAIN, question=True, more_s=more_s)
 
     def config(self) -> ConfigView:
         """Return the configuration in effect."""
         return self._get(ConfigView, "/v1/config")
 
-    def apply_config(self, asked: ConfigRequest) -> ConfigAnswer:
+    def apply_config(self, request: ConfigRequest) -> ConfigAnswer:
         """Apply a configuration, or only return what it would change."""
-        return self._post(ConfigAnswer, "/v1/config", asked)
+        return self._post(ConfigAnswer, "/v1/config", request)
 
     def cancel(self, job: JobName) -> JobView:
         """Cancel a job."""
@@ -198,11 +198,11 @@ class Client:
         silence_s = None if follow else self._timeout_s
         return self._transport.listen(_target(f"/v1/jobs/{_quoted(job)}/logs", query), silence_s)
 
-    def open_shell(self, job: JobName, asked: ShellRequest) -> str:
+    def open_shell(self, job: JobName, request: ShellRequest) -> str:
         """Run a command in the allocation of a running job. Return the id of the session. Call read_shell
         soon after, because the controller closes a session whose output is not read.
         """
-        return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", asked).shell
+        return self._post(ShellOpened, f"/v1/jobs/{_quoted(job)}/shells", request).shell
 
     def read_shell(self, shell: str) -> Iterator[ShellSaid]:
         """Yield the output of a `corral exec` command. The last item is the end of the command."""
@@ -325,8 +325,8 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """Return the GPU usage of jobs between `since` and `until`. `by` selects one sum for each user,
-        project, queue or job.
+        """Return the GPU usage of jobs between `since` and `until`. `by` is user, project, queue or job; the
+        answer has the usage of each of them.
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
@@ -335,9 +335,9 @@ class Client:
         """Verify the whole store. Yield lines with the progress, and then one with the result."""
         return self._lines(VerifyLine, "/v1/store/verify")
 
-    def compact(self, asked: CompactRequest) -> Compacted:
+    def compact(self, request: CompactRequest) -> Compacted:
         """Delete old jobs and old entries of the journal from the store."""
-        return self._post(Compacted, "/v1/store/compact", asked)
+        return self._post(Compacted, "/v1/store/compact", request)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
         """Return the GPU use between `since` and `until` by processes that no job started."""
@@ -353,7 +353,7 @@ class Client:
         return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> Health:
-        """Return the health of the controller, with the name and the role of the user that asks."""
+        """Return the health of the controller, with the name and the role of this user."""
         return self._get(Health, "/v1/health")
 
     def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
@@ -362,8 +362,8 @@ class Client:
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
     def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
-        """Yield the commits after journal entry `after`; if it is None, only new commits. Yield None for
-        each heartbeat.
+        """Yield a StreamBatch for each commit to the journal after entry `after`; if `after` is None, only
+        for new commits. Yield None for each heartbeat.
         """
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []
@@ -375,7 +375,7 @@ class Client:
         self._transport.close()
 
     def _lines(self, kind: type[T], path: str) -> Iterator[T]:
-        """Yield the items of an answer that has one JSON object on each line."""
+        """Yield the decoded JSON objects of an answer that has one object on each line."""
         rest = b""
         for piece in self._transport.listen(path, None):
             *lines, rest = (rest + piece).split(b"\n")

@@ -22,11 +22,11 @@ _TEXT = re.compile(r"([^=\s]+)=(\S*)\s+on\s+(\S+?)(:prefer|:require)?", re.IGNOR
 class JobTerm:
     """A condition on the nodes of a job. It concerns the running jobs that have the label `key=value`.
 
-    A domain is the set of nodes with the same value of the node label `topology`; for `node` each node
-    is a domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If it is
+    A domain is the set of nodes with the same value of the node label `topology`; for `node` each node is a
+    domain. If `domains` is 1, the job runs only in a domain where a job with the label runs. If `domains` is
     None, the job does not start in a domain with such a job, and such jobs of the same user do not start in
-    its domain. If it is N, the job and all such jobs together use exactly N domains. With `prefer` this is a
-    preference and not a requirement.
+    the job's domain. If `domains` is N, the job and all jobs with the label together use exactly N domains.
+    With `prefer` this is a preference and not a requirement.
     """
 
     key: str

@@ -43,7 +43,7 @@ class MetricsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The placement of a job, in the form that hook plugins receive."""
+    """The placement of a job: the object that hook plugins receive."""
 
     job: int
     label: str

@@ -21,7 +21,7 @@ from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(SchedulingPolicy):
-    """The scheduling policy of the default profile, and the settings that the engine passes to its parts."""
+    """The scheduling policy of the default profile, and the settings that each part of the engine gets."""
 
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)

@@ -14,15 +14,15 @@ from controller.core.state.state import State
 
 
 def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimates: RuntimePredictor) -> State:
-    """Return a copy of the state with these jobs. It equals the state that a restart with this pipeline
-    (configuration) would load.
+    """Return a copy of the state with these jobs. The copy equals the state that the controller would load if
+    it restarted with this configuration (`pipeline`).
 
-    1. Load all notes (the stored rows of shares, quotas and the like) into a new state. So a changed
-       half-life or time window has the same effect as after a restart.
-    2. Copy the nodes without jobs. Each job then takes its allocations, enters its queue by the new order,
-       and gets its nomination again.
-    3. Copy the values that are in no row: the counts of submitted requests, the next job id and the times of
-       preemptions.
+    1. Load all notes (the stored rows of shares, quotas and other settings) into a new state. If the
+       half-life of shares or the time window of quotas has changed, usage is then computed in the new way.
+    2. Copy the nodes without jobs. Then give each job its allocations and its nomination again, and put it
+       into its queue at the position that the new configuration gives it.
+    3. Copy the values that are in no database row: the counts of submitted requests, the next job id and the
+       times of preemptions.
 
     The source does not change. Cost: O(jobs + nodes + notes).
     """

@@ -5,9 +5,9 @@ that a user is a member of the project.
    Requester, and no ceiling applies.
 2. For an operator the table of operators decides. For a user the first table that has the key decides, in
    this order: the table of the queue, of the user, of the project, of all users.
-3. In a submit all keys are checked. In an edit only the keys are checked for which it asks for more than
-   before. If it moves the job to another queue or project, all keys are checked. So an operator can raise a
-   value of a job above the ceiling, and the user can still edit other fields.
+3. In a submit all keys are checked. In an edit, a key is checked only if the edit asks for more of it than
+   before. If the edit moves the job to another queue or project, all keys are checked. So an operator can
+   raise a value of a job above the ceiling, and the user can still edit other fields.
 
 Priorities inherited from a dependent job need no check, because the priority of the dependent job has been
 checked.
@@ -30,7 +30,7 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of ceilings (the most that a job may ask for) in scheduler.toml. None means that the table
+    """One table of ceilings (the most that a job may ask for) in scheduler.toml. A field is None if the table
     does not have the key.
     """
 
@@ -102,8 +102,8 @@ class Ceilings:
         )
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
-        """Yield (path in scheduler.toml, table) of each table that applies to the job. The first table that
-        has a key decides about it.
+        """Yield (path in scheduler.toml, table) for each table that applies to the job. If several tables
+        have a key, the first one of them decides.
         """
         if asker.operator:
             yield "access.limits.operators", self.operators

@@ -51,7 +51,9 @@ class QuotaProvider(Protocol):
         ...
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of the users, projects or queues (the scope) with their own quota, without "*"."""
+        """Return the names of all users, of all projects or of all queues that have their own quota, without
+        "*". `scope` is "user", "project" or "queue".
+        """
         ...
 
 
@@ -127,8 +129,8 @@ class LimitExceeded:
 
     @property
     def only_this_job(self) -> bool:
-        """True for limits on GPU time: jobs with an equal request but a shorter time limit may still start.
-        Other limits stop all jobs with an equal request.
+        """True if the limit is on GPU time. If so, other jobs of the tenant that request the same resources
+        but have a shorter time limit may still start. A limit on anything else stops these jobs too.
         """
         return self.kind == GPU_TIME
 
@@ -180,7 +182,9 @@ def _amount_text(kind: int, amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of one tenant, by resource (the index of the resource in an Amount)."""
+    """The limits of one tenant. A number identifies the limited resource: the index of the resource in an
+    Amount.
+    """
 
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
@@ -226,7 +230,7 @@ class Quotas:
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
 
     def adopt(self, rules: QuotaConfig) -> None:
-        """Use the limits of another configuration from now on."""
+        """Replace the limits of the configuration by those of another configuration."""
         self.rules = rules
         self._forget()
 
@@ -248,7 +252,7 @@ class Quotas:
         self.version += 1
 
     def _stated(self) -> Iterator[Quota]:
-        """Yield all quotas of the configuration."""
+        """Yield all quotas that the configuration sets."""
         provider = self.rules.provider
         for scope in SCOPES:
             for name in (ANY_NAME, *provider.names(scope)):
@@ -273,8 +277,8 @@ class Quotas:
         return found
 
     def names(self) -> list[TenantKey]:
-        """Return (scope, name) of every tenant with its own quota, and of "*" in each scope with a default
-        quota.
+        """Return (scope, name) of every tenant with its own quota. A default quota, which is for all users,
+        all projects or all queues, has the name "*".
         """
         keys = {*self.edits}
         for scope in SCOPES:
@@ -301,8 +305,8 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """Return the first hard limit that the present use, `reserved` and the job's need together exceed;
-        None if there is none.
+        """Return the first hard limit that would be exceeded by the present use, plus the amounts in
+        `reserved`, plus the job's need. Return None if there is none.
         """
         if self.unlimited:
             return None
@@ -340,8 +344,8 @@ class Quotas:
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
-                # Count any need of GPU time as 1. The result is then the same for all jobs with an equal
-                # request, whatever their time limits are.
+                # Count any need of GPU time as 1, so that the result does not depend on the job's time limit.
+                # It is then the same for all jobs that request the same resources.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more and used + more > limit:
@@ -361,8 +365,8 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return the limit that forbids the project to borrow the amount above its hard limit; None if it may
-        borrow.
+        """Return the limit because of which the project may not borrow what it needs above its hard limit.
+        Return None if it may borrow.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:
@@ -408,7 +412,7 @@ def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
 
 
 def amount_of(cpu_milli: int, memory_mib: int, gpu_milli: int, limit_s: float, window_s: float) -> Amount:
-    """Return the amounts by which a running job with these resources increases the usage counters of its
-    tenants.
+    """Return the amounts by which a job with these resources increases the usage counters of its tenants
+    while it runs.
     """
     return cpu_milli, memory_mib, gpu_milli, 1, 0, round(gpu_milli * min(limit_s, window_s))

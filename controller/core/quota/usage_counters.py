@@ -82,7 +82,7 @@ class UsageCounters:
 
     1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
        gets more nodes.
-    2. `release` is called for each part of a gang that ends, `finish` at the end of the attempt,
+    2. `release` is called when members of a gang have ended, `finish` at the end of the attempt,
        `remove_queued` if a queued job is cancelled.
 
     Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
@@ -174,7 +174,9 @@ class UsageCounters:
                 tenant.spend(spent, at, self.window_s)
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Stop counting a running job whose members have all ended. With `again`, count it as queued."""
+        """Stop counting a running job whose members have all ended. With `again`, count it as queued, because
+        it is queued again.
+        """
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
@@ -216,8 +218,8 @@ class UsageCounters:
 
 
 def amount_held(job: Job, allocations: Iterable[Allocation], window_s: float) -> Amount:
-    """Return the amounts for which these allocations count. If a limit for CPU or memory is above the
-    request, the limit counts.
+    """Return the amounts by which these allocations of a job increase the usage counters. If the job's limit
+    for CPU or memory is above its request, the limit counts.
     """
     cpu = memory = gpu = 0
     more_cpu, more_memory = job.ask.beyond

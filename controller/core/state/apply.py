@@ -17,9 +17,7 @@ def apply(state: State, event: Event) -> None:
 
 
 def _nothing(_state: State, _event: Event) -> None:
-    """Change nothing. Events that only inform users need no change, because other events record the
-    consequences.
-    """
+    """Change nothing. Some events only inform users. What follows from them is recorded in other events."""
 
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {

@@ -155,8 +155,8 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
-    """Return the database row of a job. With with_spec=False the row has no spec, and the stored spec stays,
-    because only edits change a spec.
+    """Return the database row of a job. With with_spec=False the row has no spec, and the stored spec stays
+    unchanged. This is enough unless the job was edited.
     """
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
@@ -205,8 +205,8 @@ class RowDecoder:
     """Decodes the specs and JSON bodies of job rows. Equal texts are decoded only once, because many jobs
     have equal ones.
 
-    Decoded specs and records cannot change, so jobs can share them. Only a record of a job with allocations
-    (members) is not shared, because members change.
+    Several jobs can share one decoded spec or body, because these objects are immutable. Only the body of a
+    job with allocations is not shared, because it has Member objects, which change.
     """
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     wait = record.wait or NEVER_WAITED
     if (
         wait.doubted and spec.deadline_at is None
-    ):  # An older version kept the doubt when an edit removed the deadline.
+    ):  # An older version kept `doubted` when an edit removed the deadline.
         wait = replace(wait, doubted=False)
     copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
     job = Job(
@@ -350,7 +350,7 @@ def _restore_claims(state: State) -> None:
         state.preempted_at += [each.at for each in job.preemptions]
     state.preempted_at.sort()
     for node in state.nodes.by_name.values():
-        # Use `by_name` and not `nodes.rows`, because `nodes.rows` would build the node table too early.
+        # Use `by_name`, because reading `nodes.rows` would build the node table, which is not needed yet.
         node.leaving.update(departing_jobs(state, node))
 
 
@@ -361,7 +361,7 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):
         names.update(dict.fromkeys(node.name for node in state.nodes))
-    specs: dict[int, str] = {}  # Encode a spec that all elements of an array share only once.
+    specs: dict[int, str] = {}  # The elements of an array share one spec object, which is encoded only once.
     rows = []
     for each in jobs:
         job, text = state.jobs[each], None

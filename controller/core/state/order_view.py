@@ -1,4 +1,6 @@
-"""Computes the present queue positions, for orders in which positions change with time and usage."""
+"""Computes the present queue positions of jobs, for order plugins whose positions change with time and
+usage.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ def _order_view(state: State, now: float) -> OrderView:
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return the points that each priority factor gives the job; empty if the order of the job's profile does
-    not use points.
+    """Return the points that each priority factor gives the job; empty if the order plugin of the job's
+    profile does not use points.
     """
     receipt = getattr(state.queue_of(job).order, "receipt", None)
     if receipt is None:
@@ -30,8 +32,8 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 
 def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
-    """Return a function that computes the present sort key of a queue entry; None if the stored entries are
-    already in the right order.
+    """Return a function that computes the present sort key of an entry of the queue. Return None if sort keys
+    do not change with time, so that the queue is already sorted.
     """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     if moving is None and not quotas.has_soft_limits:

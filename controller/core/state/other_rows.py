@@ -6,9 +6,9 @@ that change notes of the kind, a function that makes such a note, and a function
 
 How the notes that changed are found
 1. For each event of a batch, `changed_notes` finds the notes that the event changes (`of_event`).
-2. Some notes change as a side effect of events. For example, the end of a job changes the known run times.
-   Shares, estimates and off-queue usage record such notes in sets of changed notes, which `changed_notes`
-   also reads (`listed`).
+2. Other notes change as a side effect of events. For example, the end of a job changes the known run times.
+   The objects for shares, estimates and off-queue usage keep sets of such notes. `changed_notes` also reads
+   these sets (`listed`).
 3. `clear_note_changes` empties these sets. Call it after the notes were put into the batch that is committed.
 """
 
@@ -43,8 +43,8 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note. A key identifies a note within its kind; `note` makes the name and the body of the
-    note with a key.
+    """One kind of note. A key identifies a note within its kind. The function `note` returns the name and the
+    body of the note with this key.
     """
 
     kind: str
@@ -61,8 +61,8 @@ class NoteKind:
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """Return the rows, as they are now, of the notes that a batch of events changed. The sets of changed
-    notes are not emptied.
+    """Return the present rows of the notes that the events in `batch` changed. The sets of changed notes are
+    not emptied.
 
     Cost: one dictionary lookup per event, plus one row for each note that changed.
     """
@@ -87,7 +87,7 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Return the rows of all notes. With learned=False, the kinds in LEARNED (statistics of ended jobs) are
+    """Return the rows of all notes. With learned=False, statistics of ended jobs (the kinds in LEARNED) are
     left out.
     """
     return [
@@ -135,7 +135,7 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # Only jobs with GPUs change these notes, because only GPU time is counted over a time window.
+        # Skip jobs without GPUs: these notes have only GPU time.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -163,8 +163,8 @@ def _usage(state: State, path: SharePath) -> Note:
 
 
 def _has_usage(state: State, path: SharePath) -> bool:
-    """True if the share has a usage note. Every share of a tenant has one; the root (empty path) has one only
-    after the first use.
+    """True if the share has a usage note. The root of the share tree, whose path is empty, has one only after
+    the first use. Every other share has one.
     """
     return bool(path or state.shares.accounts[path].usage.at)
 
@@ -271,8 +271,8 @@ def _runs(state: State, key: RunKind) -> Note:
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the kinds with the most recent jobs last, because the estimates keep only those that were loaded
-    # last.
+    # Load the run times in the order in which the jobs ended, because the estimates keep only the run times
+    # that were loaded last.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 
@@ -294,8 +294,8 @@ NOTE_KINDS = (
         "share",
         keys=lambda state: state.shares.set_weights,
         note=lambda state, name: (name, state.shares.set_weights[name]),
-        # This kind comes before "usage", because loading usage creates the shares, which take their weights
-        # then.
+        # Weights are loaded before "usage", because loading usage creates the shares, and a share reads its
+        # weight when it is created.
         load=_load_weights,
         events=(events.ShareSet,),
         of_event=lambda state, event: (event.share,) if event.share in state.shares.set_weights else (),

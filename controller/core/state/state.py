@@ -100,8 +100,8 @@ class State:
         self._asked = (NO_SPEC, "", request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec, user: str) -> ResourceRequest:
-        """Return the resource request of a spec. The last result is cached, because each submit needs it
-        twice.
+        """Return the resource request of a job spec. The last result is cached, because each submit asks for
+        the same one twice.
         """
         if spec is not self._asked[0] or user != self._asked[1]:
             self._asked = spec, user, request_of(spec, user)
@@ -117,8 +117,9 @@ class State:
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:
-            # Each lane (a part of the queue with equal requests) then has jobs of one tenant. So a lane can
-            # be skipped as a whole when its tenant is at a limit.
+            # While limits exist, group the queue by user, project and quota queue too. A lane, which is a
+            # group of waiting jobs with the same request, can then be skipped as a whole when its tenant is
+            # at a limit.
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -133,8 +134,8 @@ class State:
             job.profile = profile_of(self.profiles, job.spec, job.user) if self.profiles else ""
 
     def queue_tier(self, job: Job) -> tuple[float, ...]:
-        """Return the part of the job's sort key that comes from the priority of its queue; empty if queues
-        have no priorities.
+        """Return the first part of the job's sort key, which comes from the priority of its queue; empty if
+        no queue has a priority.
         """
         if not self.quotas.has_queue_priorities or weighs_queues(self.queue_of(job).order):
             return ()
@@ -170,8 +171,8 @@ class State:
             self._regroup()
 
     def _regroup(self) -> None:
-        """Put all waiting jobs into the queue again, after the first limit was set or the last one was
-        removed. The queue groups jobs by tenant only while limits exist.
+        """Take all waiting jobs out of the queue and put them in again. This is needed after the first limit
+        was set or the last one was removed, because the queue groups jobs by tenant only while limits exist.
         """
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)
@@ -183,7 +184,7 @@ class State:
 
     @property
     def capacity(self) -> float:
-        """The charge for the hardware of all nodes, in billing units per hour."""
+        """The charge per hour, in billing units, if all hardware of all nodes were in use."""
         if self._capacity[0] != self.nodes.layout_version:
             charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
             self._capacity = self.nodes.layout_version, math.fsum(charges)
@@ -213,8 +214,9 @@ class State:
             self._regroup()
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return True for each node on which the job could still run when a reservation begins that does not
-        admit it. Return None if there are no reservations.
+        """Return an array that is True for each node that the job cannot use because of a reservation: the
+        job could still run on it when a reservation that does not admit the job begins. Return None if there
+        are no reservations.
 
         The job is assumed to start at `now`, or up to `later_s` seconds later.
         """
@@ -241,8 +243,8 @@ class State:
         return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)
 
     def released_by(self, job: Job) -> list[Allocation]:
-        """Return the allocations that are free for other jobs after the end of this job: all, except those
-        that are kept for nominated jobs.
+        """Return the allocations that other jobs can use after the end of this job: all of its allocations
+        except those that are kept for nominated jobs.
         """
         if job.claim and not job.unended:
             return list(job.claim)
@@ -252,7 +254,9 @@ class State:
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
     def note_elastic(self, job: Job) -> None:
-        """Add the job to `elastic` or remove it, after a change of the job's state."""
+        """After a change of the job's state, add the job to `elastic`, the running elastic jobs, or remove
+        it.
+        """
         if job.spec.gang.elastic and job.state is JobState.RUNNING:
             self.elastic[job.id] = None
         else:
@@ -271,7 +275,9 @@ class State:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
 
     def account(self, job: Job, now: float) -> None:
-        """Add the usage records of an ended attempt to `used`, which the next commit writes."""
+        """Add the usage records of an ended attempt to `used`, the records that the next commit writes to the
+        store.
+        """
         if self.used is not None:
             self.used += usage_rows(job, now)
 

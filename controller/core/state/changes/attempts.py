@@ -64,7 +64,8 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
     if job.ask.part.social:
         for allocation in allocations:
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
-        # A job with affinity to this job may fit now, so requests that did not fit have to be tried again.
+        # Increase the version, so that requests that fitted on no node are tried again: a job with affinity
+        # to this job may fit now.
         state.nodes.room_version += 1
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
@@ -74,8 +75,7 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
 def _job_grew(state: State, event: events.JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
-    # Replace the dictionary instead of changing it, because start orders that are not sent yet still use the
-    # old one.
+    # Make a new dictionary, because start orders that are not sent yet still read the old one.
     job.set_members({**job.members, **more})
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
@@ -103,7 +103,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING. All of its members have started, except those that ended before."""
+    """Set the job to RUNNING. It is called when every member has started, or has ended without a start."""
     change_state(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at

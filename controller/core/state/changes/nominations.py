@@ -27,8 +27,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     for allocation in event.allocations:
         state.nodes.claim(job.id, allocation, event.leaving(allocation.node))
         if job.ask.part.social:
-            # Count the job as running on the node already, so that no job starts there that its anti-affinity
-            # forbids.
+            # Count the job as running on the node already, so that no job that its anti-affinity forbids
+            # starts there.
             state.nodes.job_affinity.add(job.ask.part, allocation.node)
     state.claims[job.id] = None
     state.licences.take(job.ask.licences)
@@ -38,7 +38,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job: the resources are no longer kept for it."""
     if not job.unended:
-        # A job that still has processes is being moved: it keeps its licences and its expected end.
+        # Do this only for a job without processes. A job that still has processes is being moved, and keeps
+        # its licences and its expected end.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -52,15 +53,15 @@ def unclaim(state: State, job: Job) -> None:
 
 
 def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]:
-    """Return the victims on this node (jobs that must leave), each with the id of the nominated job that gets
-    its allocation.
+    """Return the id of each victim on this node (a job that must leave it), with the id of the nominated job
+    that gets the victim's allocation.
 
-    The nomination of the job `without` is ignored. If several nominations have the same victim, the first in
-    this order gets the allocation:
-    1. Nominations for which the victim gives up only some of its nodes, because these are always the earlier
-       ones.
-    2. Nominations for which the victim is stopped on all nodes, ordered by the id of the nominated job.
-    3. Jobs that are being moved to other nodes, because they leave whichever job gets their allocation.
+    The nomination of the job `without` is ignored. A victim may leave for several nominated jobs. The first
+    of them in this order gets the allocation:
+    1. Jobs for which the victim gives up only some of its nodes, because these nominations are always the
+       earlier ones.
+    2. Jobs for which the victim is stopped on all nodes, ordered by the id of the nominated job.
+    3. The victim itself, if it is being moved to other nodes.
     """
     named = [
         (bool(claimant.running), not victim.nodes, claimant.id, victim.job)

@@ -43,8 +43,8 @@ def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
     job.operator_hold = event.by if event.operator else ""
-    # For a job that is being preempted this does nothing, because the job is not in the queue. It is held
-    # when it is queued again.
+    # A job that is being preempted is not in the queue, so nothing is removed. The hold then takes effect
+    # when the job is queued again.
     state.queue.remove(job.id)
 
 
@@ -73,7 +73,8 @@ def _job_edited(state: State, event: events.JobEdited) -> None:
         job.ask = ask
         if state.nodes.demand.add(ask.part):
             state.nodes.revalue()
-    # The doubt is about the former latest start and request: the next pass checks the new ones.
+    # Keep the warning that the job may miss its deadline (`doubted`) only if its latest start and its request
+    # have not changed. Otherwise the next scheduling pass decides again.
     doubted = job.wait.doubted and needed == (job.latest_start, job.ask)
     job.wait = replace(job.wait, gates=event.gates, met=event.met, lost=event.lost, doubted=doubted)
     if job.ready:
