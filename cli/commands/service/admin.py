@@ -144,7 +144,7 @@ def restore(
     had already confirmed to users.
     """
     from controller.store.errors import StoreFailure
-    from controller.store.restore import restore as put
+    from controller.store.backup_and_restore import restore as put
 
     url = store or _url(config)
     if not url.startswith("sqlite:///"):

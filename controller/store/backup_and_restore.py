@@ -1,5 +1,6 @@
-"""Replaces a SQLite store with a backup.
+"""Backup and restore: replaces a SQLite store with a backup that `StoreReader.backup` wrote.
 
+The steps of a restore
 1. Verify the backup.
 2. Lock the store, so that no controller can use it.
 3. Read the last acknowledged entry of the store from its head file. If the backup does not contain it, the
