@@ -1,4 +1,4 @@
-"""Backup and restore: replaces a SQLite store with a backup that `StoreReader.backup` wrote.
+"""Backs up a store to one SQLite file, and replaces a SQLite store with such a backup.
 
 The steps of a restore
 1. Verify the backup.
@@ -25,11 +25,12 @@ from controller.store.backends.sidecars import HeadFile, OwnerLock
 from controller.store.chain import Head
 from controller.store.errors import StoreRefused
 from controller.store.read_only_store import StoreReader
+from controller.store.verify import VerifyReport
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore: the new store's content, and the path to which the old store was moved."""
+    """The result of a restore: what the new store contains, and the path to which the old store was moved."""
 
     store: str
     head: Head
@@ -39,11 +40,17 @@ class Restored:
     """Number of acknowledged entries that are not in the backup."""
 
 
-def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
-    """Replace the store `database` by `backup`, in the steps above. Raises StoreRefused if the operator must
-    agree.
+def back_up(url: str, path: Path) -> VerifyReport:
+    """Copy the store at this database URL to a new SQLite file, and return the result of verifying the copy."""
+    StoreReader(url).backup(path)
+    return StoreReader(f"sqlite:///{path}").verify()
 
-    `replace` agrees to the replacement of a store, `accept_loss` to the loss of its newer entries.
+
+def restore(backup: Path, database: Path, *, replace: bool = False, accept_loss: bool = False) -> Restored:
+    """Replace the store `database` by the file `backup`, in the steps of the module's docstring.
+
+    Raises StoreRefused if a store exists and `replace` is False, or if journal entries would be lost and
+    `accept_loss` is False.
     """
     if not backup.is_file():
         raise StoreRefused(f"There is no backup {backup}", "Name the file that 'corral admin backup' wrote.")

@@ -96,13 +96,12 @@ def backup(
     Only the owner of the file can read it, because it contains the environment variables of jobs. For
     PostgreSQL use pg_dump, and keep the hash that 'corral admin verify' prints.
     """
+    from controller.store.backup_and_restore import back_up
     from controller.store.errors import StoreFailure
-    from controller.store.read_only_store import StoreReader
 
     target = file.absolute()
     try:
-        StoreReader(store or _url(config)).backup(target)
-        report = StoreReader(f"sqlite:///{target}").verify()
+        report = back_up(store or _url(config), target)
     except StoreFailure as failure:
         raise _mistake(failure) from None
     if not report.good:
@@ -143,8 +142,8 @@ def restore(
     The old store is renamed, not deleted. A backup is refused if it lacks journal entries that the controller
     had already confirmed to users.
     """
-    from controller.store.errors import StoreFailure
     from controller.store.backup_and_restore import restore as put
+    from controller.store.errors import StoreFailure
 
     url = store or _url(config)
     if not url.startswith("sqlite:///"):
