@@ -41,7 +41,7 @@ class Restored:
 
 
 def back_up(url: str, path: Path) -> VerifyReport:
-    """Copy the store at this database URL to a new SQLite file, and return the result of verifying the copy."""
+    """Copy the store at this database URL to a new SQLite file, and verify the copy."""
     StoreReader(url).backup(path)
     return StoreReader(f"sqlite:///{path}").verify()
 
