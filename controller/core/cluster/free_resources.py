@@ -79,8 +79,8 @@ def free_on(nodes: Nodes, row: int) -> FreeResources:
 
 @contextmanager
 def row_trial(columns: NodeTable, row: int, free: FreeResources) -> Iterator[None]:
-    """Write other free resources of one node to the node table inside a `with` block, so that filters can be
-    run on them.
+    """Write the free resources `free` of one node to the node table for the duration of a `with` block, so
+    that filters can check the node as if these resources were free.
 
     At the end of the block the old values are restored, also after an exception. Code outside the block may
     not read or write the row meanwhile.

@@ -204,7 +204,7 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition with the next check due now, because the cause of the fault may have ended."""
+    """Return the condition with the next check due now. It is for a fault whose cause may have ended."""
     return old if old.ok or old.needs else replace(old, due=now)
 
 
@@ -237,8 +237,8 @@ def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHeal
 
 
 def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after a failed reset. The reset is tried again; each failure lengthens the wait
-    before the next try.
+    """Return the condition after a failed reset. The agent tries the reset again; each failure lengthens the
+    wait before the next try.
     """
     if old.needs != "reset":
         return old

@@ -39,8 +39,8 @@ class GpuNeeds:
 
     Milli are thousandths of a GPU. `milli_by_type` has the milli that the request takes of a GPU of each
     type. It is None if all GPU types are suitable; the request then takes `milli_each` of every GPU. `groups`
-    has the GPU slots that share a NUMA node or are linked by NVLink; it is None if the request requires
-    neither.
+    has sets of GPU slots (indices on one node) on one NUMA node or linked by NVLink; it is None if the
+    request requires neither.
     """
 
     count: int
@@ -88,9 +88,9 @@ class GpuNeeds:
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:
             return free >= self.milli_each, self.milli_each
-        needed = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)[
-            columns.gpu_model[rows]
-        ]  # A slot without a GPU has the type ABSENT (-1), which selects the last entry, UNSUITABLE.
+        # Append UNSUITABLE for slots without a GPU: their type is ABSENT (-1), which selects the last entry.
+        milli = np.array([*self.milli_by_type, UNSUITABLE], dtype=np.int64)
+        needed = milli[columns.gpu_model[rows]]
         return free >= needed, needed
 
     def nodes_fitting(self, columns: NodeTable, rows: Rows) -> Bools:

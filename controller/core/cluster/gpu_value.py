@@ -125,8 +125,8 @@ class GpuValue:
         self._value = self._current_value(np.arange(columns.height))
 
     def _requests(self, demand: DemandStats) -> dict[PerNodeRequest, float]:
-        """Return the most frequent requests with their counts, and one artificial request: one GPU with an
-        equal part of all CPU and memory.
+        """Return the most frequent requests with their counts. Add one artificial request: one GPU, with the
+        cluster's CPU and memory divided by its number of GPUs.
         """
         columns = self._columns
         asked: dict[PerNodeRequest, float] = {}
@@ -191,8 +191,9 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """Return the value of the free GPUs of each node in `rows`, for this free CPU and memory. `count` and
-        `room` have, by request size, the number of GPUs with enough free and their free thousandths.
+        """Return the value of the free GPUs of each node in `rows`, for the free CPU and memory in `cpu` and
+        `memory`. `count` has, by request size, the number of GPUs with enough free; `room` has the free
+        thousandths of these GPUs.
         """
         share = self._number / np.maximum(count, 1)
         free = np.array((cpu, memory)) / self._step[:, None]
@@ -236,8 +237,8 @@ class GpuValue:
         return cpu, np.maximum(columns.memory_free[rows] - part.memory_mib, 0)
 
     def _after_best_share(self, part: PerNodeRequest, rows: Indices) -> Floats:
-        """Return the value of each node after the request took part of one of its GPUs: the GPU on which this
-        costs the least value.
+        """Return the value of each node after the request took part of one of its GPUs. The GPU is the one
+        with which the node loses the least value.
         """
         needs = gpu_needs_of(part, self._columns)
         best = np.full(len(rows), float(ABSENT))

@@ -104,8 +104,8 @@ class JobAffinityIndex:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
             else:
-                # A further job in a domain that already has jobs with this label breaks nothing. In any other
-                # domain it could break the term.
+                # This term spreads jobs over a number of domains, or keeps them in one. A job in a domain
+                # that already has jobs with the label cannot break it; a job in any other domain can.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost

@@ -26,7 +26,7 @@ class NodeOverrides:
     """The taints of the configuration."""
 
     def effective_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return the labels `labels` with the changes that operators made."""
+        """Return `labels` with the changes that operators made."""
         return _over(labels, self.labels)
 
     def effective_taints(self) -> tuple[Taint, ...]:
@@ -35,8 +35,8 @@ class NodeOverrides:
         return tuple(taint_from_name(name, value) for name, value in sorted(found.items()))
 
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
-        """Return a copy with further changes by an operator. `known` has the labels without overrides; the
-        value None can hide only these labels.
+        """Return a copy with further changes by an operator. `known` has the node's labels without overrides.
+        Only these labels can be hidden with the value None.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

@@ -38,12 +38,12 @@ class Licences:
         return other
 
     def take(self, wanted: LicenceCounts) -> None:
-        """Add the counts that a job requests to the used counts."""
+        """Add the licences that a job requests to the used counts."""
         for name, count in wanted:
             self.used[name] = self.used.get(name, 0) + count
 
     def release(self, wanted: LicenceCounts) -> None:
-        """Subtract the counts that a job requested from the used counts."""
+        """Subtract the licences of a job from the used counts."""
         for name, count in wanted:
             self.used[name] -= count
             if not self.used[name]:

@@ -91,8 +91,8 @@ class NodeTable:
         return self.row_cache
 
     def domain(self, label: str) -> Ints:
-        """Return, for each node, a number that stands for its value of the label; -1 for a node without the
-        label.
+        """Return one number for each node: equal numbers for nodes with equal values of the label, and -1 for
+        nodes without the label.
         """
         found = self.domain_cache.get(label)
         if found is None:

@@ -274,8 +274,8 @@ class Nodes:
             self._void_caches()
 
     def _void_caches(self, *, stale: bool = False) -> None:
-        """Invalidate everything that is cached by row number. With `stale`, also rebuild the node table at
-        the next access.
+        """Invalidate all values that are cached by row number. With `stale`, the node table is also rebuilt
+        at the next access.
         """
         self._stale = self._stale or stale
         self._idle = None
@@ -322,14 +322,15 @@ class Nodes:
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                # Keep an earlier entry: a job that is moved is its own victim, but its resources may already
-                # be kept for another job.
+                # Keep an entry that exists. A job that is being moved is its own victim, but its old
+                # resources may already be kept for another job.
                 node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)
 
     def unclaim(self, job: int, name: str, heirs: Mapping[int, int] = NO_HEIRS) -> None:
-        """Withdraw the nomination of the job on this node: its resources are no longer kept for the job.
+        """Withdraw the nomination of the job on this node: the node's resources are no longer kept for the
+        job.
 
         `heirs` has, by victim, the other nominated job for which the victim's resources are kept from now on,
         if there is one.
@@ -357,7 +358,8 @@ class Nodes:
         per node. No node may occur twice.
         """
         if self._stale:
-            # Write nothing, because the table will be rebuilt with these allocations at its next access.
+            # Write nothing now: at its next access the node table is rebuilt, and then it includes these
+            # allocations.
             return
         cpu, memory, gpus = self._columns.cpu_free, self._columns.memory_free, self._columns.gpu_free
         rows = [node.row for node in nodes]
@@ -377,7 +379,7 @@ class Nodes:
                 if slot is not None and gpus[node.row, slot] != ABSENT:
                     gpus[node.row, slot] += sign * gpu.milli
             if node.claims:
-                self._write(node)  # The whole row is computed again, because it also depends on nominations.
+                self._write(node)  # Compute the whole row again, because it also depends on nominations.
         self._log_changes(rows)
 
     def _log_changes(self, rows: Sequence[int]) -> None:
@@ -415,7 +417,8 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        # Use a lambda that reads the attribute at each call, because `copy` replaces the index object.
+        # Use a lambda, which reads the attribute at each call, because `copy` assigns another index object to
+        # it.
         self._columns.job_affinity = lambda: self.job_affinity
         for row, node in enumerate(self._rows):
             node.row = row
@@ -525,8 +528,8 @@ class Nodes:
 
     @property
     def idle(self) -> NodeTable:
-        """The node table as if no job ran, all nodes were up and all GPUs healthy. It shows which requests
-        the cluster can ever hold.
+        """The node table as if no job ran, all nodes were up and all GPUs healthy. From it, Corral finds out
+        whether the cluster can ever hold a request.
         """
         if self._idle is None:
             columns = self.columns

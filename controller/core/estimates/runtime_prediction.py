@@ -50,7 +50,9 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """How accurate run time predictions were for one user's jobs. Times are totals of all jobs in seconds."""
+    """How accurate run time predictions were for one user's jobs. Each time is the total of all these jobs in
+    seconds.
+    """
 
     jobs: int = 0
     run_s: float = 0.0
@@ -84,7 +86,9 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times of the last jobs of one kind in seconds: `recent` in order of end, `sorted` by length."""
+    """The run times, in seconds, of the last jobs of one kind (the same user, name and size). `recent` is in
+    the order in which the jobs ended, `sorted` in ascending order.
+    """
 
     __slots__ = ("at", "recent", "sorted")
 
@@ -100,10 +104,11 @@ class RunHistory:
         self.recent.append(run_s)
         if len(self.recent) > MAX_RUNS:
             self.recent.popleft()
-        self.sorted = tuple(sorted(self.recent))  # This is a new tuple, because copies may read the old one.
+        # Make a new tuple, because copies of the history may still read the old one.
+        self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return the shortest kept run time such that at least the fraction `part` of runs took no longer."""
+        """Return the shortest stored run time that at least the fraction `part` of runs did not exceed."""
         runs = self.sorted
         return runs[max(0, math.ceil(part * len(runs)) - 1)]
 
@@ -199,7 +204,9 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Load the runs of one kind from the store. The kind with the oldest last end `at` must be first."""
+        """Load the runs of one kind from the store. `at` is the end of its last run; load the kind with the
+        earliest `at` first.
+        """
         self.runs[kind] = RunHistory(at, recent)
 
 
@@ -210,7 +217,9 @@ def kind_of(job: Job) -> RunKind:
 
 @lru_cache(4_096)
 def stem_of(name: str) -> str:
-    """Return the name without a number at its end, because `train-07` and `train-08` run one program."""
+    """Return the name without a number at its end, because jobs such as `train-07` and `train-08` usually run
+    the same program.
+    """
     return _NUMBER.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
 
 
@@ -224,7 +233,7 @@ def size_of(spec: JobSpec) -> str:
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
     """Return the new prediction, in seconds, for a job that has run longer than predicted.
 
-    None if the prediction would be the time limit.
+    None if the new prediction would not be below the time limit.
     """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

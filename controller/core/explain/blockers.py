@@ -26,7 +26,7 @@ HOLDERS = 8
 def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[Reason, str] | None:
     """Return the pending reason and a sentence if a quota or share limit keeps the job from starting.
 
-    None if no limit does.
+    None if no limit keeps it from starting.
     """
     allowance = StartLimits(state, placer)
     over = allowance.over(job, now)
@@ -74,7 +74,7 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text with the licences that a job lacks and the jobs that hold them; else an empty text."""
+    """Return a text with the licences that a job lacks and their holders; empty if it lacks none."""
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
 
@@ -99,15 +99,15 @@ def reservation_blocker(
 ) -> str:
     """Return a sentence about the operator's reservation that keeps the job off free nodes.
 
-    Empty if there is none. `part`, `need`: the request per node, and the number of nodes.
+    Empty if there is none. `part` is the request per node, and `need` the number of nodes.
     """
     barred = state.barred_nodes(job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # Enough unreserved nodes are not always enough: the job may need one GPU model or one topology domain.
-    # Therefore `find` is called too.
+    # Call `find` too: the job may not fit on enough unreserved nodes, because they may have several GPU
+    # models or be in several topology domains.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     first = min(
@@ -146,9 +146,9 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
 
 
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
-    """Return a text with the time by which the job must start to keep its deadline.
+    """Return texts about the job's deadline; an empty list without a deadline.
 
-    The text also warns if the job will probably not start by then. An empty list without a deadline.
+    They name the time by which the job must start, and warn if it will probably not start by then.
     """
     if job.latest_start == NEVER:
         return []

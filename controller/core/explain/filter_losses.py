@@ -24,7 +24,9 @@ MAX_EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class BindingFilters:
-    """How many nodes could hold the request if idle, and how many of these each filter rejects now."""
+    """How many nodes could hold the request if they were idle, and how many of these nodes each filter
+    rejects now.
+    """
 
     suitable: int
     losses: tuple[FilterLoss, ...]
@@ -68,17 +70,17 @@ def filter_losses(
 
 
 def _static_losses(
-    placer: Placer, each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
+    placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes that a filter rejects because of labels, taints, hardware or their state.
+    """Count the nodes that `plugin`, a filter, rejects because of their labels, taints, hardware or state.
 
     If the filter divides a request into several conditions (`apart`), count the nodes for each condition.
     """
-    apart = getattr(each, "apart", None)
+    apart = getattr(plugin, "apart", None)
     left = lost
     for one in [part] if apart is None else apart(part):
-        taken = left if apart is None else left & ~each.keep(one, columns, ALL_ROWS)
-        yield from _loss(placer, each, taken, each.explain(one))
+        taken = left if apart is None else left & ~plugin.keep(one, columns, ALL_ROWS)
+        yield from _loss(placer, plugin, taken, plugin.explain(one))
         left = left & ~taken
 
 
@@ -111,28 +113,29 @@ def _gpus_first(filters: Iterable[Filter]) -> list[Filter]:
     return found
 
 
-def _loss(placer: Placer, each: Filter, lost: Bools, message: str) -> list[FilterLoss]:
+def _loss(placer: Placer, plugin: Filter, lost: Bools, message: str) -> list[FilterLoss]:
     rows = np.flatnonzero(lost)
     names = tuple(placer.nodes.rows[row].name for row in rows[:MAX_EXAMPLES])
-    return [FilterLoss(each.name, len(rows), message, names)] if len(rows) else []
+    return [FilterLoss(plugin.name, len(rows), message, names)] if len(rows) else []
 
 
-def _message(each: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
+def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
     """Return why the filter rejects these nodes.
 
-    The text is about these nodes if the filter has a method `shortage`, and otherwise general (`explain`).
+    If the filter has a method `shortage`, the text describes these nodes. Otherwise it is the general text of
+    the method `explain`.
     """
-    shortage = getattr(each, "shortage", None)
+    shortage = getattr(plugin, "shortage", None)
     rows = np.flatnonzero(lost)
     if shortage is not None and len(rows):
         return str(shortage(part, columns, rows, idle=idle))
-    return each.explain(part) + (" even when idle" if idle else "")
+    return plugin.explain(part) + (" even when idle" if idle else "")
 
 
 def uneven_gpus_hint(gpus: int, nodes: int, largest: int) -> str:
     """Return a hint for the user if this number of GPUs cannot be divided evenly over nodes.
 
-    `largest`: the most GPUs of a node. Empty if the GPUs can be divided.
+    `largest` is the number of GPUs of the node with the most GPUs. Empty if the GPUs can be divided.
     """
 
     def fits(number: int) -> bool:

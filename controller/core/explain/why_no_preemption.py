@@ -60,7 +60,8 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> list[str]:
     """Return names of guards (limits of [preemption]) that must all be removed so that victims are found.
 
-    Start without guards, and restore each guard with which victims are still found.
+    Remove all guards first. Then restore the guards one by one, but not those with which no victims are
+    found.
     """
     blocking = [*_LIFTED]
     for name in _LIFTED:
@@ -99,7 +100,7 @@ def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) ->
 
 
 def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
-    """Return those of the victims that the guards of their own profiles protect."""
+    """Return those of the victims that the guards (limits of [preemption]) of their profiles protect."""
     jobs, guards_of = [cycle.state.jobs[each] for each in victims], cycle.preemption.guards_of
     return [
         each
@@ -109,16 +110,17 @@ def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
 
 
 def _no_reach_text(cycle: Cycle) -> str:
-    """Return a sentence for a job for which no strategy stops any job."""
+    """Return a sentence that says why no preemption strategy stops any job for the waiting job."""
     for strategy in cycle.placer.pipeline.strategies:
-        failure = getattr(strategy, "failure", "")  # only strategies of plugins have it
+        # Only strategies that are plugins have the attribute `failure`.
+        failure = getattr(strategy, "failure", "")
         if failure:
             return f"the preemption strategy {strategy.name} fails ({failure}), so it stops no job"
     return "no preemption strategy allows this job to preempt others"
 
 
 def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
-    """Return a sentence for a job for which no victims are found even without guards."""
+    """Return a sentence that says why no victims are found for the job even without guards."""
     shape = cycle.placer.shape(job.ask)
     running = [] if shape is None else _jobs_on_usable_nodes(cycle, job, shape, now)
     if not running:
@@ -138,7 +140,9 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
-    """Return the running jobs on nodes where jobs may be stopped for this one."""
+    """Return the jobs that run on nodes that the waiting job `job` may use and where jobs may be stopped for
+    it.
+    """
     state = cycle.state
     usable = cycle.placer.possible_nodes(shape.part)
     barred = cycle.preemption.barred(job, shape, now, cycle.reserved_for_others(job, now))
@@ -149,7 +153,9 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
 
 
 def _protection(cycle: Cycle, running: Job, allowed: bool, now: float) -> str:
-    """Return words for what protects a running job even without guards; empty if it may be preempted."""
+    """Return a phrase that names what protects a running job even without guards; empty if it may be
+    preempted.
+    """
     nodes = cycle.state.nodes.by_name
     if running.stopping is not None:
         return "being stopped already"

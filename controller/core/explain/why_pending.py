@@ -99,7 +99,9 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield texts about other facts that may delay the job: an exceeded soft limit, GPUs out of service."""
+    """Yield texts about circumstances that may delay the job in addition: an exceeded soft limit, GPUs out of
+    service.
+    """
     soft = state.over_soft_quota(job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
@@ -180,11 +182,13 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text with the number of nodes that can hold the request now, and what the others lack."""
+    """Return a text with the number of nodes that can hold the request now, and with what the other nodes
+    lack.
+    """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:
-        # Nodes are tainted, or were removed after the submit. Even idle nodes are not enough, so name what
-        # idle nodes lack.
+        # Even if all nodes were idle, too few could hold the request, for example because nodes were removed
+        # or tainted after the submit. Therefore name what idle nodes lack.
         never, _ = filter_losses(placer, part, placer.nodes.idle)
         return f"{fitting} of {total} can give that now: {BindingFilters(bound.suitable, never or found)}"
     suitable = f"{bound.suitable} suitable nodes" if bound.suitable < total else f"{total}"
@@ -226,8 +230,8 @@ def reason_of(state: State, job: Job) -> Reason:
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     """Return a refusal if the nodes of the cluster could not hold the request even if all were idle; or None.
 
-    None while a node has never connected, or not since the controller started, because its hardware is not
-    known or may have changed.
+    None also while a node has not connected since the controller started, because its hardware is unknown or
+    may have changed.
     """
     nodes, field = placer.nodes, placer.unsupported_request(ask.part)
     if field is not None:

@@ -1,5 +1,5 @@
-"""Counters of used resources in which old use counts less. A counter is computed when it is read or its rate
-changes, without timers.
+"""Counters of used resources in which old use counts less. No timers are used: a counter is brought up to
+date when it is read or its rate changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class DecayedUsage:
     """Use that decays with a half-life: a unit used one half-life ago counts half.
 
     If the total was `amount` at the time `at`, and the use has had the constant rate r since then, the total
-    at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life).
+    at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life), and longest_h is
+    the total that a constant rate of 1 reaches in the end.
     """
 
     half_life_s: float
@@ -58,11 +59,11 @@ class DecayedUsage:
         self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def dump(self) -> list[float]:
-        """Return the values that are stored in the database row of this counter."""
+        """Return the values for the database row of this counter."""
         return [self.amount, self.at, self.rate]
 
     def load(self, values: list[float]) -> Self:
-        """Take the values that are stored in the database row of this counter."""
+        """Set this counter to the values from its database row."""
         self.amount, self.at, self.rate = values
         return self
 
@@ -82,7 +83,9 @@ class WindowedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The total that a steady use of one unit per hour reaches: the length of the window in hours."""
+        """The length of the window in hours. The total reaches this number if one unit per hour is used all
+        the time.
+        """
         return self.window_s / HOUR_S
 
     def total(self, now: float) -> float:
@@ -142,12 +145,12 @@ class WindowedUsage:
             self.buckets.append((number, units))
 
     def dump(self) -> list[float]:
-        """Return the values that are stored in the database row of this counter."""
+        """Return the values for the database row of this counter."""
         flat = [value for bucket in self.buckets for value in bucket]
         return [self.at, self.rate, *flat]
 
     def load(self, values: list[float]) -> Self:
-        """Take the values that are stored in the database row of this counter."""
+        """Set this counter to the values from its database row."""
         self.at, self.rate = values[:2]
         self.buckets = deque(
             (int(number), units) for number, units in zip(values[2::2], values[3::2], strict=True)

@@ -77,7 +77,9 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all uses of GPUs on a node that has disconnected, because its processes are no longer known."""
+        """End all uses of GPUs without a job on a node that has disconnected, because its processes are no
+        longer known.
+        """
         for key in self.on(node):
             self.end(key, at, shares)
 

@@ -115,8 +115,8 @@ class FairshareConfig:
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Return the charge for a GPU, in billing units per hour: from the most specific `gpu.MODEL` key that
-        fits the model, or from `gpu`.
+        """Return the charge for a GPU, in billing units per hour: the price in `billing` of the most specific
+        key `gpu.MODEL` that fits the model, otherwise of `gpu`.
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
@@ -260,8 +260,8 @@ class ShareTree:
                 self.accounts[account.path[:-1]].active[account.weight] += 1
 
     def remove_job(self, path: SharePath) -> None:
-        """Count one job less for the share and all shares above it, because the job has ended or changed its
-        project.
+        """Count one job less for the share and all shares above it. Call this when a job has ended or has
+        changed its project.
         """
         for account in self._shares_on(path):
             account.jobs -= 1

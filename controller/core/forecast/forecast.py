@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """A function that copies an engine and calls `work` with the copy."""
+    """The interface of a function that copies an engine and calls `work` with the copy."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """Return the result of `work`; None if `work` was not finished, for example for lack of time."""
@@ -50,7 +50,9 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the start of each job, and the engine's answers to the `first` inputs."""
+    """The result of `forecast`: the starts of jobs, and what the engine decided for each of the `first`
+    inputs.
+    """
 
     starts: dict[int, ForecastStart]
     decisions: tuple[Decision, ...]
@@ -154,7 +156,8 @@ def forecast(
         following = min(ahead.state.releases[0][0] if ahead.state.releases else NEVER, ahead.next_at)
         ends = ahead.state.releases and ahead.state.releases[0][0] < NEVER
         due = min(ahead.timers.next_at, ahead.profile_cycles.limits_change_at)
-        # Count the steps in which only operators' reservations begin or end. Recurring ones never stop.
+        # Count the steps in which only operators' reservations begin or end. The forecast ends after a number
+        # of such steps, because recurring reservations never stop.
         idle_turns += not (ends or due < NEVER)
         if following > now + HORIZON_S or idle_turns > 2 * MAX_IDLE_TURNS * len(
             ahead.state.reservations.by_name

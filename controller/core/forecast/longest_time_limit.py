@@ -28,7 +28,8 @@ def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
     1. Collect the times at which other jobs or users need nodes: the reserved starts of other jobs (of all
        profiles, and for deadlines) and the starts of operators' reservations.
     2. For each such time, take the seconds until then, minus the job's grace.
-    3. If the job is over a quota on GPU-hours, add the time in which the job uses up what is left of it.
+    3. If the job is over a quota on GPU-hours, add the time in which the job would use up the rest of this
+       quota.
     4. Round down to whole minutes, or to STEP_S for short limits.
 
     Example: another job has a reserved start in 2 h, and this job has a grace of 30 s: the limit is 1h59m.

@@ -38,7 +38,8 @@ def relaxations(
 ) -> Iterator[RelaxationScale]:
     """Yield the relaxations of a user's spec, one list for each kind of change, the smallest change first.
 
-    Fewer constraints come before smaller amounts. `limits`: the time limits to try, in seconds.
+    Relaxations with fewer constraints come before those with smaller amounts. `limits`: the time limits to
+    try, in seconds.
     """
     for each in (*_ties(spec), *_terms(spec), *_kinds(spec, placer), *_tolerations(spec, placer)):
         yield (each,)
@@ -65,7 +66,9 @@ def without_constraints(spec: JobSpec) -> Relaxation | None:
 
 
 def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
-    """Return the GPU requirements with these changes; None if no requirement is left."""
+    """Return the GPU requirements `wish` with the fields in `changes` replaced; None if no requirement is
+    left.
+    """
     found = replace(wish or GpuWish(), **changes)
     return None if found == GpuWish() else found
 
@@ -193,8 +196,8 @@ def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
 def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
     """Return the greatest amount of one resource with which the job fits now.
 
-    `spec` is the job without this resource, and `column` has its free amount for each node. 0 if the job fits
-    on too few nodes even without the resource.
+    `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
+    free. 0 if the job fits on too few nodes even without the resource.
     """
     shape = placer.shape(request_of(spec, user))
     if shape is None:
@@ -205,7 +208,9 @@ def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Return amounts to try below `asked`, the largest first: the free amount, and eighths of `asked`."""
+    """Return amounts to try instead of `asked`, the largest first: the free amount, and 7/8 to 1/8 of
+    `asked`.
+    """
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)
 
@@ -258,7 +263,9 @@ def _gpus(spec: JobSpec) -> RelaxationScale:
 
 
 def _down(asked: int, unit: int) -> list[int]:
-    """Return multiples of `unit` below `asked`, the largest first, at most about MOST_STEPS of them."""
+    """Return multiples of `unit` below `asked`, the largest first. If there are more than MOST_STEPS, leave
+    out some at regular intervals.
+    """
     steps = range(asked // unit - 1, 0, -1)
     stride = -(-len(steps) // MOST_STEPS) or 1
     return [each * unit for each in steps[::stride]]

@@ -35,9 +35,9 @@ ACTOR = "root"
 class Suggestion:
     """A change that starts a waiting job. `sentence` continues the text `it would start now …`.
 
-    Exactly one kind of change is set: spec fields to change, running jobs to preempt, the job itself to
-    release, or nodes and GPUs to resume. `hold`: the preempted jobs must also be held, because they would
-    otherwise start again before the waiting job.
+    Exactly one of these is set: spec fields to change, running jobs to preempt, that the job is to be
+    released, or nodes and GPUs to resume. With `hold`, the preempted jobs are also held. Otherwise they would
+    start again before the waiting job.
     """
 
     sentence: str
@@ -57,7 +57,8 @@ def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) 
     2. Change one field of its spec; of each kind of change take the smallest, at most MAX_EDITS in all.
     3. Resume a drained node or cordoned GPUs.
     4. Preempt running jobs.
-    5. If no single change of the spec helps, drop all its constraints, and if needed reduce one amount too.
+    5. If no single change of the spec helps, try the spec without all its constraints, and with one smaller
+       amount too if necessary.
 
     Each change is tried alone (StartTrial) on a copy of `ahead` made by `on_copy`. `ahead` is not changed.
     """
@@ -164,7 +165,7 @@ def _resumed(trial: StartTrial) -> Iterator[Suggestion]:
     for node in [node for node in nodes if node.up and not node.drained]:
         out = [gpu for gpu in node.facts.gpus if node.health_of(gpu) is GpuHealth.CORDONED][:MOST_NODES]
         for chosen in [*([gpu] for gpu in out), out] if len(out) > 1 else [out] if out else []:
-            # GpuChecked is given too, because a resumed GPU gets no job before its agent has checked it.
+            # Add the input GpuChecked (a passed check), because a resumed GPU gets no job before a check.
             given: list[Input] = [ResumeGpu(node.name, gpu.index, ACTOR) for gpu in chosen]
             given += [GpuChecked(node.name, gpu.uuid, True) for gpu in chosen]
             if trial.starts(*given):
@@ -199,9 +200,9 @@ def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> st
 
 
 def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
-    """Yield sets of running jobs to preempt: the one that loses the least work, then single jobs.
+    """Yield sets of running jobs to preempt: first the set that loses the least work, then single jobs.
 
-    A single job uses the quota or holds the licence that the waiting job lacks.
+    Each single job uses quota, or holds a licence, that the waiting job lacks.
     """
     job, state, now = trial.job, trial.ahead.state, trial.now
     plan, _ = trial.ahead.preemption_plan(job, now)
@@ -230,16 +231,17 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
         yield (each.id,)
 
 
-def suggestion_command(eased: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
+def suggestion_command(suggestion: Suggestion, label: str, labels: dict[int, str]) -> tuple[str, ...]:
     """Return the arguments of the `corral` command that carries out a suggestion.
 
-    Empty for changes of the spec, because the CLI writes the flags for these itself.
+    `label` is the id of the waiting job as users see it, `labels` has those of running jobs. Empty for
+    changes of the spec: the command line writes such commands itself.
     """
-    if eased.release:
+    if suggestion.release:
         return ("job", "release", label)
-    if eased.resume:
-        return ("nodes", "resume", *eased.resume)
-    if eased.preempt:
-        hold = ("--hold",) if eased.hold else ()
-        return ("job", "preempt", *hold, *(labels[job] for job in eased.preempt))
+    if suggestion.resume:
+        return ("nodes", "resume", *suggestion.resume)
+    if suggestion.preempt:
+        hold = ("--hold",) if suggestion.hold else ()
+        return ("job", "preempt", *hold, *(labels[job] for job in suggestion.preempt))
     return ()

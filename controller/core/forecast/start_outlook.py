@@ -18,7 +18,9 @@ LAST_AFTER_S = 600.0
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
-    """Return a sentence about when a held job would start if it were released now. `start`: None if never."""
+    """Return a sentence about when a held job would start if it were released now. `start` is None if the
+    forecast found no start.
+    """
     if start is None:
         return f"it is held; it could not start if released: {why_no_start(ahead, number, now)}"
     left = start.at - now
@@ -41,7 +43,8 @@ def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator
 def last_blocker(ahead: Engine, job: Job, at: float, now: float) -> str:
     """Return a sentence about why the job still waits just before its start at time `at`.
 
-    Empty if the reason is the same as now. `ahead`, a copy of the engine, cannot be used afterwards.
+    Empty if the job waits for the same reason then as now. `ahead`, a copy of the engine, cannot be used
+    afterwards.
     """
     if at - now < LAST_AFTER_S:
         return ""

@@ -26,14 +26,15 @@ Leaving = tuple[int, str]
 
 
 class StartTrial:
-    """Finds out whether a waiting job would start at once if some inputs were given to the engine.
+    """Finds out whether a waiting job would start at once after certain inputs.
 
-    An input is a user command or a report of an agent.
+    An input is a command of a user or a report of an agent; the engine handles them.
 
     1. Copy the engine, and give the inputs to the copy. If one is refused, the result is False.
     2. Run a scheduling pass.
     3. If the inputs preempt running jobs, let these jobs end node by node, with a pass after each end. Try
-       every order of up to ALL_ORDERS such ends. For more of them, try the listed order and its reverse.
+       every order of these ends if there are at most ALL_ORDERS. If there are more, try only one order and
+       its reverse.
     4. The result is True if the job has started in all orders.
 
     Invariant: the engine `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. After
@@ -48,7 +49,9 @@ class StartTrial:
         self._on_copy = on_copy
 
     def after_pass(self, work: Callable[[Engine, Job, float], T]) -> T | None:
-        """Return the result of `work` on a copy after a scheduling pass; None if the pass starts the job."""
+        """Run a scheduling pass on a copy of the engine, and return the result of `work` on this copy; None
+        if the pass starts the job.
+        """
 
         def after(copy: Engine) -> T | None:
             copy.handle(Tick(), self.now)
@@ -56,18 +59,18 @@ class StartTrial:
 
         return self._on_copy(self.ahead, after)
 
-    def starts(self, *given: Input) -> bool:
+    def starts(self, *added: Input) -> bool:
         """Return whether the job starts after these inputs, at the latest when preempted jobs have ended."""
-        leaving = _leaving(self.ahead, given)
-        return all(self._starts_in(given, order) for order in _orders(leaving))
+        leaving = _leaving(self.ahead, added)
+        return all(self._starts_in(added, order) for order in _orders(leaving))
 
-    def _starts_in(self, given: Sequence[Input], order: Sequence[Leaving]) -> bool:
+    def _starts_in(self, added: Sequence[Input], order: Sequence[Leaving]) -> bool:
         if not self.left:
             return False
         self.left -= 1
 
         def started(copy: Engine) -> bool:
-            if any(isinstance(copy.handle(each, self.now).reply, Refusal) for each in given):
+            if any(isinstance(copy.handle(each, self.now).reply, Refusal) for each in added):
                 return False
             copy.handle(Tick(), self.now)
             for number, node in order:
@@ -88,9 +91,9 @@ class StartTrial:
             copy.handle(Tick(), self.now)
 
 
-def _leaving(engine: Engine, given: Sequence[Input]) -> list[Leaving]:
+def _leaving(engine: Engine, added: Sequence[Input]) -> list[Leaving]:
     """Return (job, node) for each node of the jobs that the inputs preempt."""
-    jobs = [engine.state.jobs[each.job] for each in given if isinstance(each, Preempt)]
+    jobs = [engine.state.jobs[each.job] for each in added if isinstance(each, Preempt)]
     return [(job.id, member.allocation.node) for job in jobs for member in job.running]
 
 

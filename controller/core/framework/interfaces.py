@@ -32,7 +32,7 @@ class Filter(Protocol):
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request. `keep` is then not called."""
+        """Return whether this filter has anything to check for the request. If not, `keep` is not called."""
         ...
 
     def explain(self, part: PerNodeRequest) -> str:

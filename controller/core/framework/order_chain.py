@@ -45,8 +45,8 @@ class DynamicOrderChain:
         return weighs_queues(self.first) or weighs_queues(self.second)
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the sort key of a job among jobs with an equal `group`, from the dynamic orders only. The
-        rank under a static order is part of `group`.
+        """Return the sort key of a job among jobs with an equal `group`. Only dynamic orders contribute to
+        the key, because the rank under a static order is part of `group`.
         """
         moving = [order for order in (self.first, self.second) if isinstance(order, DynamicOrder)]
         return tuple(each for order in moving for each in order.rank(job))

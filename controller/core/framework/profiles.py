@@ -36,7 +36,7 @@ class ProfileNodesFilter:
     terms: tuple[Term, ...]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:  # noqa: ARG002 - the same for all requests
-        """Return True for each node whose labels match all terms of the profile."""
+        """Return True for each node whose labels match all label terms in the profile's `nodes`."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = self.terms, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
@@ -96,8 +96,8 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
     """Return the name of a job's profile: the requested profile if it accepts the job, otherwise the first
     profile that accepts the job.
 
-    The profile depends only on the job and the configuration. So after a change of the configuration, waiting
-    jobs get profiles of the new configuration.
+    The profile is computed from the job and the configuration. So if the configuration changes, the profile
+    of a waiting job may change.
     """
     fitting = [each.name for each in profiles if each.refused(spec, user) is None]
     if not fitting:
@@ -105,9 +105,9 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
     return spec.profile if spec.profile in fitting else fitting[0]
 
 
-def may_change_profile(was: JobSpec, spec: JobSpec) -> bool:
-    """True if an edit of the spec may change the profile of the job."""
-    return (was.profile, was.queue, was.project) != (spec.profile, spec.queue, spec.project)
+def may_change_profile(before: JobSpec, after: JobSpec) -> bool:
+    """True if the edit of a job's spec from `before` to `after` may change the profile of the job."""
+    return (before.profile, before.queue, before.project) != (after.profile, after.queue, after.project)
 
 
 def profile_refusal(profiles: Sequence[Profile], spec: JobSpec, user: str) -> Refusal | None:

@@ -29,8 +29,8 @@ def first_unfiltered(filters: Sequence[Filter], part: PerNodeRequest) -> str | N
 
 
 def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the constraints of the request, each with its field name. Amounts such as CPUs are not
-    constraints.
+    """Yield (field name, values) for each constraint of the request on nodes or other jobs. Amounts such as
+    CPUs are not constraints.
     """
     if part.selector:
         yield "selector", part.selector

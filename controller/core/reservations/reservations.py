@@ -36,7 +36,7 @@ class Reservation:
 
     @property
     def ends_at(self) -> float:
-        """The end of the active or the next occurrence."""
+        """The end of the active occurrence; if none is active, the end of the next occurrence."""
         return self.starts_at + self.spec.duration_s
 
     @property
@@ -49,7 +49,9 @@ class Reservation:
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """Yield the ends of the present (or next) occurrence and of those after it, at most AHEAD ends."""
+        """Yield the ends of the active (or next) occurrence and of the occurrences after it, at most AHEAD
+        ends.
+        """
         end, every = self.ends_at, self.spec.every_s
         if every is None:
             yield end
@@ -78,7 +80,8 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            return at  # The start is unknown, for example behind a job without a time limit.
+            # The time `at` is unknown, for example if the job waits for a job without a time limit.
+            return at
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
                 return at
@@ -147,7 +150,7 @@ class Reservations:
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
         """Return True for each node that is reserved for other users between `at` and `at + length` seconds.
 
-        None if no node is.
+        None if no node is reserved for others.
         """
         found: Bools | None = None
         for each in self:
