@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from benchmarks.table import heading, row
 from cli.commands.sim.progress import Progress, refusals
 from cli.exit_codes import CommandError
 from cli.main import main
-from cli.output.formats import Format, Output
+from cli.output.formats import Format, Output, write_data
 from cli.registry import application, examples
 from controller.config import Config, load
 from controller.config.load import load_text
@@ -78,11 +78,11 @@ def lab(
             for seed in _seeds(seeds)
         ]
         found = _results(tasks)
-    if output is Format.TABLE:
+    if output.is_data:
+        write_data(output, [asdict(each) for each in found])
+    else:
         for each in found:
             show(each)
-    else:
-        print(json.dumps([each.as_json() for each in found], indent=1))
     return 0
 
 
@@ -151,10 +151,9 @@ def show(found: LabResult) -> None:
     row("start of notebooks, p95", f"{found.interactive_p95_minutes:.0f} min", "15 min")
     row("GPU-hours lost to preemption", f"{found.lost_percent:.2f} %", "0.5 %")
     row("CPU time of the run", f"{found.cpu_s:.1f} s", "60 s" if found.days <= 28 else "")
-    for each in found.projects:
-        row(f"  {each.tenant}: got, entitled", f"{each.got:.1f}, {each.entitled:.1f} %")
-    for each in found.users:
-        row(f"  {each.tenant}: got, entitled", f"{each.got:.1f}, {each.entitled:.1f} %")
+    for each in (*found.projects, *found.users):
+        figure = f"{each.got:.1f}, {each.entitled:.1f}, {100 * each.waits:.0f} %"
+        row(f"  {each.tenant}: got, entitled, waits in", figure)
     for cause, hours in found.idle_hours.items():
         row(f"  idle, {cause}", f"{hours:,.0f} GPU-hours")
     for message, count in sorted(found.refused.items(), key=lambda each: -each[1])[:3]:
@@ -162,7 +161,7 @@ def show(found: LabResult) -> None:
 
 
 def _points(found: Deviation | None) -> str:
-    return "no tenant always waits" if found is None else f"{found.points:+.1f} ({found.tenant})"
+    return "no tenant often waits" if found is None else f"{found.points:+.1f} ({found.tenant})"
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -17,8 +17,12 @@ from wire.names import JobState
 
 STEP_S = 0.5 * HOUR_S
 """Seconds between two samples, and the step of the computation of entitlements."""
-ALWAYS = 0.9
-"""A tenant that has a waiting job in this part of the samples counts as always waiting."""
+OFTEN = 0.5
+"""The deviation of a tenant counts if the tenant has a waiting job in at least this part of the samples.
+
+Half, and not all, because a tenant may begin to wait only when the backlog has grown. A tenant with
+less demand than its share has no deviation in any case, because it is entitled to its demand only.
+"""
 GANG_NODES = 3
 """The least number of nodes of the gangs that are measured."""
 PATIENCE_H = 72.0
@@ -63,15 +67,18 @@ class Deviation:
     got: float
     entitled: float
     """`got` and `entitled` are in percent of the same GPU-hours."""
+    waits: float
+    """The part of the samples in which the tenant had a waiting job."""
 
 
 def worst(deviations: Iterable[Deviation]) -> Deviation | None:
-    """Return the largest deviation in either direction; None if there is none."""
-    return max(deviations, key=lambda each: abs(each.points), default=None)
+    """Return the largest deviation, in either direction, of the tenants that often wait; None without one."""
+    waiting = [each for each in deviations if each.waits >= OFTEN]
+    return max(waiting, key=lambda each: abs(each.points), default=None)
 
 
 def project_deviations(record: Record) -> list[Deviation]:
-    """Compare the GPU-hours of each project that always waits with its entitlement.
+    """Compare the GPU-hours of each project with its entitlement, in percent of all GPU-hours.
 
     Scavengers neither demand nor get anything here. GPUs of nodes that take no new jobs are no capacity while
     they are idle.
@@ -82,34 +89,42 @@ def project_deviations(record: Record) -> list[Deviation]:
     entitled = entitled_hours(_demands(record, jobs), record.weights, capacity, STEP_S, record.gpus_of)
     got = _used_hours((job.tenant, job) for job in jobs)
     waits = Counter(tenant for sample in record.samples for tenant in {pair[0] for pair in sample.waiting})
-    always = [tenant for tenant, count in sorted(waits.items()) if count >= ALWAYS * len(record.samples)]
-    return [_deviation(tenant, got[tenant], entitled.get(tenant, 0.0), record.gpu_hours) for tenant in always]
+    return [
+        _deviation(record, tenant, got[tenant], entitled.get(tenant, 0.0), record.gpu_hours, waits[tenant])
+        for tenant in sorted({job.tenant for job in jobs})
+    ]
 
 
 def user_deviations(record: Record) -> list[Deviation]:
-    """Compare the GPU-hours of users that always wait with their part of what their project got.
+    """Compare the GPU-hours of each user with the user's part of what the project got.
 
-    The percentages are of the GPU-hours of the project. Only projects with several such users count.
+    The percentages are of the GPU-hours of the project. Only projects with several often waiting users count.
     """
     waits = Counter(pair for sample in record.samples for pair in sample.waiting)
-    always = {pair for pair, count in waits.items() if count >= ALWAYS * len(record.samples)}
+    often = [tenant for (tenant, _), count in waits.items() if count >= OFTEN * len(record.samples)]
     found: list[Deviation] = []
-    for tenant in sorted({tenant for tenant, _ in always}):
+    for tenant in sorted(name for name, users in Counter(often).items() if users > 1):
         jobs = [job for job in record.jobs if job.tenant == tenant and not job.scavenges]
-        users = sorted(user for project, user in always if project == tenant)
-        total = sum(_used_hours((tenant, job) for job in jobs).values())
-        if len(users) < 2 or not total:
-            continue
-        weights = {user: record.weights.get(f"{tenant}/{user}", 1.0) for user in {job.user for job in jobs}}
+        users = sorted({job.user for job in jobs})
+        got = _used_hours((job.user, job) for job in jobs)
+        weights = {user: record.weights.get(f"{tenant}/{user}", 1.0) for user in users}
         demands = _demands(record, jobs, by_user=True)
         entitled = entitled_hours(demands, weights, _used_by_step(record, jobs), STEP_S, record.gpus_of)
-        got = _used_hours((job.user, job) for job in jobs)
-        found += [_deviation(f"{tenant}/{user}", got[user], entitled.get(user, 0.0), total) for user in users]
+        total = sum(got.values()) or 1.0
+        found += [
+            _deviation(
+                record, f"{tenant}/{user}", got[user], entitled.get(user, 0.0), total, waits[tenant, user]
+            )
+            for user in users
+        ]
     return found
 
 
-def _deviation(tenant: str, got: float, entitled: float, total: float) -> Deviation:
-    return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total)
+def _deviation(
+    record: Record, tenant: str, got: float, entitled: float, total: float, waits: int
+) -> Deviation:
+    part = waits / len(record.samples)
+    return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, part)
 
 
 def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = False) -> Iterator[Demand]:

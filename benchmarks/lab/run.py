@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -70,9 +70,8 @@ class LabResult:
     refused: dict[str, int]
     """Number of jobs that the engine refused, by message."""
     projects: list[measures.Deviation]
-    """The deviation of each project that always waits."""
     users: list[measures.Deviation]
-    """The deviation of each user that always waits, in projects with several."""
+    """The deviations of the users of projects in which several users often wait."""
     wasted_percent: float
     idle_hours: dict[str, float]
     gangs_never_started: int
@@ -85,10 +84,6 @@ class LabResult:
     interactive_p95_minutes: float
     lost_percent: float
     cpu_s: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
-        return asdict(self)
 
 
 class LabRun:

@@ -195,7 +195,7 @@ _STREAMS: Mapping[str, Stream] = {
     "sweeps of cy": Stream(2.0, 10, 18, _sweep("cy", "students")),
     "sweeps of bo": Stream(1.0, 14, 24, _sweep("bo", "speech")),
     "llm gangs": Stream(1.0, 16, 28, _gang("llm", ("lea", "lin"), (2, 2, 3, 4), _H100)),
-    "vision gangs": Stream(3.0, 16, 28, _gang("vision", ("ada",), (2, 2, 3), ())),
+    "vision gangs": Stream(3.0, 16, 28, _gang("vision", ("ada",), (2,), ())),
     "vision": Stream(0.5, 3, 5, _training("vision", {"viv": (2, 4), "ada": (8, 8)}, (3, 14), 0.5)),
     "speech": Stream(0.7, 2, 4, _training("speech", {"sam": (1, 2, 4), "bo": (1, 2, 4)}, (2, 9), 0.0)),
     "scavengers": Stream(3.0, 1.0, 2.4, _scavenger),
@@ -227,8 +227,8 @@ MIXES: Mapping[str, Mix] = {
     "lab": Mix(_LAB),
     "narrow": Mix(_LAB | {"sweeps of dee": 2.5, "sweeps of cy": 2.5, "llm gangs": 0.2, "vision": 0.4}),
     "wide": Mix(
-        {name: 0.25 * rate for name, rate in _LAB.items()}
-        | {"llm gangs": 1.3, "vision gangs": 0.6, "notebooks": 1.0}
+        {name: 0.5 * rate for name, rate in _LAB.items()}
+        | {"llm gangs": 1.2, "vision gangs": 0.8, "notebooks": 1.0}
     ),
     "widths": Mix({name: 1.0 for name in _STREAMS if "with" in name}, deadlines=False),
     "nolimits": Mix(_LAB, limits=False),

@@ -166,21 +166,23 @@ def test_deviations_of_projects_and_of_users_within_a_project() -> None:
     record = _record(jobs, 10, {("llm", "ann"), ("vision", "bob"), ("vision", "eve")})
     # With the weights 3 and 1, llm is entitled to 6 of 8 GPUs, which is 75 %, and got 4.
     assert measures.project_deviations(record) == [
-        Deviation("llm", -25.0, 50.0, 75.0),
-        Deviation("vision", 25.0, 50.0, 25.0),
+        Deviation("llm", -25.0, 50.0, 75.0, 1.0),
+        Deviation("vision", 25.0, 50.0, 25.0, 1.0),
     ]
     # Each user of vision is entitled to half of the 4 GPUs of the project.
     assert measures.user_deviations(record) == [
-        Deviation("vision/bob", 25.0, 75.0, 50.0),
-        Deviation("vision/eve", -25.0, 25.0, 50.0),
+        Deviation("vision/bob", 25.0, 75.0, 50.0, 1.0),
+        Deviation("vision/eve", -25.0, 25.0, 50.0, 1.0),
     ]
     assert measures.used_percent(record) == 100.0
 
 
-def test_a_tenant_that_does_not_always_wait_has_no_deviation() -> None:
-    record = _record([_job(1, "ann", "llm", 4, 0, [(0, 10)])], 10, set())
-    assert measures.project_deviations(record) == []
-    assert measures.worst(measures.user_deviations(record)) is None
+def test_the_deviation_of_a_tenant_that_seldom_waits_does_not_count() -> None:
+    record = _record([_job(1, "ann", "llm", 4, 0, [(0, 5)])], 10, set())
+    (found,) = measures.project_deviations(record)
+    assert (found.points, found.waits) == (-25.0, 0.0)
+    assert measures.worst([found]) is None
+    assert measures.user_deviations(record) == []
 
 
 def test_waits_deadlines_losses_and_idle_hours() -> None:
