@@ -89,8 +89,8 @@ class BackfillCandidates:
             runtime = cycle.runtime(jobs[entry[1]])
             if self._too_long_s is not None and runtime >= self._too_long_s:
                 continue
-            # Do not compare `runtime` with `ends_by - self._now`, because the difference is rounded. Equal
-            # sums of a time and a duration, such as `ends_by`, are equal to the last bit.
+            # Add the run time to the present time, and do not subtract the present time from `ends_by`.
+            # `ends_by` was computed as such a sum, and equal sums are rounded equally.
             self._outlasts = self._now + runtime > ends_by
             if not (self._outlasts and self._long_fail):
                 self._entry = entry
@@ -127,9 +127,9 @@ class BackfillCandidates:
     def take_placement(self) -> Placement | None:
         """Return a placement with which the current job can start now; None if there is none.
 
-        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. The
-        reservation of the first waiting job can spare some resources; those of the placement are subtracted
-        from them.
+        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. Some
+        resources are not needed for the reservation of the first waiting job. The placement is subtracted
+        from them if the current job still runs at the reserved start.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -155,8 +155,8 @@ class BackfillCandidates:
             easy.take(cycle.placer, shape.part, placement)
             easy.take_licences(wanted)
             return placement
-        # If an operator's reservation barred nodes from this job, do not skip the other long jobs of the
-        # lane, because the reservation may admit their users.
+        # If an operator's reservation barred nodes from this job, do not skip other jobs of the lane that
+        # would still run at the reserved start, because the operator's reservation may admit their users.
         self._long_fail = barred is None
         if barred is not None and cycle.placer.fits(self._lane.ask):
             cycle.keep_out(number, self._now)

@@ -296,11 +296,11 @@ class Cycle:
             self._start_urgent(now, apply)
         self._start_in_order(now, apply)  # step 2 of `run`
         shared = self.search.shared
-        if shared is not None:  # step 3; without shared nodes, step 4 makes the reservation
+        if shared is not None:  # step 3 of `run`; without shared nodes, step 4 reserves
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None or self.quota_reservations:
-            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4
+            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4 of `run`
         if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
@@ -340,7 +340,8 @@ class Cycle:
                 self._next_in_lane(heads, head)
                 continue
             if self._position_of is not None and (moved_to := self._position_of(head)) > position:
-                # Jobs of the same tenant have started in this pass, so this job is now further back.
+                # Jobs of the same tenant have started in this pass, so this job is now further back in the
+                # queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
@@ -536,8 +537,8 @@ class Cycle:
         """Return the limit that a start of the job would break, or the reservation of quota that it would
         delay; None if there is neither.
 
-        The limit becomes the pending reason of the whole lane (the jobs with the same request), because
-        usually all its jobs are over it.
+        The limit becomes the pending reason of the whole lane (the jobs with the same request), because the
+        limit usually keeps all its jobs from starting.
         """
         job = self.state.jobs[number]
         over = self.limits.over(job, now) or self.quota_delay(job, now)
@@ -572,8 +573,8 @@ class Cycle:
         return placement
 
     def keep_out(self, number: int, now: float) -> None:
-        """Record why the job may not use the free nodes where it fits, as its pending reason. One such reason
-        is a reservation for other users.
+        """Set the job's pending reason to why it may not use the free nodes where it fits. One such reason is
+        a reservation for other users.
         """
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
@@ -711,7 +712,9 @@ class Cycle:
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:
-        """Drop the reservation of a waiting job that was edited, relaxed, held or cancelled."""
+        """Drop the reservation of a waiting job that was edited, held or cancelled, or whose constraints were
+        relaxed.
+        """
         self.reservations.forget(number)
 
     def share(self, shared: SharedReservations | None) -> None:

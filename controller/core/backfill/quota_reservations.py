@@ -40,7 +40,9 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """A waiting job, the time from which a limit allows it to start, and the amount left over then."""
+    """A waiting job, the time from which a limit allows it to start, and the amount that the job does not
+    need then.
+    """
 
     job: int
     starts_at: float
@@ -48,14 +50,15 @@ class QuotaReservation:
 
 
 class QuotaReservations:
-    """For each limit that is reached, a reservation for the first waiting job that it keeps from starting.
+    """For each reached limit, a reservation of quota for the first waiting job that the limit keeps from
+    starting.
 
     Without reservations a wide job waits for ever at a limit, because smaller jobs of the same tenant use
     every amount that becomes free. This is EASY backfill (easy.py) with a quota in place of the nodes.
 
     Algorithm
-    1. In a whole pass, `reserve` is called for each job over a limit, in queue order. The first job of each
-       limit gets the reservation.
+    1. In a pass that tries all jobs, `reserve` is called for each job over a limit, in queue order. The first
+       job of each limit gets the reservation.
     2. Go through the running jobs of the tenant by planned end, until the amounts that they free are enough.
        That end is `starts_at`. `spare` is the amount that is freed by then and not needed.
     3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs no more than
@@ -85,7 +88,7 @@ class QuotaReservations:
         return bool(self._by_limit)
 
     def clear(self) -> None:
-        """Drop all reservations, at the start of a whole pass."""
+        """Drop all reservations. Called when a pass that tries all jobs begins."""
         self._by_limit.clear()
         self._ends = None
         self._version = self._state.quotas.version
@@ -116,7 +119,9 @@ class QuotaReservations:
         return None
 
     def take(self, job: Job, now: float, runtime_s: float) -> None:
-        """Subtract what the job will hold at the reserved starts. Call it before the job starts."""
+        """Subtract the amounts that the job will still hold at the reserved starts from what these
+        reservations can spare. Call this before the job starts.
+        """
         if self._by_limit:
             need = self._limits.need(job)
             for _, kind, found in self._concerning(job, need, now + runtime_s):
@@ -125,7 +130,9 @@ class QuotaReservations:
     def _concerning(
         self, job: Job, need: Amount, ends_at: float
     ) -> list[tuple[TenantKey, int, QuotaReservation]]:
-        """Return the reservations of other jobs at whose start this job would hold some of the same quota."""
+        """Return the reservations of other jobs for which this job would still hold some of the reserved
+        quota at the reserved start.
+        """
         project = "project", job.spec.project
         limits: list[tuple[TenantKey, Limit]] = [
             (account.key, (account.key, kind, False))

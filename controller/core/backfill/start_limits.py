@@ -40,7 +40,7 @@ class StartLimits:
         return self._over(job, now, self._claimed(job), nodes)
 
     def nodes_within(self, job: Job, now: float) -> int:
-        """The most nodes on which a job with `--min-nodes` may start within hard limits; 0 if on none."""
+        """Return on how many nodes, at most, hard limits let a job with `--min-nodes` start; 0 if on none."""
         if self._stopped(job, now) is not None:
             return 0
         return self._within(job, now, {} if self._state.quotas.unlimited else self._claimed(job))

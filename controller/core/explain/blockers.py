@@ -164,7 +164,8 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """Return a sentence about the job of another profile for which the nodes that fit this job are reserved.
+    """Return a sentence that names the job of another profile for which nodes are reserved that this job
+    could use.
 
     Empty if no such reservation keeps the job from starting.
     """

@@ -280,7 +280,7 @@ def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
 def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
     """Return the refusal of a GPU job on a cluster without GPUs.
 
-    It names the missing driver, because a host with GPUs but without a driver reports no GPUs.
+    The refusal mentions the GPU driver, because a host with GPUs but without a driver reports no GPUs.
     """
     names = [node.name for node in placer.nodes.rows]
     silent_node_text = ", ".join(names[:MAX_EXAMPLES]) + (", …" if len(names) > MAX_EXAMPLES else "")

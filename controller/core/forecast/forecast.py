@@ -50,8 +50,8 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the starts of jobs, and what the engine decided for each of the `first`
-    inputs.
+    """The result of `forecast`: the starts of jobs, and what the engine decided on the inputs that it got
+    before the simulation.
     """
 
     starts: dict[int, ForecastStart]

@@ -103,7 +103,7 @@ class Placer:
         return ranking
 
     def possible(self, part: PerNodeRequest) -> Bools:
-        """Return a mask of the nodes that could hold the request if no job ran on any node."""
+        """Return True for each node that could hold the request if no job ran on it."""
         return (self._rankings.get(part) or self._new_ranking(part)).possible
 
     def shape(self, ask: ResourceRequest) -> Shape | None:

@@ -21,7 +21,7 @@ _NOISE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ReclaimContext:
-    """The data from which a reclaim strategy decides which tenants must give resources back."""
+    """The data from which a reclaim strategy decides which tenants must give back resources."""
 
     state: State
     placer: Placer
@@ -165,7 +165,9 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the tenant's branch of the share tree uses over `threshold` times its fair share."""
+        """Return whether the branch of the share tree with this tenant (`group`) uses over `threshold` times
+        its fair share.
+        """
         assert isinstance(group, tuple)
         side = self._side(group)
         return side is not None and self._excess(side) > _NOISE
@@ -246,7 +248,7 @@ class QuotaReclaim:
         return found
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the project has borrowed a resource that the waiting job needs."""
+        """Return whether a project (`group`) has borrowed a resource that the waiting job needs."""
         return group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
@@ -267,10 +269,10 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return the policy for a waiting job; None if the job would exceed its project's own quota."""
+    """Return the policy for a waiting job; None if its project would exceed its own quota with this job."""
     state = context.state
     if state.quotas.unlimited:
-        return None  # Without quotas no project can have borrowed any.
+        return None  # Without quotas no project can have borrowed quota.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

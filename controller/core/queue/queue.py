@@ -130,7 +130,7 @@ class Lane:
 
 
 class Queue:
-    """The waiting jobs of one profile, in lanes (see the module). A job is in at most one lane."""
+    """The waiting jobs of one profile, in lanes of jobs with equal requests. A job is in at most one lane."""
 
     def __init__(self, order: Order, moving: DynamicOrder | None = None) -> None:
         self.order = order

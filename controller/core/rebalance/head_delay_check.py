@@ -19,7 +19,9 @@ ROUNDING_S = 1e-6
 def keeps_head_start(
     state: State, placer: Placer, mode: Backfill, first: Job, proposal: Proposal, now: float
 ) -> bool:
-    """Return whether the first waiting job can start as early with the proposal as without it."""
+    """Return whether the moves of the proposal leave the guaranteed start of the first waiting job as early
+    as it is.
+    """
     if mode.reserves is Reserves.NO_JOB:
         # With this kind of backfill, the first waiting job has no guaranteed start that moves could delay.
         return True
@@ -36,7 +38,8 @@ def keeps_head_start(
 def state_after(state: State, proposal: Proposal) -> State:
     """Return a copy of the state after the moves of a proposal.
 
-    In the copy, every moved job starts on its new nodes when the last of them has left its old nodes.
+    In the copy, all moved jobs start on their new nodes at the same time: when the last moved job has left
+    its old nodes.
     """
     ahead = copy(state)
     ahead.nodes = state.nodes.copy()

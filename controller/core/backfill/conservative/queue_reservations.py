@@ -84,7 +84,7 @@ class QueueReservations:
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
         """Return False if no reservation can move to an earlier start.
 
-        Then step 2 of the class docstring is skipped.
+        If False, step 2 of the class docstring is skipped.
         """
         return (
             self.table.shared

@@ -38,7 +38,9 @@ class BackfillReservation:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """The resources and the expected end of a running attempt, as they are subtracted from the timelines."""
+    """The resources of a running attempt and its expected end. Until this end the resources are subtracted
+    from the timelines.
+    """
 
     attempt: int
     ends_at: float

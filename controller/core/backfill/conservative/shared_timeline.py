@@ -46,7 +46,7 @@ class FreeByNode:
         return found
 
     def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
-        """Return a copy in which these amounts are added to what is free on these nodes."""
+        """Return a copy in which these amounts are added to the free resources of the nodes `rows`."""
         after: dict[Amounts, RowSet] = {}
         for amounts, these in self.by_amounts.items():
             hit = these & rows
@@ -59,7 +59,7 @@ class FreeByNode:
         return FreeByNode(after)
 
     def count_different(self, other: FreeByNode) -> int:
-        """Return how many nodes have other free amounts here than in `other`."""
+        """Return how many nodes have different free amounts in this object and in `other`."""
         return sum(
             (rows & ~other.by_amounts.get(amounts, NO_ROWS)).bit_count()
             for amounts, rows in self.by_amounts.items()
@@ -99,8 +99,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         """Return an independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
-        # Share the numbers of requests with the copy, because the `FreeByNode` objects that both timelines
-        # use cache results by them.
+        # Both timelines use the same `FreeByNode` objects, which cache results by request number. Therefore
+        # both must number requests equally.
         other._numbers = self._numbers
         return other
 
@@ -141,9 +141,9 @@ class SharedTimeline(Timeline[FreeByNode]):
         return forgotten
 
     def give(self, start: float, end: float, rows: RowSet, amounts: Amounts, sign: int) -> None:
-        """Add the amounts to what is free on these nodes (`sign` 1), or subtract them (-1).
+        """Add `amounts` to the free resources of the nodes `rows` (`sign` 1), or subtract them (-1).
 
-        The change applies from `start` to `end`.
+        The change applies to the time from `start` to `end`.
         """
         if end <= start or not rows:
             return
@@ -190,8 +190,9 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # Skip nodes where `part` also fits in the segment before. A start there was tried, and failed
-            # because the node does not stay free for long enough; a later start would fail as well.
+            # Skip nodes where `part` also fits in the segment before. For such a node, a start in the segment
+            # before was tried already. The node does not stay free for long enough after it, and so not after
+            # a later start.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration
             while free:

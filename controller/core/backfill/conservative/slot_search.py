@@ -83,8 +83,8 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # At this time, `ready` nodes can start the job. Compare the start times, because the job may need
-            # one GPU model, and enough nodes of one model may only be free later.
+            # At this time `ready` nodes can start the job, but perhaps not together, because the job may need
+            # one GPU model. Therefore compare the start times.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found

@@ -102,8 +102,8 @@ class NodeTimeline(Timeline[Segment]):
 
     def least(self, since: float, duration: float) -> FreeResources:
         """Return the resources that stay free from `since` to `since + duration`."""
-        # Do not subtract times, because the difference is rounded. Equal sums of a time and a duration, such
-        # as the values in `times`, are equal to the last bit.
+        # Add the duration to the time, and do not subtract times. The values in `times` were computed as such
+        # sums, and equal sums are rounded equally.
         at, end = self.index_at(since), since + duration
         least = self.values[at].free
         for later in range(at + 1, len(self.times)):
