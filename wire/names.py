@@ -137,5 +137,7 @@ WHOLE_GPU: Final = 1000
 
 
 def priority_name(value: int) -> str:
-    """Return the name of the priority class with this number; without such a class, the number as text."""
+    """Return the name of the priority class with this number. If no class has the number, return the number
+    as text.
+    """
     return next((name for name, number in PRIORITIES.items() if number == value), str(value))

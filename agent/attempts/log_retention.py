@@ -5,9 +5,10 @@ The logs of running attempts have their own limits (agent/supervisor/log_rotatio
 Algorithm
 1. Store the user of each settled attempt and the size of its directory on disk. An attempt is settled when
    the controller has recorded its end.
-2. `take_surplus` returns the oldest attempts of each user whose logs exceed `log_user_mib`, then the oldest
-   attempts of all users while all logs exceed `log_node_mib`, then attempts older than `log_days`.
-Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
+2. `take_surplus` first returns the oldest attempts of each user whose logs exceed `log_user_mib`. It then
+   returns the oldest attempts of all users until all logs have at most `log_node_mib`, and then attempts
+   older than `log_days`. Cost: one scan of the directory when an attempt is settled; constant for each
+   deleted attempt.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ def list_checkpoints(folder: str) -> list[FoundCheckpoint]:
 
 
 def _measure(entry: os.DirEntry[str]) -> tuple[float, int]:
-    """Return the unix time of the last change, and the size in bytes. For a directory, both cover all files
-    in it.
+    """Return the unix time of the last change and the size in bytes of a file, or of all files in a directory
+    together.
     """
     seen = entry.stat(follow_symlinks=False)
     at, size, waiting, count = seen.st_mtime, seen.st_size, [], 0

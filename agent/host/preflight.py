@@ -53,7 +53,9 @@ def report(
     shared: Sequence[str] = (),
     cluster: str = "",
 ) -> str:
-    """Return the report as JSON, with the time of the host's clock and its boot id."""
+    """Return the report of the preflight (the checks of this host) as JSON, with the time of the host's clock
+    and the host's boot id.
+    """
     checks = [
         _python(),
         _user(run_as_self),

@@ -122,7 +122,7 @@ class ScratchArea:
             try:
                 descriptor = _open_root(root, make=False)
             except (OSError, UntrustedPath):
-                continue  # Skip a root that cannot be trusted, because a user may have created it.
+                continue  # Skip a root directory that a user may have created.
             try:
                 names = sorted(set(os.listdir(descriptor)) - kept)
             finally:
@@ -168,7 +168,7 @@ def record_bytes(directory: str, size: int) -> None:
         os.write(descriptor, str(size).encode())
         os.close(descriptor)
     except OSError:
-        pass  # Continue: without the file, the next agent only offers less scratch.
+        pass  # Continue: if the size is not stored, the next agent only offers less scratch.
 
 
 def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> None:
@@ -219,7 +219,7 @@ def remove_directory(folder: str) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # Do not delete a directory below a root that the agent may not have created.
+        return False  # A user may have created the root directory.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:

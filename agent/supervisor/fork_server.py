@@ -172,7 +172,7 @@ class ForkServer:
                 return
             supervisor = self._supervisors.pop(pid, None)
             if supervisor is None:
-                continue  # This child was not a supervisor but an orphan of a killed one.
+                continue  # This child was no supervisor but an orphan of a killed supervisor.
             if status:
                 self._sweeping, self._sweep_pause_s = True, _SWEEP_PAUSES_S[0]
                 if supervisor.lease_expired:
@@ -245,8 +245,8 @@ def main(hints_path: str, open_files: str) -> None:
 
 
 def _is_stuck(pid: int, directory: str) -> bool:
-    """Return whether a supervisor is stopped, or its job still runs. It is called when the job should have
-    ended. A supervisor in prolog or epilog has no running job.
+    """Return whether a supervisor is stopped (by SIGSTOP or a debugger), or has not ended its job although
+    the lease has expired. A supervisor that runs the prolog or epilog is not stuck.
     """
     if process_tree.is_stopped(pid):
         return True

@@ -33,8 +33,8 @@ def run_hook(
     """Run a prolog or epilog and wait for its end. Return why it failed, or an empty string if its exit
     code was 0.
 
-    If this process gets SIGTERM meanwhile, it calls `stop`, which reads the stop order. If `stop`
-    returns True, the program is killed.
+    If this process gets SIGTERM while the program runs, it calls `stop`, which reads the stop order. If
+    `stop` returns True, the program is killed.
     """
     if not argv:
         return ""

@@ -392,8 +392,8 @@ class Supervisor:
         pause = min(moments) - time.monotonic() if moments else _A_DAY
         woken = signal.sigtimedwait(_WAKING, max(0.0, min(pause, _A_DAY)))
         if woken is not None and woken.si_signo == signal.SIGTERM:
-            # SIGTERM without a stop order ends the job. For a gang member it does not, because the agent
-            # also sends SIGTERM after it has written `go`.
+            # SIGTERM without a stop order ends the job, except for a gang member: the agent also sends
+            # SIGTERM to the member after it has written the file `go`.
             self._read_stop(default="" if self.launch.barrier else LOST)
         if self.pending_hint:
             self._hint()
@@ -548,8 +548,8 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Send a signal to those processes of the job that have a handler for it, because it would end the
-        others. Return whether there is such a process.
+        """Send a signal to those processes of the job that have a handler for it, because the signal would
+        end any other process. Return whether any process has a handler.
         """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(

@@ -109,7 +109,7 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
-        # A handler that returns None has accepted the input, and the reply is then DONE.
+        # If a handler returns None, the input was accepted, and the engine replies with DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,

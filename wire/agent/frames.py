@@ -328,10 +328,10 @@ class Start:
     """Run an attempt. A repeated Start has no effect. The agent refuses a Start with a lower attempt number
     than the highest that it has received for the job.
 
-    `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the
-    meaning that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank`
-    is the number of this node among the `nodes` of the job; with `barrier` the agent prepares the attempt,
-    reports that it is ready and waits for Go; `output` and `error` are paths without patterns; with
+    `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the meaning
+    that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank` is the
+    number of this node among the `nodes` of the job; with `barrier` the agent prepares the attempt, reports
+    that it is ready and waits for the message Go; `output` and `error` are paths without patterns; with
     `append` output is added to existing files.
     """
 

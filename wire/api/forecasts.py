@@ -171,8 +171,8 @@ class WhatIfAnswer:
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
     whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier
     jobs. A change of less than a minute, or of less than 5 % of the wait, is not listed; `trifles` counts
-    such jobs. `later_h` is the sum of all delays in hours, and `sooner_h` is the sum of the hours by which
-    jobs start earlier; jobs whose start is unknown are left out.
+    such jobs. `later_h` is the sum of all delays in hours. `sooner_h` is the sum of the hours by which jobs
+    start earlier. Jobs whose start is unknown are left out of these sums.
     """
 
     now: float

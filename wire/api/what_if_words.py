@@ -37,7 +37,9 @@ def counts(answer: WhatIfAnswer) -> tuple[int, int]:
 
 
 def hours(answer: WhatIfAnswer) -> str:
-    """Return the additional and the saved waiting hours of all jobs, as text; empty if both are near 0."""
+    """Return by how many hours all jobs together wait longer, and by how many they wait shorter, as text;
+    empty if the two sums are near 0.
+    """
     if max(answer.later_h, answer.sooner_h) < 0.05:
         return ""
     return f"+{_hours(answer.later_h)} h / -{_hours(answer.sooner_h)} h waited"

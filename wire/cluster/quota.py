@@ -32,7 +32,7 @@ class Limits:
     gpu_hours: Optional[float] = None
 
     def over(self, below: Limits) -> Limits:
-        """Return the limits of this quota. A limit that is None here is taken from `below`."""
+        """Return these limits, with each limit that is None replaced by the limit in `below`."""
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         return Limits(
             **{name: getattr(below, name) if value is None else value for name, value in mine.items()}
@@ -96,7 +96,7 @@ class Quota:
     borrow: Limits = NO_LIMITS
 
     def over(self, below: Quota) -> Quota:
-        """Return a quota with the limits of this one. A limit that this one does not set is taken from
+        """Return a quota with the limits that this quota sets. Each limit that it does not set is taken from
         `below`, a more general quota.
         """
         return Quota(self.hard.over(below.hard), self.soft.over(below.soft), self.borrow.over(below.borrow))

@@ -111,8 +111,8 @@ class Client:
         limit: int = 1000,
         history: bool = False,
     ) -> JobList:
-        """Return one page of jobs, ordered by id. The value `next` of the answer is the argument `after`
-        for the next page.
+        """Return one page of jobs, ordered by id. To get the next page, call it with `after` set to the value
+        `next` of the answer.
 
         With `history` the pages also have old jobs that only the store still contains, and the newest
         job is first.
@@ -174,7 +174,9 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
-        """Carry out one action on many jobs. If it is refused for one job, the others are still changed."""
+        """Carry out one action on many jobs. If the action is refused for one job, the other jobs are still
+        changed.
+        """
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
     def logs(

@@ -114,8 +114,9 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 
 
 def qos_class(spec: JobSpec) -> str:
-    """Return the QoS class of a job, as in Kubernetes. guaranteed: it gets what it requests. burstable: it
-    may use more while more is free. best-effort: it gets only CPU and memory that no other job uses.
+    """Return the QoS class of a job, as in Kubernetes. A guaranteed job gets the CPU and memory that it
+    requests. A burstable job may also use more while more is free. A best-effort job gets only what no other
+    job uses.
     """
     if spec.best_effort:
         return "best-effort"

@@ -52,8 +52,8 @@ def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | 
 
 
 def labels_added_by_queue(submitted: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
-    """Return the labels that the queue added to the job's node selector: those that `admitted`, the spec
-    after the rules of the queue, has and `submitted` has not.
+    """Return the labels that a queue added to a job's node selector. They are the labels in the selector of
+    `admitted`, the spec after the rules of the queue, that `submitted` does not have.
     """
     return tuple(sorted(admitted.selector.keys() - submitted.selector.keys()))
 

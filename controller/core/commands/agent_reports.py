@@ -43,8 +43,8 @@ class AgentReports:
        again.
 
     Invariant: the state records the end of an attempt only if an agent has reported it, the host was
-    rebooted, or the node was lost: silent for longer than the lease, or declared lost by an operator. So no
-    job runs twice and no GPU is allocated twice.
+    rebooted, or the node was lost. A node is lost if it is silent for longer than the lease, or if an
+    operator has declared it lost. So no job runs twice and no GPU is allocated twice.
 
     Cost: O(1) for a report of one gang member; O(members of the gang) for the report of the last one.
 

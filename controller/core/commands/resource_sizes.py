@@ -112,8 +112,8 @@ class DefaultSizes:
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
-        """Return the ids of the jobs with provisional defaults in ascending order. `jobs` returns all jobs;
-        it is called only the first time.
+        """Return the ids of the jobs with provisional defaults, in ascending order. The first call reads all
+        jobs, which the function `jobs` returns.
         """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}

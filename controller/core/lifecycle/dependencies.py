@@ -53,8 +53,8 @@ class DependencyIndex:
 
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
-        """All pairs (target, (id of a job that waits for the target, index of the dependency in its spec)),
-        sorted. A target is (label or path, condition).
+        """All dependencies for which jobs wait, sorted. Each is a pair of the target, which is (label or
+        path, condition), and (id of the waiting job, index of the dependency in the job's spec).
         """
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 
@@ -80,7 +80,7 @@ class DependencyIndex:
                     self.by_target.setdefault(target_of(each), {})[job.id, index] = None
 
     def remove(self, job: int, index: int) -> None:
-        """Remove one dependency of a job, because it is met or can never be met."""
+        """Remove one dependency of a job from the index, because it is met or can never be met."""
         target = target_of(self._waiting[job][index])
         edges = self.by_target.get(target, {})
         edges.pop((job, index), None)

@@ -67,8 +67,8 @@ def admit(
 ) -> AdmittedSpec | Refusal:
     """Return the spec of a submitted job with its closed gates, or a refusal if the job could never start.
 
-    `known` has the final states of old jobs that are only in the store and not in memory. `decided` has the
-    dependencies that were met or impossible before an edit.
+    `known` has the final states of old jobs that are only in the store and not in memory. For an edit,
+    `decided` has the dependencies that are met or impossible already, with the result.
     """
     late = _impossible_deadline(spec, now)
     if late is not None:
@@ -130,8 +130,8 @@ def _unknown_target(
     known: Mapping[str, JobState],
     decided: Mapping[Dependency, bool],
 ) -> Refusal | None:
-    """Return a refusal if a dependency names a job that does not exist or a path outside data_roots;
-    otherwise None.
+    """Return a refusal if a dependency names a job that does not exist, or a path outside the directories
+    that the configuration allows (`data_roots`). Otherwise return None.
     """
     roots = rules.data_roots
     for index, each in enumerate(spec.after):

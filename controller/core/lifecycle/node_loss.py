@@ -36,8 +36,8 @@ DEFAULT_NODE_LOSS = NodeLossPolicy()
 
 
 def with_loss_policy(losses: NodeLossPolicy, spec: JobSpec) -> JobSpec:
-    """Return the spec with the present policy for lost nodes written into it, so that a later change of the
-    configuration does not change the policy of the job.
+    """Return the spec with the configured policy for lost nodes copied into it. A later change of the
+    configuration then does not change the policy of the job.
     """
     policy = spec.on_node_lost or losses.policy
     lease_s = losses.lease_s if policy is OnNodeLost.REQUEUE else None

@@ -67,8 +67,8 @@ def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
     """Return the requeue of a job whose hardware failed while it was being preempted, evicted or requeued;
     otherwise None.
 
-    No restart policy is needed, because such a job is always queued again. One disadvantage: a job that
-    completed just before its node was lost runs once more, because its agent could not report the end.
+    The job needs no restart policy for this. A job that completed just before its node was lost also runs
+    once more, because its agent could not report the end.
     """
     stopping = job.stopping
     if (

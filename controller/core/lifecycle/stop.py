@@ -50,8 +50,8 @@ class Stopper:
         self._order = order
 
     def stop(self, job: Job, reason: Reason, by: str, now: float, until: float | None = None) -> None:
-        """Order all processes of a job to end. `by` names the user, job or cause. `until`, if given, is the
-        time at which the job has ended at the latest.
+        """Order all processes of a job to end. `by` names the user, job or cause. `until` is the time at
+        which the job has ended at the latest; None if it is not known yet.
         """
         self._record(events.StopRequested(job.id, now, reason, by, until))
         for member in job.running:

@@ -183,8 +183,8 @@ class Timers:
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
-        """Carry out the first due action for the job. Each branch records an event about the job, which sets
-        the next due time.
+        """Carry out the first action that is due for the job. Every action records an event about the job,
+        and the event sets the job's next due time.
         """
         del self.due_times[job.id]
         if job.state in PLACED_STATES:

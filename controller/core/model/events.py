@@ -214,7 +214,9 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The process id by node name, in the same form as MembersStarted.pids."""
+        """The process id of the attempt on the node, as a dictionary with the node's name as key.
+        MembersStarted.pids has the same form.
+        """
         return {self.node: self.pid}
 
 
@@ -247,7 +249,9 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """The exit by node name, in the same form as MembersExited.exits."""
+        """The exit of the attempt on the node, as a dictionary with the node's name as key.
+        MembersExited.exits has the same form.
+        """
         return {self.node: self}
 
 
@@ -423,8 +427,8 @@ class JobPreempted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued(JobEvent):
-    """The attempt has ended, but the job has not: it is queued again and keeps its age, so that it does not
-    go to the end of the queue.
+    """The attempt has ended, and the job is queued again. The job keeps its age, so that it does not go to
+    the end of the queue.
     """
 
     attempt: int
@@ -703,10 +707,10 @@ class JournalSealed(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class PluginFailed(ClusterEvent):
-    """A plugin raised an exception or returned an invalid value. It is not called for the rest of the
+    """A plugin raised an exception or returned an invalid value. The plugin is not called again in this
     scheduling cycle.
 
-    With `given_up` it is not called until the controller restarts.
+    With `given_up` the plugin is not called until the controller restarts.
     """
 
     kind: str

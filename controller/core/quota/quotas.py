@@ -353,7 +353,9 @@ class Quotas:
         return None
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
-        """Return whether the project would borrow quota from others if it used this amount in addition."""
+        """Return whether the project would borrow quota from other projects if it used `need` more of the
+        resource `kind` than now.
+        """
         account = self.accounts.tenant(("project", project))
         limits = dict(self.limits_of(account.key).hard)
         return kind in limits and account.used[kind] + need > limits[kind]

@@ -77,7 +77,9 @@ def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
 
 
 def clear_note_changes(state: State) -> None:
-    """Empty the sets of changed notes. Call it when these notes are in the batch that is committed."""
+    """Empty the sets of changed notes (database rows of quotas, shares and the like). Call it when these
+    notes are in the batch of rows that the next commit writes.
+    """
     state.shares.without_row.clear()
     state.estimates.changed.clear()
     state.estimates.rescored.clear()
@@ -135,7 +137,7 @@ def _spent(state: State, key: TenantKey) -> Note:
 def _spent_by(state: State, event: events.AttemptExited | events.MembersExited) -> Iterator[TenantKey]:
     job = state.jobs[event.job]
     if job.spec.gpus or job.spec.gpu is not None:
-        # Skip jobs without GPUs: these notes have only GPU time.
+        # Skip jobs without GPUs, because these notes (database rows) have only the GPU time of tenants.
         for account in state.accounts.tenants_of(job.user, job.spec):
             yield account.key
 
@@ -263,16 +265,16 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """Return the note for one kind of job (`key`): the time of the last end, and the run times of the latest
-    jobs in the order of their ends.
+    """Return the note (database row) with the run times of the latest jobs of one kind (`key`), in the order
+    of their ends. The time of the last end comes first.
     """
     found = state.estimates.runs.get(key)
     return dumps(list(key)), None if found is None else [found.at, *found.recent]
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the run times in the order in which the jobs ended, because the estimates keep only the run times
-    # that were loaded last.
+    # Load the kinds of jobs in the order of their last ends, because the estimates keep only the kinds that
+    # were loaded last.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 

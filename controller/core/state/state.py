@@ -214,9 +214,9 @@ class State:
             self._regroup()
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return an array that is True for each node that the job cannot use because of a reservation: the
-        job could still run on it when a reservation that does not admit the job begins. Return None if there
-        are no reservations.
+        """Return an array that is True for each node that the job cannot use because of a reservation. The
+        job could still run on such a node when a reservation begins that does not admit the job. Return None
+        if there are no reservations.
 
         The job is assumed to start at `now`, or up to `later_s` seconds later.
         """
