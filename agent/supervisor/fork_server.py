@@ -48,8 +48,8 @@ _LEASE_INTERVAL_S = 1.0
 
 
 class SupervisorProcess:
-    """A running supervisor. `due` is when its lease is checked next, by the monotonic clock; None for a job
-    without a lease.
+    """A running supervisor. `due` is the time of the next check of its job's lease, by the monotonic clock;
+    None for a job without a lease.
     """
 
     def __init__(self, launch: LaunchSpec, due: float | None) -> None:

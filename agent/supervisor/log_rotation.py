@@ -87,8 +87,8 @@ def punch_middle(path: str, most: int) -> int:
 
 
 def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
-    """Return the offset at which to read next: `offset`, or the end of the deleted middle if it lies there.
-    Also return a notice to show for the deleted bytes; empty if none were deleted.
+    """Return the offset at which to read a log next: `offset`, or the end of the deleted middle if `offset`
+    is in the deleted middle. Also return a notice to show for the deleted bytes; empty if none were deleted.
     """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))

@@ -1,5 +1,5 @@
-"""Handles the reports of agents, and the loss of their connections. From these come the start, the end and
-the loss of attempts.
+"""Handles the reports of agents, and the loss of their connections: records that attempts have started, have
+ended or were lost.
 """
 
 from __future__ import annotations

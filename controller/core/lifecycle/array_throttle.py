@@ -104,8 +104,8 @@ class ArrayThrottles:
         throttle = self.by_array[array]
         while (following := throttle.next_element()) is not None:
             record(GateOpened(following, now, Reason.ARRAY))
-        # Remove the array again: the events above have added it to `unsettled`, but all its slots are now
-        # given out.
+        # The events that were recorded here have added the array to `unsettled` again. Remove it, because all
+        # its slots are given out now.
         self.unsettled.pop(array, None)
         if throttle.unused:
             del self.by_array[array]

@@ -46,8 +46,8 @@ class Timers:
        last chance to start stays on the heap. If it has not started, `end_due` ends it after the pass.
 
     Invariant: a new Timers object made from the state has the same due times, dependencies and array slots
-    (tests/engine_harness.py compares them after each input). Cost: O(log jobs) for an event about a job;
-    nothing while a job waits.
+    (tests/engine_harness.py compares them after each input).
+    Cost: O(log jobs) for an event about a job; nothing while a job waits.
 
     Example: job 7 may begin at 10:00, has a limit of one hour and a deadline at 12:00. At 10:00 its gate
     opens. Its next due time is 11:00, the latest start that meets the deadline. If the pass at 11:00 does not

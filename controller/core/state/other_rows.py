@@ -378,7 +378,7 @@ NOTE_KINDS = (
         of_event=lambda _state, event: (event.node,),
     ),
     NoteKind(
-        # This old name of the note for off-queue processes stays, because existing stores contain it.
+        # Keep this old name for the database rows of off-queue processes, because existing stores contain it.
         "strangers",
         keys=lambda state: dict.fromkeys(key[0] for key in state.offqueue.open),
         note=_open_stints,
