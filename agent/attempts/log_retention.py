@@ -7,8 +7,8 @@ Algorithm
    the controller has recorded its end.
 2. `take_surplus` first returns the oldest attempts of each user whose logs exceed `log_user_mib`. It then
    returns the oldest attempts of all users until all logs have at most `log_node_mib`, and then attempts
-   older than `log_days`. Cost: one scan of the directory when an attempt is settled; constant for each
-   deleted attempt.
+   older than `log_days`.
+Cost: one scan of the directory when an attempt is settled; constant for each deleted attempt.
 """
 
 from __future__ import annotations
