@@ -175,7 +175,7 @@ class Cycle:
                 )
             if self._easy_used:
                 self._record_guaranteed_start(now, apply)
-        # Step 5 of `run`.
+        # Grow elastic jobs if no job waits (step 5 of `run`).
         if self.state.elastic and not len(self.state.queue if self.search.shared else queue):
             grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
 

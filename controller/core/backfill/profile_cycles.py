@@ -73,7 +73,7 @@ class ProfileCycles:
 
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
-        # Step 1 of the class docstring.
+        # Record longer predictions (step 1 of the class docstring).
         outlived = self.last.outlived_predictions(now) if self._predicts else []
         for event in outlived:
             apply(event)

@@ -40,8 +40,8 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """A waiting job, the time from which a limit allows it to start, and the amount that the job does not
-    need then.
+    """A waiting job, the time from which a limit allows it to start, and the amount that it leaves to others
+    then.
     """
 
     job: int
@@ -94,7 +94,7 @@ class QuotaReservations:
         self._version = self._state.quotas.version
 
     def reserve(self, job: Job, over: LimitExceeded, now: float) -> None:
-        """Reserve quota for a job that may not start because of the limit `over` (steps 1 and 2)."""
+        """Reserve quota for a job that may not start because of the limit `over`."""
         limit = over.key if not over.lent else ("project", ""), over.kind, over.lent
         if over.kind not in KINDS or limit in self._by_limit:
             return
@@ -108,7 +108,7 @@ class QuotaReservations:
                 return
 
     def delay_of(self, job: Job, now: float, runtime_s: float) -> QuotaReserved | None:
-        """Return the first reservation that a start of the job would delay, or None (step 3)."""
+        """Return the first quota reservation that a start of the job would delay; None if there is none."""
         if not self._by_limit or self._version != self._state.quotas.version:
             return None
         need = self._limits.need(job)

@@ -54,7 +54,7 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """Return the reached share limit that lets no job of this job's user start now; None if none is
+        """Return the share limit that has been reached, so that the job may not start; None if none is
         reached.
         """
         state = self._state

@@ -163,8 +163,9 @@ class GpuValue:
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return, for each amount of free CPU (and of free memory), the part of the free GPUs that the
-        submitted requests could use: an array by resource, GPU model, request size and grid point.
+        """Return the curves that the module docstring describes, as an array by resource, GPU model, request
+        size and grid point. Each value is the part of the free GPUs that the submitted requests could use
+        with that much free CPU or memory.
         """
         columns = self._columns
         models = max(1, len(columns.models))

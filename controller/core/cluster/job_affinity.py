@@ -93,10 +93,10 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return True for each node where the job `part` would break an affinity term of the job `other`, or
-        its own term about that job. Return None if there are no such terms.
+        """Return True for each node where a job with request `part` would break an affinity term of a job
+        with request `other`, or one of its own terms about that job. None if there are no such terms.
 
-        `other` is a job that will run on the nodes `rows`.
+        The job with request `other` will run on the nodes `rows`.
         """
         mask = None
         for term, label in _between(part, other):

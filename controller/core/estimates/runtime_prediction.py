@@ -121,8 +121,8 @@ class RuntimePredictor:
     1. `learn`: when a job has exited or reached a limit, add its run time to the runs of its kind, and to
        those of user and name with any size. Cancelled jobs, and attempts that continued from a checkpoint,
        are left out.
-    2. `predict`: take the `quantile` of the runs of the job's kind; if they are too few, of the runs with any
-       size. The prediction is at most the job's time limit.
+    2. `predict`: take the `quantile` of the runs of the job's kind; if there are too few, use the runs with
+       any size. The prediction is at most the job's time limit.
     3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a
@@ -158,7 +158,8 @@ class RuntimePredictor:
         return None
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the run time in seconds that plans assume for the job; None: its time limit plus its grace.
+        """Return the run time in seconds that plans assume for the job; None means its time limit plus its
+        grace.
 
         1. With `estimate = "predicted"`: the prediction, if there is one.
         2. Otherwise the time limit, if the job has one.

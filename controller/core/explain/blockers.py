@@ -148,7 +148,7 @@ def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
 def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[str]:
     """Return texts about the job's deadline; an empty list without a deadline.
 
-    They name the time by which the job must start, and warn if it will probably not start by then.
+    The texts name the time by which the job must start, and warn if it will probably start later.
     """
     if job.latest_start == NEVER:
         return []

@@ -28,7 +28,8 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     1. Name what is checked before any search: licences, quotas and shares, and a job that fits anyway.
     2. If no victims are found even without guards, say how many running jobs may be preempted for the job,
        and what protects the others.
-    3. If victims are found with all guards, the job is not the first one waiting: only that one may preempt.
+    3. If victims are found with all guards, the job is not the first waiting job, and only the first may
+       preempt.
     4. Otherwise, if victims are found without one of the guards, name this guard.
     5. Otherwise name the guards that must all be removed so that victims are found.
     """
@@ -77,7 +78,7 @@ def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> Preemptio
 
 
 def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
-    """Return a sentence about the guard without which these victims would be preempted."""
+    """Return a sentence about the guard `name`, without which the victims in `plan` would be preempted."""
     guards, victims = cycle.preemption.guards, counted(len(plan.victims), "job")
     window = duration(guards.window_s)
     if name == "rate":

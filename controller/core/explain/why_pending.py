@@ -228,7 +228,7 @@ def reason_of(state: State, job: Job) -> Reason:
 
 
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
-    """Return a refusal if the nodes of the cluster could not hold the request even if all were idle; or None.
+    """Return a refusal if the nodes could not hold the request even if all were idle; otherwise None.
 
     None also while a node has not connected since the controller started, because its hardware is unknown or
     may have changed.

@@ -24,9 +24,10 @@ MOST = 64
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
     """Return time limits in seconds with which the job may be able to start now, the longest first.
 
-    All are shorter than the job's own limit. The function must be called after a scheduling pass at `now`.
-    1. Collect the times at which other jobs or users need nodes: the reserved starts of other jobs (of all
-       profiles, and for deadlines) and the starts of operators' reservations.
+    All are shorter than the job's own limit. The function must be called after a scheduling pass at the time
+    `now`.
+    1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs
+       in all profiles, the latest starts of jobs with deadlines, and the starts of operators' reservations.
     2. For each such time, take the seconds until then, minus the job's grace.
     3. If the job is over a quota on GPU-hours, add the time in which the job would use up the rest of this
        quota.

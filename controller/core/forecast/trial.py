@@ -37,8 +37,9 @@ class StartTrial:
        its reverse.
     4. The result is True if the job has started in all orders.
 
-    Invariant: the engine `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. After
-    that every result is False, so that no change is suggested that was not tried.
+    Invariant: the engine `ahead` is never changed. Cost: one copy per order, MAX_COPIES copies in all. When
+    MAX_COPIES copies are used up, every result is False, because a change that was not tried must not be
+    suggested.
     """
 
     def __init__(self, ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) -> None:

@@ -42,8 +42,8 @@ def choose_gpus(
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
     2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of GPUs
-       that has both properties. If there is no such group, try groups with one of them, and last groups with
-       only those properties that the job requires.
+       that has both properties. If there is no such group, try groups with one of these properties, and then
+       groups with only the properties that the job requires.
     3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
        Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
        NUMA node prefer GPUs that are all linked with each other.
@@ -120,8 +120,8 @@ def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> li
 def quality_of(choices: Sequence[GpuChoice]) -> int:
     """Return the quality of a placement, from 50 to 150, which is higher for GPUs that are close together.
 
-    It is 50 on several cluster nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA node, plus
-    20 if NVLink connects all GPUs. A job without GPUs has 150 on one node.
+    The quality is 50 on several cluster nodes. On one node it is 100, plus 30 if all GPUs are on one NUMA
+    node, plus 20 if NVLink connects all GPUs. A job without GPUs has 150 on one node.
     """
     if len(choices) > 1:
         return SEVERAL_NODES

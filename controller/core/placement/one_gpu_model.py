@@ -15,7 +15,7 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """Return for each node the model of its GPUs that suit the request; empty without such GPUs.
+    """Return for each node the model of its GPUs that suit the request; an empty text if none suits it.
 
     For a node with suitable GPUs of several models the text has all their names, so that the node is grouped
     only with nodes that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.

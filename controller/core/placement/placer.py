@@ -132,7 +132,7 @@ class Placer:
         return found
 
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
-        """Return a field of the request that no configured filter checks, or None.
+        """Return a field of the request that no configured filter checks; None if all fields are checked.
 
         A job with such a field never fits, because no node is known to provide what the job asks for.
         """
@@ -305,7 +305,7 @@ class Placer:
     def allocate_rows(
         self, shape: Shape, rows: list[int], rooms: Mapping[int, FreeResources] = ALL_FREE
     ) -> Placement:
-        """Return the placement on the nodes of these rows.
+        """Return a placement on the nodes with the row numbers `rows`.
 
         `rooms` has, by row, the resources from which GPUs are chosen. For other rows, GPUs are chosen from
         those that are free now.

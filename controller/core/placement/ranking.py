@@ -242,7 +242,7 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """Return True for each node that these filters would accept if it were idle.
+    """Return True for each node that all these filters would accept if it were idle.
 
     A filter plugin that fails counts as accepting all nodes.
     """

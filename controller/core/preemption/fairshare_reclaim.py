@@ -38,8 +38,8 @@ class ReclaimPolicy(Protocol):
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped, in the same order.
 
-        A job is left out if its tenant holds no more than it is entitled to once all jobs yielded before
-        have ended.
+        The jobs yielded so far count as ended. If a tenant then holds no more than it is entitled to, its
+        other jobs are left out.
         """
         ...
 
@@ -51,7 +51,7 @@ class ReclaimStrategy(Protocol):
     def group(self, job: Job, state: State) -> Hashable:
         """Return the tenant or project whose use decides whether the job may be stopped.
 
-        It must not change while the job runs.
+        The result for a job must not change while the job runs.
         """
         ...
 
@@ -64,8 +64,8 @@ def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int
     """Yield (job, allocations, sign) for the allocations that jobs will get or lose when victims have ended.
 
     With sign 1 a job that waits for its victims will get the allocations, with sign -1 a victim will lose
-    them. Policies add these to the tenants' present use, so that two preemptions in a row do not reclaim the
-    same resources twice.
+    them. Reclaim policies add these allocations to what each tenant holds now. Otherwise two preemptions in a
+    row would reclaim the same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
         yield claimant, list(claimant.claim), 1

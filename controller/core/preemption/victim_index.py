@@ -32,9 +32,9 @@ class VictimIndex:
     The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped.
 
     1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
-       saved a checkpoint or whose standing changed.
-    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds remembers how
-       much of the list it has read.
+       saved a checkpoint or whose rank against preemption (`standing`) changed.
+    2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds (the bounds for
+       one request) remembers how much of the list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`; then each LossBounds reads all rows.
 

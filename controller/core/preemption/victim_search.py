@@ -135,11 +135,11 @@ class VictimSearch:
             # have to give resources back.
             bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
         for _ in range(MAX_NODES_EXAMINED):
-            # Steps 2 and 3 of the class docstring.
+            # Choose the nodes with the least loss (steps 2 and 3 of the class docstring).
             chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)
             if not chosen:
                 return None
-            # Step 4 of the class docstring.
+            # Drop victims that are not needed (step 4 of the class docstring).
             vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)
             if policy is not None and not self._all_selected(policy, vacated):
                 return None
@@ -216,7 +216,7 @@ class VictimSearch:
     ) -> Candidate | None:
         """Return the victims with the least loss on one node.
 
-        None if the request does not fit even without all preemptible jobs of the node.
+        None if the request would not fit even if all preemptible jobs left the node.
 
         1. Add victims until the request fits, the job with the least loss per GPU first.
         2. Drop victims as long as the request still fits, the job with the greatest loss first.
@@ -315,7 +315,9 @@ class VictimSearch:
 
 
 def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
-    """Return the victims that leave this node: those that are stopped, and elastic jobs that give it up."""
+    """Return the victims that leave this node: jobs that are stopped, and elastic jobs that give up this
+    node.
+    """
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
 
@@ -345,8 +347,8 @@ def _cheapest(
 ) -> list[Candidate]:
     """Return the `nodes` candidates (nodes with victims) that lose the least; empty if there are too few.
 
-    `found` is sorted by loss. With GpuModelGroups all chosen nodes have the same GPU model, and the model
-    with the least total loss is chosen.
+    `found` is sorted by loss. If `grouping` is a GpuModelGroups object, all chosen nodes have the same GPU
+    model: the model with the least total loss.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []

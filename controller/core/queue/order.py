@@ -63,7 +63,7 @@ class Order(Protocol):
     name: ClassVar[str]
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the rank of the job, a sort key. It must not change while the job waits."""
+        """Return the rank of the job: a sort key that must not change while the job waits."""
         ...
 
 

@@ -125,7 +125,7 @@ class Lane:
             self._first = 0
 
     def rank(self, job: int) -> Rank:
-        """Return the rank of a waiting job."""
+        """Return the sort key of a waiting job in this lane."""
         return self._ranks[job]
 
 
@@ -220,7 +220,7 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """Return the number of waiting jobs before this one. `position_key`: as in `first_ahead`."""
+        """Return the number of waiting jobs before this one. `position_key` is explained in `first_ahead`."""
         entry = self.entry(job)
         if position_key is None:
             return sum(other < entry for lane in self.lanes.values() for other in lane)

@@ -21,8 +21,8 @@ class MoveSearch:
     """Finds the moves of running jobs that are possible at `now`. They are tried on a copy of the nodes.
 
     1. `movable` lists the jobs of a node that may be moved.
-    2. `move` finds a placement for one of them on the copy and reserves it there. The job's old allocations
-       stay reserved on the copy, so a set of moves that fits there also fits while the jobs change nodes.
+    2. `move` finds a placement for such a job on the copy, and reserves it on the copy. The job's old
+       allocations stay reserved too, so a set of moves that fits also fits while the jobs change nodes.
     3. `reset` removes all these reservations before the next set of moves is tried.
     4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as it does for
        preemption. A job that fits on no other nodes is `stuck`: the next search leaves it out and finds

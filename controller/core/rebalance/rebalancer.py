@@ -132,7 +132,9 @@ class Rebalancer:
         return first, found
 
     def _most_moves(self, now: float) -> int:
-        """Return how many jobs may be moved now, by `max_moves` and by the rate limit of preemption."""
+        """Return how many jobs may be moved now. `max_moves` and the rate limit of preemption limit the
+        number.
+        """
         state, guards = self._state, self._placer.pipeline.guards
         under_way = sum(1 for job in state.claims if state.jobs[job].move is not None)
         recent = state.preempted_at

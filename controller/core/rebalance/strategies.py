@@ -34,7 +34,8 @@ _HOUR = 3_600.0
 
 
 def make_room(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield proposals that let a waiting job start on nodes from which running jobs are moved to others.
+    """Yield proposals that let a waiting job start, because running jobs are moved from its nodes to other
+    nodes.
 
     For each waiting job:
     1. Find the set of running jobs that must leave so that the waiting job fits, and that lose the least
@@ -106,7 +107,7 @@ def _move_away(
 def _earlier_start(
     search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
 ) -> Proposal | None:
-    """Return the proposal that lets the job start on `placement` after these moves.
+    """Return the proposal to carry out these moves and start the waiting job on `placement`.
 
     None if the job starts as early without the moves.
     """
@@ -191,8 +192,8 @@ def _empty_node(search: MoveSearch) -> Proposal | None:
 def _empty_gpu(search: MoveSearch) -> Proposal | None:
     """Return a proposal that moves the jobs of one partly used GPU to other partly used GPUs.
 
-    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them. None if no
-    such proposal is worth its cost.
+    Wholly free GPUs are blocked in the search (`MoveSearch.block`), so that no move uses them. None if the
+    gain of each such proposal is too small for its cost.
     """
     nodes, free = search.state.nodes, search.state.nodes.columns.gpu_free
     shared = (free > 0) & (free < WHOLE_GPU) & nodes.columns.open[:, None]
