@@ -49,8 +49,8 @@ class Owner:
 
 
 class Who(enum.Enum):
-    """The group of callers that may use a route. If the route is about one job, the job's user is checked
-    as well."""
+    """The groups of callers that a route may require, such as all operators, or the user of the job in the
+    URL."""
 
     ANYONE = "every role"
     SUBMITTER = "users, operators and admins"
@@ -62,8 +62,8 @@ class Who(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The right that a route requires from its caller. `doing` completes the sentence "only operators may
-    …"."""
+    """The right that a route requires from its caller. `doing` is a verb such as "preempt" for the error
+    message "only operators may preempt"."""
 
     who: Who
     doing: str = ""
@@ -76,12 +76,13 @@ def _owner(doing: str) -> Need:
 
 
 def operator(doing: str) -> Need:
-    """Return the need of a route that only operators and admins may use."""
+    """Return the right for a route that only operators and admins may use. `doing` is the verb for error
+    messages."""
     return Need(Who.OPERATOR, doing)
 
 
 def admin(doing: str) -> Need:
-    """Return the need of a route that only admins may use."""
+    """Return the right for a route that only admins may use. `doing` is the verb for error messages."""
     return Need(Who.ADMIN, doing)
 
 
@@ -108,9 +109,10 @@ HOST_FIELDS = ("identity", "python", "spool", "scratch_dir", "run_as_self")
 
 
 def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "") -> Refusal | None:
-    """Return the reason why the caller may not use a route with this need, or None if it may.
+    """Return the refusal if the caller lacks the right `need` of a route, or None if the caller may use the
+    route.
 
-    For a request about one job, `owner` is its user and `job` its label.
+    For a request about one job, `owner` is the job's user and `job` the job's label.
     """
     if need.who in (Who.ANYONE, Who.OPENER) or caller.role is Role.ADMIN:
         return None
@@ -139,8 +141,8 @@ def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> R
     """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
 
     `present` is the current host entry of the node, or None. Only an admin may set the HOST_FIELDS. Other
-    callers may keep the values that an admin has set, but only with the same SSH address: a key or a program
-    that was meant for one host must not be used for another.
+    callers may only keep the values that an admin has set, and only while the SSH address stays the same: a
+    key or a program meant for one host must not be used for another.
     """
     if caller.role is Role.ADMIN:
         return None

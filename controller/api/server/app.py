@@ -37,7 +37,7 @@ GRACE_S = 1.0
 
 
 async def serve(daemon: Daemon, reload: ConfigReload | None = None) -> Server:
-    """Start the API server. Raises OSError if it cannot listen on one of its addresses."""
+    """Start the API server and return it. Raises OSError if it cannot listen on one of its addresses."""
     server = Server(daemon, reload or ConfigReload(daemon))
     try:
         await server.open()
@@ -78,7 +78,8 @@ class Server:
         path = self._daemon.config.socket
         self._listen_on(path)
         private = Path(addresses.admin_socket(str(path)))
-        # If the path of the private socket is too long, root connects through the socket for all users.
+        # Continue without the private socket if its path is too long; root then connects through the socket
+        # for all users.
         if len(os.fsencode(private)) <= LONGEST:
             self._listen_on(private, private=True)
 
@@ -102,8 +103,8 @@ class Server:
             response = await self._carry_out(request)
         except Exception as error:
             if request.writer.output_size:
-                # A part of the answer is already sent, so no error can follow; handle_error() closes the
-                # connection.
+                # A part of the answer is already sent, so no error status can be sent; handle_error() closes
+                # the connection.
                 raise
             response = error_response(error)
             if not request.content.is_eof():

@@ -1,5 +1,5 @@
-"""Sends commits to HTTP clients as server-sent events. A client that reconnects misses none and gets none
-twice."""
+"""Sends commits to HTTP clients as server-sent events. A client that reconnects gets every commit exactly
+once."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class EventStreams:
         other requests wait for at most one batch."""
 
     def subscribe(self) -> Subscription:
-        """Subscribe to the commits from now on. The subscription ends at close()."""
+        """Return a subscription to all commits from now on. It ends at close()."""
         subscription = self.daemon.subscribe()
         self._open.add(subscription)
         if self._closing:
@@ -100,8 +100,8 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """Return the bytes of a new commit for a stream. They are computed once and then used for all
-        streams."""
+        """Return a new commit as the bytes of server-sent events. With `rows`, also send the changed jobs and
+        nodes. The bytes are cached for other streams."""
         async with self._rendering:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
@@ -113,10 +113,10 @@ class EventStreams:
             return data
 
     async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
-        """Return journal entries as events for a stream, up to BATCH entries in each event.
+        """Return journal entries as the bytes of server-sent events, up to BATCH entries per event.
 
-        Each event also contains the current state of the jobs and nodes that its entries change. This state
-        may be newer than the entries, but never older.
+        With `rows`, each event also contains the jobs and nodes that its entries change, in their current
+        state. This state may be newer than the entries, but never older.
         """
         messages = []
         for start in range(0, len(entries), BATCH):
@@ -162,7 +162,7 @@ class EventStreams:
 
 
 class _Listener:
-    """One event stream. `seen` is the number of the last journal entry that was sent on it."""
+    """One client's event stream. `seen` is the number of the last journal entry that the client has got."""
 
     def __init__(self, streams: EventStreams, response: web.StreamResponse, seen: int, rows: bool) -> None:
         self.streams = streams
@@ -171,8 +171,8 @@ class _Listener:
         self.rows = rows
 
     async def listen(self) -> None:
-        """Send commits until the server closes. If the client falls behind, read what it missed from the
-        journal."""
+        """Send commits until the server closes. If the client reads too slowly and misses commits, read them
+        from the journal."""
         while True:
             subscription = self.streams.subscribe()
             try:

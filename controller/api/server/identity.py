@@ -55,8 +55,8 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Whether this uid is root's or the controller's. Their connections are accepted above the
-        connection limit too."""
+        """Whether this uid is root's or the controller's. The connection limit does not apply to these two
+        users."""
         return uid in (0, self._own)
 
     async def privileged_user(self, user: str) -> bool:
@@ -105,7 +105,8 @@ class Identity:
         return Role.VIEWER if access.others == "view" else Role.USER
 
     async def acting(self, caller: Caller, user: str) -> str:
-        """Return the user that the job will belong to: the caller, or the user for whom an operator submits.
+        """Return the user that a submitted job will belong to: `user` if the caller submits for another user,
+        otherwise the caller.
 
         Raise Rejected if the caller may not submit for this user.
         """
@@ -127,7 +128,7 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid:{uid}"  # No account can have a name with a colon.
+        return f"uid:{uid}"  # No account has this name, because a colon is not allowed in account names.
 
 
 def _uid_of(user: str) -> int | None:

@@ -96,7 +96,7 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # The queue of the socket is full, so another controller listens on this socket.
+            pass  # The queue of the socket is full, which shows that another controller listens on it.
     raise OSError(errno.EADDRINUSE, "another controller listens on this socket", os.fspath(path))
 
 
@@ -120,8 +120,8 @@ class Acceptor:
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
     2. Close a connection at once if it is so far above the limit that it gets no answer
        (`ConnectionLimit.closes_at_once`). This takes a twentieth of the time of a full connection.
-    3. If no file descriptor is free, pause for PAUSE_S seconds. Otherwise the event loop would retry without
-       end.
+    3. If no file descriptor is free, pause for PAUSE_S seconds. Without the pause, the event loop would retry
+       in an endless loop.
     """
 
     def __init__(self, line: socket.socket, connections: Connections) -> None:

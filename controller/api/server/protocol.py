@@ -29,7 +29,8 @@ PATIENCE = 64
 
 
 def connection_limit(wanted: int) -> int:
-    """Return the most connections to accept. Half of the file descriptors stay free for agents and files."""
+    """Return the number of connections to accept: `wanted`, but at most half of the file descriptors that the
+    process may open."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if allowed == resource.RLIM_INFINITY else max(1, min(wanted, allowed // 2))
 
@@ -40,11 +41,12 @@ class ConnectionLimit:
     1. Root and the controller's user are always accepted on the unix socket, where the kernel reports the
        uid.
     2. Any other single user, and all TCP connections together, may have at most half of the connections.
-    3. The user of a TCP connection is unknown until a request with the token arrives. If TCP already has its
-       half, a new connection replaces the oldest one that has sent no token. Clients without the token can
-       thus only displace each other: a request with the token is answered long before its connection is the
-       oldest.
-    4. All other connections are refused: the first PATIENCE with an answer, further ones without.
+    3. The user of a TCP connection is unknown until a request with the API token arrives. If TCP connections
+       already use their half, a new one replaces the oldest TCP connection that has sent no token. Clients
+       without the token can thus only displace each other: a request with the token is answered long before
+       its connection is the oldest.
+    4. All other connections are refused. At most PATIENCE refused connections at a time get an answer;
+       further ones are closed without one.
 
     Cost: O(1) for each connection.
     """
@@ -87,7 +89,7 @@ class ConnectionLimit:
         self._without_token.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """Remove a closed connection from the count. A second call for it does nothing."""
+        """Remove a closed connection from the count. A second call does nothing."""
         if connection.accepted is False:
             self.refused_open -= 1
         elif connection.accepted:
@@ -158,8 +160,8 @@ class Connection(web.RequestHandler):
         """Answer a request that is not valid HTTP with a Problem. aiohttp itself would send plain text and
         log an error."""
         if request.writer.output_size:
-            # A part of the answer is already sent. Close the connection, so that the client notices the
-            # missing part.
+            # The failure came after a part of the answer was sent. Close the connection, so that the client
+            # notices that the rest is missing.
             raise ConnectionResetError
         reason = (message or str(exc) or "").partition("\n")[0].rstrip(":")
         response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {reason}"))

@@ -80,8 +80,8 @@ def seconds(name: str, about: str, low: float, high: float) -> Parameter:
 
 
 def choice(name: str, about: str, words: tuple[str, ...], default: str | None = None) -> Parameter:
-    """Return a query parameter whose value is one of several words. Without a default, it may occur
-    several times."""
+    """Return a query parameter whose value is one of `words`. Without a default, the parameter may occur
+    several times in a URL."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -117,8 +117,8 @@ def string(name: str, about: str) -> Parameter:
 class Route:
     """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
-    The rest is taken from the handler function: the type of its second parameter is the body of the request,
-    its return type the body of the answer, and the first line of its docstring the description.
+    Everything else is taken from the handler function: the type of its second parameter is the body of the
+    request, its return type the body of the answer, and the first line of its docstring the description.
     """
 
     method: str
@@ -169,14 +169,15 @@ class Call:
 
     @property
     def asker(self) -> Requester | None:
-        """The caller, whose requests [access.limits] restricts; None for an admin, who has no limits."""
+        """The caller if [access.limits] restricts what it may request; None for an admin, for whom there are
+        no limits."""
         if self.caller.role is Role.ADMIN:
             return None
         return Requester(self.caller.user, self.caller.operates)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
-        """Raise Rejected if the caller does not have this right. With `job`, the right is checked for this
-        job."""
+        """Raise Rejected if the caller lacks the right `need`. With `job`, the caller must have the right for
+        this job."""
         if job is None:
             refused = refusal(need, self.caller)
         else:
@@ -186,7 +187,7 @@ class Call:
             raise Rejected(refused)
 
     async def may(self, need: Need, job: Job) -> bool:
-        """Whether the caller has this right for the job."""
+        """Whether the caller has the right `need` for the job."""
         owner = Owner(job.user, await self.identity.privileged_user(job.user))
         return refusal(need, self.caller, owner) is None
 
@@ -205,7 +206,7 @@ class Call:
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """Return all ended elements of an array, or an empty list if all of its elements are still in
+        """Return all ended elements of a job array from the store; an empty list if all elements are still in
         memory."""
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
@@ -235,8 +236,8 @@ class Call:
         return node
 
     async def ask(self, given: Input) -> tuple[int, ...]:
-        """Pass an input to the engine and return the job ids in its reply. Raise Rejected if it is
-        refused."""
+        """Pass a command, such as Cancel, to the engine and return the job ids in the reply. Raise Rejected
+        if the engine refuses it."""
         reply = await self.daemon.ask(given)
         if isinstance(reply, Refusal):
             raise Rejected(reply)

@@ -19,7 +19,7 @@ class RequestTurns:
     A request waits until fewer than AT_ONCE requests of its user run. Requests of a user begin in the order
     in which they arrive. Slow requests (`Route.slow`) have their own limits.
 
-    Invariant: at most AT_ONCE of the limited requests of a user have begun and are not answered yet.
+    Invariant: at most AT_ONCE requests of a user have begun and are unanswered, apart from slow requests.
     Cost: some microseconds for each request.
 
     Example: eve sends 500 requests at once, and each takes 10 ms. Whenever a request of root is ready to run,

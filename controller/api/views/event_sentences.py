@@ -19,8 +19,8 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """Return the sentence for a journal entry. A kind that only a newer version knows is shown by its
-    name."""
+    """Return the sentence for a journal entry. For an unknown kind, written by a newer version, return the
+    name of the kind."""
     known = SENTENCES.get(kind)
     if known is not None:
         return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)
@@ -79,7 +79,7 @@ def _job_queued(facts: Facts) -> str:
 
 
 def _shortened(words: Sequence[str], most: int = 6) -> str:
-    """Return the first `most` words, and the number of words that were left out."""
+    """Return the first `most` words as a list in a sentence, followed by the number of words left out."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -115,7 +115,7 @@ def _members_exited(facts: Facts) -> str:
     nodes: dict[str, list[str]] = {}
     for node, facts_of_one in facts["exits"].items():
         nodes.setdefault(_how(facts_of_one), []).append(node)
-    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # Name the nodes with a failure first.
+    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # Sort the nodes, those with a failure first.
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"
 
@@ -215,7 +215,8 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """Return the changed weight and limits of a fair share. Entries of older versions have only a weight."""
+    """Return a sentence about the changed weight and limits of a share. Entries of older versions contain
+    only a weight."""
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
     for kind in ("soft", "hard"):
         limit = facts.get(kind)

@@ -27,7 +27,7 @@ _NOT_MEASURED: Mapping[str, GpuUse] = {}
 def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASURED) -> JobView:
     """Return the API's view of a job. Nodes that an elastic job has given up or is giving up are left out.
 
-    `so_far` is the GPU use, by node, of the gang members that still run.
+    `so_far` is the GPU use up to now of each running gang member, by node.
     """
     spec = job.spec
     members = [member for member in job.members.values() if not member.leaving]
@@ -77,7 +77,8 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
-    """Return the GPU use of the whole gang. The mean over its nodes is weighted by the GPUs held on each."""
+    """Return the GPU use of the whole job. The mean over its nodes is weighted by the number of GPUs on each
+    node."""
     known = [
         (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()
@@ -95,7 +96,8 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
 
 
 def _nodes_asked(engine: Engine, job: Job) -> int:
-    """Return the number of nodes that the job requests, or else the fewest nodes that can hold its GPUs."""
+    """Return the number of nodes that the job requests. If it requests only GPUs, return the fewest nodes
+    that can hold them."""
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -234,7 +236,8 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
 
 
 def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
-    """Return the time since which the jobs on a GPU leave it idle, or None if it is free or not idle."""
+    """Return the time since which jobs hold a GPU without using it. None if no job holds the GPU or it is in
+    use."""
     begun = [state.jobs[job].started_at for job in jobs]
     if since is None or not begun or None in begun:
         return None

@@ -1,7 +1,8 @@
-"""Carries out one action on many jobs in one request. If it is refused for one job, the others go on.
+"""Carries out one action, such as cancel or hold, on many jobs in one request. A refusal for one job does not
+affect the other jobs.
 
-The engine gets one input for each job and applies it completely or not at all. The inputs are committed to
-the store together, in as few transactions as possible.
+For each job, the engine gets one input: a command such as Cancel, which it carries out completely or refuses.
+The changes of all jobs are written to the store in as few transactions as possible.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ async def _each(
 ) -> list[Job]:
     """Pass one input for each job to the engine. Add refusals to `refused`, and return the accepted jobs.
 
-    A job that had not ended counts as accepted if it is CANCELLED now, even if the engine refused its input.
-    It may have ended because the same request cancelled a job that it depends on.
+    If the action is cancel, a job that the request found unended and that is CANCELLED now counts as
+    accepted, even if the engine refused its input: the same request may have cancelled a job that this job
+    depends on.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
@@ -87,10 +89,12 @@ async def _each(
 
 
 async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
-    """Return the function that makes the engine's input for a job."""
+    """Return the function that makes the engine's input, such as Cancel, for a job that the request
+    selects."""
     user = call.caller.user
     if order.action == "set":
-        # Look up the outcomes of the jobs in `after` once, because the change is the same for all jobs.
+        # All jobs get the same new dependencies, so look up the final states of the jobs that they name only
+        # once.
         known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
         return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
     actions: dict[str, Make] = {
@@ -104,7 +108,8 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """Return the chosen jobs without duplicates, and one refusal for each entry that names no job."""
+    """Return the jobs that the request selects, each once, and a refusal for each selector (such as 12_3)
+    that matches no job."""
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
         raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")
@@ -145,7 +150,7 @@ async def _meant(call: Call, word: str) -> list[Job]:
 
 
 async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Job]:
-    """Return the elements of an array with these indices, also if they have ended."""
+    """Return the elements of a job array with these indices, including elements that have ended."""
     known = {
         index: call.daemon.state.jobs[job] for index, job in call.daemon.state.arrays.get(array, {}).items()
     }
@@ -160,7 +165,7 @@ async def _elements(call: Call, array: int, indices: tuple[int, ...]) -> list[Jo
 
 
 def _unended_elements(call: Call, first: Job) -> list[Job]:
-    """Return the elements of an array that have not ended. `first` is the first element of the array."""
+    """Return the unended elements of the job array whose first element is `first`."""
     state = call.daemon.state
     elements = [state.jobs[each] for _, each in sorted(state.arrays.get(first.id, {}).items())]
     living = [job for job in elements if not job.state.terminal]

@@ -1,4 +1,5 @@
-"""Finds how the jobs ended on which another job depends, if they are only in the store and not in memory."""
+"""Looks up in the store the final states of old jobs on which another job depends and which are no longer in
+memory."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Return the final state of each job in `after` that is only in the store, by job label (17 or 12_3)."""
+    """Return the final state of each job that the dependencies `after` name, by job label (17 or 12_3). Jobs
+    in memory are left out."""
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

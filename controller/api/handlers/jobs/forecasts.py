@@ -39,8 +39,7 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # Find the reason before the forecast: it takes little time, so the answer contains it even if the
-    # forecast is not done in time.
+    # No forecast was done in time, so answer with the reason alone: it takes little time to find.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -72,7 +71,8 @@ async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Have the question answered in another process. Stop waiting if the client disconnects."""
+    """Run `work`, which answers a question such as explain, in another process. Stop it if the client
+    disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(
         daemon.questions.ask(

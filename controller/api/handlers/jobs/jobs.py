@@ -68,8 +68,8 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """Return the jobs of an earlier submit with this idempotency key if they are only in the store, else
-    ()."""
+    """Return the jobs that an earlier submit with this idempotency key made. Empty if there was none, or if
+    the jobs are still in memory."""
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
         return ()
@@ -116,11 +116,11 @@ async def show(call: Call) -> JobDetail:
     """Show one job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
-    # The state in memory may have been ahead of the disk, so read the job again after the wait.
+    # The job may have changed while its reason was searched, so read it again.
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
-    if not job.ready:  # The job may have started during the wait, so find the reason again.
+    if not job.ready:  # If the job has started or ended meanwhile, the reason is out of date.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
@@ -147,7 +147,8 @@ async def change(call: Call, asked: JobChange) -> JobView:
 
 
 async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
-    """Return how jobs ended on which the changed job will depend, if these are only in the store."""
+    """Return the final states of the jobs on which the changed job will depend, by label, if those jobs are
+    in the store and no longer in memory."""
     spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 

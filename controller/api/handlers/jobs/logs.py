@@ -42,7 +42,8 @@ async def read(call: Call) -> web.StreamResponse:
     try:
         done, _ = await asyncio.wait({first}, timeout=FIRST_PIECE_S)
         if done:
-            # Raise an error of the agent here: no header has been sent, so the error can set the HTTP status.
+            # Wait for the first piece of output before the HTTP header is sent, so that an error of the agent
+            # can still set the HTTP status.
             first.result()
         return await _send(call.request, first, pieces)
     finally:
@@ -53,7 +54,8 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 def node_of(job: Job, asked: str) -> str:
-    """Return the node `asked`, or by default the job's first node. Raise Rejected if the job is not on it."""
+    """Return the node `asked`, or by default the job's first node. Raise Rejected if the job is not on that
+    node or has not started."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
@@ -61,8 +63,8 @@ def node_of(job: Job, asked: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """Return the nodes on which an attempt ran: from the job for the current attempt, else from the
-    journal."""
+    """Return the nodes on which an attempt ran. Only those of the job's current attempt are in memory, so for
+    an earlier attempt read them from the journal."""
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0

@@ -18,9 +18,10 @@ async def why(call: Call, job: Job) -> Why:
     """Return the reason why the job is in its state, with a sentence for users.
 
     If more than FEW_WAITING jobs wait, another process with a copy of the engine (the replica) finds the
-    reason. Finding the position of a job among 10,000 different ones takes up to a second. The same applies
-    if profiles share nodes, because the search then updates their backfill reservations. If the replica does
-    not answer in time, the result is the reason that the last scheduling pass recorded.
+    reason. Finding the position of a job in a queue of 10,000 different jobs takes up to a second. If
+    profiles share nodes, the replica always finds the reason, because the search then updates backfill
+    reservations. If the replica does not answer in time, the result is the reason that the last scheduling
+    pass recorded.
     """
     daemon = call.daemon
     engine = daemon.engine

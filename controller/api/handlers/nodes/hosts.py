@@ -67,7 +67,7 @@ async def lost(call: Call, _: NodeAction) -> NodeView:
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:
-    """Return the host settings of a node. Raise Rejected if it does not exist or has none."""
+    """Return the SSH settings of a node. Raise Rejected if the node does not exist or has none."""
     await call.daemon.settled()
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     host = configured.host if configured is not None else node.host if node is not None else None
@@ -79,8 +79,7 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Raise Rejected if only an admin may choose these host settings, such as programs, keys or
-    directories."""
+    """Raise Rejected if the caller is no admin and the host settings choose a program, key or directory."""
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

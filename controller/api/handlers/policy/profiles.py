@@ -19,7 +19,7 @@ it stands for."""
 
 
 async def listing(call: Call) -> ProfileList:
-    """List all profiles, in the order in which jobs are matched with them."""
+    """List all profiles (scheduling policies). A job belongs to the first one that matches it."""
     await call.daemon.settled()
     profiles = call.daemon.state.profiles
     return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)

@@ -18,7 +18,7 @@ _counted: WeakKeyDictionary[Daemon, tuple[int, Mapping[str, int]]] = WeakKeyDict
 
 
 async def show(call: Call) -> ClusterView:
-    """Show the numbers of jobs and nodes by state, and of GPUs, also on nodes without a connection."""
+    """Show the numbers of jobs, nodes and GPUs by state. GPUs of nodes without a connection are included."""
     daemon = call.daemon
     await daemon.settled()
     nodes = daemon.state.nodes
@@ -41,8 +41,8 @@ async def show(call: Call) -> ClusterView:
 
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
-    """Return the number of jobs in each state. It is counted once per commit, because many clients poll
-    it."""
+    """Return the number of jobs in each state. The numbers are cached until the next commit, because many
+    clients poll them."""
     seq, counts = _counted.get(daemon, (-1, {}))
     if seq != daemon.seq:
         states = Counter(job.state for job in daemon.state.jobs.values())
@@ -54,7 +54,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # Ignore the exception of a failed store, because the answer contains the problem of the store.
+    # If the store cannot be written, ignore the exception: the answer contains the reason.
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at

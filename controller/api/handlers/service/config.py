@@ -88,7 +88,8 @@ def _answer(
 
 
 def _as_named(problem: str, call: Call, asked: ConfigRequest) -> str:
-    """Return the message of a problem, with the file name under which the caller knows the file."""
+    """Return the message of a problem with the caller's name of the file, if the request contained the text
+    of a file."""
     own = str(call.reload.file or "scheduler.toml")
     if asked.text is None or not problem.startswith(own):
         return problem

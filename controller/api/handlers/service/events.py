@@ -34,7 +34,8 @@ async def event_views(daemon: Daemon, entries: Sequence[JournalEntry]) -> tuple[
 
 
 def name_gpu(state: State, facts: dict[str, Any]) -> None:
-    """If an event is about one GPU, add its name, such as gpu03:2, to the fields of the event."""
+    """If an event names a GPU by UUID, add the GPU's readable name, such as gpu03:2, to the fields of the
+    event."""
     node = state.nodes.get(str(facts.get("node")))
     index = {gpu.uuid: gpu.index for gpu in node.facts.gpus} if node is not None else {}
     if facts.get("uuid") in index:
@@ -42,13 +43,13 @@ def name_gpu(state: State, facts: dict[str, Any]) -> None:
 
 
 async def _labels(daemon: Daemon, ids: Collection[int]) -> dict[int, str]:
-    """Return the label of each of these jobs, from memory or from the store."""
+    """Return the label (17 or 12_3) of the job with each of these ids, from memory or from the store."""
     known = {job: there.label for job in ids if (there := daemon.state.jobs.get(job)) is not None}
     missing = [job for job in ids if job not in known]
     if missing:
         rows = await daemon.read(lambda: daemon.store.jobs_of_ids(missing))
-        # Decode the stored job only if it is an array element: its label needs the index, which is in the
-        # body.
+        # Decode the whole stored job only if it is an array element, because its label contains the element's
+        # index.
         known.update((row.id, str(row.id) if row.array is None else load_job(row).label) for row in rows)
     return known
 

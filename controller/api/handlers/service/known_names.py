@@ -25,7 +25,8 @@ DEFAULT_PROJECT = "default"
 
 
 async def need_user(call: Call, user: str, where: str) -> None:
-    """Raise Rejected if the user name is not known. `where` is the field of the request that holds it."""
+    """Raise Rejected if the user name is not known. `where` is the name of the request's field with the user
+    name."""
     if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
         return
     raise rejected(
@@ -52,8 +53,8 @@ async def need_share(call: Call, share: str) -> None:
 
 
 async def need_tenant(call: Call, scope: str, name: str) -> None:
-    """Raise Rejected for the quota of an unknown user, queue or project. Every project is known without
-    [projects]."""
+    """Raise Rejected if the user, queue or project does not exist. `scope` is "user", "queue" or "project".
+    If scheduler.toml has no [projects], every project name is accepted."""
     config = call.daemon.config
     if name == ANY_NAME:
         return
@@ -125,8 +126,8 @@ def _projects(call: Call) -> set[str]:
 
 
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
-    """Return the (project, user) pairs that have had a job. They stay in the share tree after the jobs are
-    deleted."""
+    """Return the (project, user) pairs of all jobs so far. The share tree contains them even after the jobs
+    are deleted."""
     organisations = config.fair_share.organisations
     for path in state.shares.accounts:
         if len(path) >= 2 and not (len(path) == 2 and path[0] in organisations):

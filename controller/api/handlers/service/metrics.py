@@ -65,12 +65,14 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
 
 
 def _by(name: str, about: str, label: str, counts: Mapping[str, int]) -> Iterator[Sample]:
-    """Return one sample per value of a label, such as one per job state."""
+    """Return one sample of the metric `name` for each key of `counts`, such as each job state. The key
+    becomes the value of `label`."""
     return (Sample(name, count, {label: value}, about) for value, count in counts.items())
 
 
 def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """Yield the latest measurements of each GPU on connected nodes, and whether the GPU can get jobs."""
+    """Yield the latest measurements of each GPU on connected nodes, and one sample that is 1 if the GPU can
+    get jobs."""
     for node in engine.state.nodes:
         samples = known.get(node.name, {}) if node.up else {}
         for gpu in node.facts.gpus:
@@ -99,8 +101,8 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
-    """Yield the summed errors of run time and start time estimates. From sums, a monitoring system can
-    compute the mean over any time window."""
+    """Yield the number of run time and start time estimates and the sums of their errors, from which a
+    monitoring system can compute means."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
@@ -126,8 +128,8 @@ def _counter(name: str, value: float, about: str, labels: Mapping[str, str] = NO
 
 
 def _gpus(node: Node) -> Iterator[str]:
-    """Yield the state of each GPU of a node: free, shared, used, away, or the reason why it is out of
-    service."""
+    """Yield the state of each GPU of a node: free, shared, used, away (the node is not connected), or the
+    health state of an unhealthy GPU."""
     used: Counter[str] = Counter()
     for allocation in node.held.values():
         used.update({hold.uuid: hold.milli for hold in allocation.gpus})
@@ -164,8 +166,8 @@ def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the samples as lines of text, grouped by metric. Of samples with the same name and labels,
-    only the first is shown."""
+    """Yield the samples as lines of text, grouped by metric. If several samples have the same name and
+    labels, only the first one is yielded."""
     families: dict[str, dict[str, Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)

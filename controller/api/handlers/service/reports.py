@@ -1,4 +1,4 @@
-"""Routes of reports: how far estimated run times and start times were from the actual ones."""
+"""Routes of reports on the errors of run time estimates and start time estimates."""
 
 from __future__ import annotations
 

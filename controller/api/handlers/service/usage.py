@@ -23,7 +23,7 @@ async def show(call: Call) -> UsageList:
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         state = daemon.state
-        # Count running attempts until now. The report cuts off what lies outside of the requested time
+        # Add the use of running attempts until now. `report` counts only the part inside the requested time
         # window.
         now = until if call.query["until"] is None else daemon.now()
         running = [
