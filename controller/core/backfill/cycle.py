@@ -129,13 +129,13 @@ class Cycle:
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
         return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
 
-    # One pass
+    # The steps of one scheduling pass
 
     def run(self, now: float, apply: Apply, *, overran: bool = False) -> None:
         """Run one pass over the queue.
 
         1. Start jobs whose preemption victims have ended. Cancel nominations that jobs can no longer use.
-        2. Start waiting jobs in queue order until one does not fit; if it may preempt, look for victims.
+        2. Start waiting jobs in queue order until one does not fit. Look for victims if this job may preempt.
         3. Make a reservation for the job that does not fit.
         4. Backfill: start later jobs that do not delay the reserved start.
         5. If no job waits, grow elastic jobs.
@@ -155,7 +155,8 @@ class Cycle:
         # The reservations of the last pass are out of date, because it may have started jobs.
         self.deadline_guard.reserved = None
         if self.state.claims:
-            self._start_preemptors(now, apply)  # step 1 of `run`
+            # Start jobs whose victims have ended (step 1 of `run`).
+            self._start_preemptors(now, apply)
         due = self._take_due(now) or overran
         # `new_jobs` has an edited job twice, because the edit adds the job to the queue again.
         fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]
@@ -245,7 +246,8 @@ class Cycle:
         touched = self._take_touched_claimants()
         for job in touched:
             if not job.claim:
-                continue  # The job has lost its nodes to a job whose move was undone.
+                # The nodes kept for the job were given back to a job whose move to other nodes was undone.
+                continue
             over = None if job.unended else self.limits.over(job, now)
             useless = (
                 str(over)
@@ -294,13 +296,16 @@ class Cycle:
         self.queue.lane_pending_reasons.clear()
         if self.lifts_deadlines:
             self._start_urgent(now, apply)
-        self._start_in_order(now, apply)  # step 2 of `run`
+        # Start jobs in queue order (step 2 of `run`).
+        self._start_in_order(now, apply)
         shared = self.search.shared
-        if shared is not None:  # step 3 of `run`; without shared nodes, step 4 reserves
+        # Reserve for the first waiting job (step 3 of `run`). Without shared nodes, step 4 does this.
+        if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self._versions()
         if self.head is not None or self.quota_reservations:
-            self._start_behind(self._block_full_lanes(now), now, apply)  # step 4 of `run`
+            # Backfill (step 4 of `run`).
+            self._start_behind(self._block_full_lanes(now), now, apply)
         if self.search.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
@@ -614,7 +619,7 @@ class Cycle:
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
 
-    # Reservations, as used by this package and by `corral explain`
+    # Methods about reservations, which this package and `corral explain` call
 
     def runtime(self, job: Job) -> float:
         """Return the assumed run time of a waiting job in seconds.

@@ -97,7 +97,7 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Subtract the resources of a job that is about to start from those that the reservations can spare.
+        """Reduce the resources that the reservations can spare by those of a job that is about to start.
 
         Must be called before the JobPlaced event is applied to the state.
         """

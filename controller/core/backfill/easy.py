@@ -176,7 +176,9 @@ class EasyReservation:
             self._leaves(self._affinity, job.ask.part, returned)
 
     def _barred_at(self, moment: float) -> set[int]:
-        """The rows of nodes that operators' reservations bar from the job if it starts at that moment."""
+        """Return the row numbers of the nodes that operators' reservations bar if the job starts at that
+        moment.
+        """
         reservations, nodes = self._state.reservations, self._state.nodes
         until = moment + self._span_s
         barring = (each for each in self._barring if each.overlaps(moment, until))

@@ -80,14 +80,16 @@ class ProfileCycles:
         if not self._shared:
             self.last.run(now, apply, overran=bool(outlived))
             return
-        self._share_tables()  # step 2 of the class docstring
+        # Find profiles with common nodes (step 2 of the class docstring).
+        self._share_tables()
         for shared in self._shared.values():
             shared.reservations.forget_gone()
         self._table.begin_pass(now)
         for _ in range(PASSES_MOST):
             edition = self._table.edition
             for cycle in self.cycles.values():
-                cycle.run(now, apply, overran=bool(outlived))  # step 3 of the class docstring
+                # Run one pass of each profile (step 3 of the class docstring).
+                cycle.run(now, apply, overran=bool(outlived))
             if self._table.edition == edition:
                 return
 

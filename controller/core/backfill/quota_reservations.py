@@ -53,7 +53,7 @@ class QuotaReservations:
     """For each reached limit, a reservation of quota for the first waiting job that the limit keeps from
     starting.
 
-    Without reservations a wide job waits for ever at a limit, because smaller jobs of the same tenant use
+    Without reservations a large job waits for ever at a limit, because smaller jobs of the same tenant use
     every amount that becomes free. This is EASY backfill (easy.py) with a quota in place of the nodes.
 
     Algorithm
@@ -62,7 +62,7 @@ class QuotaReservations:
     2. Go through the running jobs of the tenant by planned end, until the amounts that they free are enough.
        That end is `starts_at`. `spare` is the amount that is freed by then and not needed.
     3. `delay_of`: a later job of the tenant may start if it ends by `starts_at`, or if it needs no more than
-       `spare`. `take` subtracts what it then holds.
+       `spare`. `take` subtracts from `spare` what a started job still holds at `starts_at`.
     4. If the ends of all running jobs do not free enough, there is no reservation.
 
     A project that borrows is limited by the unused quota of all projects together. Only jobs that borrow

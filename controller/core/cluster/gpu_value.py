@@ -270,8 +270,8 @@ class GpuValue:
         return self._value_of(rows, *self._left(part, rows), count, room)
 
     def best_slot(self, part: PerNodeRequest, row: int, slots: Sequence[int]) -> int:
-        """Return the slot of the GPU on which the request, which wants part of a GPU, loses the least value;
-        on a tie, the first one.
+        """Return the slot of the GPU with which the node loses the least value if the request takes a part of
+        this GPU; on a tie, the first slot.
         """
         free = self._columns.gpu_free[row, slots]
         needs = gpu_needs_of(part, self._columns)

@@ -180,8 +180,8 @@ class Share:
 
     @property
     def weights(self) -> float:
-        """The sum of the weights of the share's children. fsum makes it independent of the order of the
-        children.
+        """The sum of the weights of the share's children. fsum is used because its result does not depend on
+        the order of the children.
         """
         return math.fsum(weight * count for weight, count in self.below.items())
 

@@ -57,8 +57,8 @@ def suggestions(ahead: Engine, job: int, now: float, on_copy: OnCopy = on_fork) 
     2. Change one field of its spec; of each kind of change take the smallest, at most MAX_EDITS in all.
     3. Resume a drained node or cordoned GPUs.
     4. Preempt running jobs.
-    5. If no single change of the spec helps, try the spec without all its constraints, and with one smaller
-       amount too if necessary.
+    5. If no single change of the spec helps, try the spec without any constraints, and then also with one
+       amount reduced.
 
     Each change is tried alone (StartTrial) on a copy of `ahead` made by `on_copy`. `ahead` is not changed.
     """

@@ -61,7 +61,9 @@ class StartTrial:
         return self._on_copy(self.ahead, after)
 
     def starts(self, *added: Input) -> bool:
-        """Return whether the job starts after these inputs, at the latest when preempted jobs have ended."""
+        """Return whether the job starts after the inputs `added`, or when the jobs that they preempt have
+        ended.
+        """
         leaving = _leaving(self.ahead, added)
         return all(self._starts_in(added, order) for order in _orders(leaving))
 

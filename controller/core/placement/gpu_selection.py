@@ -55,17 +55,20 @@ def choose_gpus(
         return NO_GPUS
     needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
     slots = needs.fitting_slots(room.gpus, room.models)
-    if not part.gpus:  # step 1 of the docstring
+    # Choose a GPU of which the job gets a part (step 1 of the docstring).
+    if not part.gpus:
         slots = [pick(slots)]
         milli = needs.milli_of(room.models[slots[0]])
     else:
         if part.gpu is not None and part.gpus > 1:
-            for group in _wanted(part.gpu, columns, node.row):  # step 2 of the docstring
+            # Find the smallest suitable group of GPUs (step 2 of the docstring).
+            for group in _wanted(part.gpu, columns, node.row):
                 inside = [slot for slot in slots if group[slot]]
                 if len(inside) >= part.gpus:
                     slots = inside
                     break
-        slots = _choose_whole(gpus, slots, part.gpus)  # step 3 of the docstring
+        # Choose GPUs by NUMA node (step 3 of the docstring).
+        slots = _choose_whole(gpus, slots, part.gpus)
     chosen = [gpus[slot] for slot in slots]
     return GpuChoice(
         gpus=tuple(GpuHold(gpu.uuid, milli) for gpu in chosen),

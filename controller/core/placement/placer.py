@@ -311,7 +311,7 @@ class Placer:
         those that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # This branch is a faster way to the same result.
+        if not part.wants_gpus:  # This branch gives the same result as the code below, but is faster.
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))

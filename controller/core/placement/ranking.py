@@ -121,7 +121,8 @@ class NodeRanking:
     def update(self) -> None:
         """Bring `fits` and `count` up to date. These are steps 1 and 2 of the class docstring."""
         nodes = self._nodes
-        columns = nodes.columns  # Read the columns first, because this can change `layout_version`.
+        # Read the columns before the versions, because reading them can change `layout_version`.
+        columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
             # Compute all rows, because affinity terms about a job apply to all nodes of its topology domain.

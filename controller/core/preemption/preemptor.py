@@ -102,10 +102,13 @@ class Preemptor:
         if shape is None:
             return None
         changed, self._changed = self._changed, set()
-        for search in self._searches:  # step 1 of the class docstring
+        # Update the victim index of each strategy (step 1 of the class docstring).
+        for search in self._searches:
             search.sync(changed, now)
-        barred = self.barred(job, shape, now, reserved)  # step 2 of the class docstring
-        for search in self._searches:  # step 3 of the class docstring
+        # Exclude nodes that the job may not use (step 2 of the class docstring).
+        barred = self.barred(job, shape, now, reserved)
+        # Search victims with each strategy (step 3 of the class docstring).
+        for search in self._searches:
             found = search.find(job, shape, now, barred)
             if found is not None and found[1]:
                 placement, vacated = found
@@ -141,7 +144,8 @@ class Preemptor:
         """Return the event that begins the preemption; None if too many jobs have been preempted lately."""
         jobs = self._state.jobs
         recent = self.recent(now)
-        if len(recent) + len(vacated) > self.guards.rate:  # step 4 of the class docstring
+        # Check the rate limit (step 4 of the class docstring).
+        if len(recent) + len(vacated) > self.guards.rate:
             self.retry_at = recent[0] + self.guards.window_s if recent else NEVER
             return None
         return PreemptionPlanned(

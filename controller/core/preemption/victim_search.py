@@ -121,7 +121,8 @@ class VictimSearch:
 
         None if stopping jobs does not free enough on the nodes that are not `barred`.
         """
-        reach = self.strategy.reach(job)  # step 1 of the class docstring
+        # Get the jobs that may be stopped (step 1 of the class docstring).
+        reach = self.strategy.reach(job)
         if reach is None:
             return None
         policy: ReclaimPolicy | None = None
@@ -143,14 +144,16 @@ class VictimSearch:
             vacated = self._without_needless(shape.part, chosen, self._vacated_nodes(chosen), now)
             if policy is not None and not self._all_selected(policy, vacated):
                 return None
+            # Check the chosen nodes with all filters (step 5 of the class docstring).
             rejected = [
                 each.row for each in chosen if not self._passes_filters(shape.part, each.row, vacated)
-            ]  # step 5 of the class docstring
+            ]
             if not rejected:
                 rows = [each.row for each in chosen]
                 nodes = self._state.nodes.rows
                 free = {row: self._free_without(nodes[row], _leaving(nodes[row], vacated)) for row in rows}
-                return self._placer.allocate_rows(shape, rows, free), vacated  # step 6 of the class docstring
+                # Return placement and vacated nodes (step 6 of the class docstring).
+                return self._placer.allocate_rows(shape, rows, free), vacated
             for row in rejected:
                 bounds.rule_out(row)
         return None
@@ -234,21 +237,24 @@ class VictimSearch:
         }
         free = free_on(nodes, row)
         chosen: list[int] = []
-        for victim in loss:  # step 1 of the docstring
+        # Add victims until the request fits (step 1 of the docstring).
+        for victim in loss:
             if free.fits(part, needs, row):
                 break
             free.add(node, node.held[victim], 1)
             chosen.append(victim)
         if not free.fits(part, needs, row):
             return None
-        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):  # step 2 of the docstring
+        # Drop victims that are not needed (step 2 of the docstring).
+        for victim in sorted(chosen, key=lambda job: (-loss[job], job)):
             free.add(node, node.held[victim], -1)
             if free.fits(part, needs, row):
                 chosen.remove(victim)
             else:
                 free.add(node, node.held[victim], 1)
         total = sum(loss[job] for job in chosen)
-        if total > bound * _SAME:  # step 3 of the docstring
+        # Try other sets of victims (step 3 of the docstring).
+        if total > bound * _SAME:
             for cheaper in _sets_by_loss(loss, total):
                 if self._free_without(node, cheaper).fits(part, needs, row):
                     chosen, total = list(cheaper), sum(loss[job] for job in cheaper)

@@ -41,9 +41,9 @@ class SlotSearch:
     1. Take the nodes that can hold the job's request when empty, and on which it breaks no affinity term.
     2. Find the first time at which the licences are free.
     3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
-       outside operators' reservations. Take the first time by which enough nodes can.
+       outside operators' reservations. Take the first time at which enough nodes can start the job.
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
-       if the job needs one topology domain or one GPU model and these nodes have several.
+       if the job needs nodes in one topology domain or with one GPU model, and the nodes found are not.
 
     Invariant: a job that starts in a slot delays no reservation in the table.
     Cost: a few calls of `first_starts`; each time is tried once.
