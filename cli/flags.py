@@ -13,8 +13,8 @@ Made = TypeVar("Made")
 
 
 def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:
-    """Declare a flag with a value. `names` has all names of the flag, such as "--lines -n". Typer does not
-    add the default to the help, so the help text must contain it.
+    """Declare a flag with a value. `names` lists the names of the flag, separated by spaces ("--lines -n").
+    Typer does not add the default to the help, so the help text must contain it.
     """
     return typer.Option(*names.split(), metavar=metavar, help=help_text, show_default=False, **more)
 

@@ -85,8 +85,8 @@ def main(
 
 
 def _open_streams() -> None:
-    # stdout is None if the process was started with `>&-`. Characters that the encoding lacks are replaced,
-    # because they must not end the command with an error.
+    # stdout is None if the process was started with `>&-`. Replace characters that the encoding of the stream
+    # lacks, because otherwise they would end the command with an error.
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the end
     if sys.stderr is None:

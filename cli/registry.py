@@ -59,7 +59,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.reports.report",
         "Show how accurate predicted run times and estimated starts have been.",
     ),
-    "events": ("cli.commands.reports.events", "Show past events of the cluster; follow new events."),
+    "events": (
+        "cli.commands.reports.events",
+        "Show past events of the cluster, or new events as they happen.",
+    ),
     "sim": (
         "cli.commands.sim.sim",
         "Simulate the scheduler: run job logs under other policies or on other clusters.",
@@ -159,7 +162,9 @@ def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
 
 
 def application(help_text: str = "", **settings: Any) -> typer.Typer:
-    """Return a Typer application with plain help, and without Typer's options for completion."""
+    """Return a Typer application whose help is plain text without frames, and which does not have Typer's
+    options for shell completion.
+    """
     if help_text:
         # Set the help text here. Otherwise Typer shows the docstring of the callback function.
         settings["help"] = help_text

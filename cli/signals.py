@@ -46,8 +46,8 @@ class DeferredSignals:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Context manager in which a signal raises SignalReceived at once. If a signal arrived before,
-        entering raises it.
+        """Context manager in which a signal raises SignalReceived at once. If a signal has arrived earlier,
+        SignalReceived is raised on entry.
         """
         self._interruptible = True
         try:

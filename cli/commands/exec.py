@@ -15,7 +15,11 @@ app, attach_app = application(), application()
 
 Node = Annotated[
     str,
-    option("--node", "NODE", "Node to run on, for a job on several nodes. Default: the first."),
+    option(
+        "--node",
+        "NODE",
+        "Node on which to run the command, for a job on several nodes. Default: the first node of the job.",
+    ),
 ]
 
 
@@ -39,10 +43,11 @@ def exec_(
         ),
     ] = None,
 ) -> int:
-    """Run a command inside a running job: as its user, on its GPUs and CPUs, within its limits.
+    """Run a command inside a running job: as the job's user, on the job's GPUs and CPUs, within the job's
+    limits.
 
-    stdin, stdout and stderr of 'corral exec' are those of the command, and so is its exit code. The command
-    is ended when the job ends.
+    'corral exec' connects its stdin, stdout and stderr with the command, and exits with the command's exit
+    code. The command is ended when the job ends.
     """
     if not command:
         raise CommandError(
@@ -54,7 +59,8 @@ def exec_(
 
 @attach_app.command(epilog=examples("corral attach last", "corral attach --node gpu02 7"))
 def attach(job: Job, node: Node = "") -> int:
-    """Open a shell inside a running job: as its user, on its GPUs and CPUs, within its limits.
+    """Open a shell inside a running job: as the job's user, on the job's GPUs and CPUs, within the job's
+    limits.
 
     The shell is ended when the job ends. The job keeps running when you leave the shell.
     """

@@ -26,7 +26,8 @@ Within = Annotated[
     option(
         "--within",
         "TIME",
-        "Time that the controller may spend on the forecast, such as 10s. More time looks further ahead.",
+        "Time that the controller may spend on the forecast (10s). With more time, the forecast "
+        "reaches further into the future.",
         parser=amounts.seconds,
     ),
 ]

@@ -69,7 +69,9 @@ class Chosen(FlagGroup):
     dry_run: DryRun = False
 
     def order(self, action: str, output: Format, **more: Any) -> int:
-        """Send one request that changes all selected jobs, and print the refusals. Returns the exit code."""
+        """Send one request that applies `action`, such as cancel, to all selected jobs. Print the jobs that
+        the controller refused to change. Returns the exit code.
+        """
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
                 "no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine."
@@ -120,7 +122,7 @@ def change(
     clear: Clear = "",
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Change options of jobs: all options of a waiting job, a few options of a running job.
+    """Change options of jobs. All options of a waiting job can be changed, but only a few of a running job.
 
     The options are those of 'corral submit'. Each option that you write replaces the job's present value.
     """
@@ -132,7 +134,7 @@ def signal(
     job: Job,
     name: Annotated[str, argument("SIGNAL", "Name of the signal: USR1, USR2, HUP, INT, TERM, …")],
 ) -> int:
-    """Send a signal to the processes of a running job that have a handler for it."""
+    """Send a signal to those processes of a running job that have a handler for the signal."""
     client = Client()
     client.signal(select_one(client, job).id, name)
     return 0
@@ -158,7 +160,7 @@ def release(chosen: Chosen, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral job requeue 7", "corral job requeue 7_[0-9]"))
 @with_flag_groups
 def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
-    """Stop running jobs, after they have saved their state if they can, and queue them again.
+    """Stop running jobs and queue them again. Jobs with a checkpoint option save their state first.
 
     A job that exits with code 0 when it is stopped has completed, and does not run again.
     """
@@ -170,11 +172,14 @@ def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
 def preempt(
     chosen: Chosen,
     hold: Annotated[
-        bool, switch("--hold", "Also hold the jobs, so that they do not start before 'corral job release'.")
+        bool,
+        switch(
+            "--hold", "Also hold the preempted jobs, so that they do not start before 'corral job release'."
+        ),
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Preempt running jobs, after they have saved their state if they can, and queue them again."""
+    """Preempt running jobs, and queue them again. Jobs with a checkpoint option save their state first."""
     return chosen.order("preempt", output, stay_held=hold)
 
 
@@ -191,14 +196,14 @@ def wait(
         option(
             "--timeout",
             "TIME",
-            "Stop waiting after this time, such as 90s or 2h30m, with exit code 6. Default: no limit.",
+            "Stop waiting after this time (90s or 2h30m), and exit with code 6. Default: no limit.",
             parser=amounts.seconds,
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Wait until jobs have ended, with any result. Exit with the exit code of the failed job with the lowest
-    id.
+    """Wait until jobs have ended, with any result. Exit with code 0 if no job failed, otherwise with the exit
+    code of the first failed job, in the order of ids.
     """
     from cli.jobs.wait import first_failure, wait_until_ended
 

@@ -32,7 +32,9 @@ EXAMPLES = examples(
 @app.command(epilog=EXAMPLES)
 def logs(
     job: Job,
-    follow: Annotated[bool, switch("--follow -f", "Follow the output until the job has ended.")] = False,
+    follow: Annotated[
+        bool, switch("--follow -f", "Show new output as the job writes it, until the job has ended.")
+    ] = False,
     stdout: Annotated[bool, switch("--stdout", "Show only stdout.")] = False,
     stderr: Annotated[bool, switch("--stderr -e", "Show only stderr.")] = False,
     lines: Annotated[int | None, option("--lines -n", "N", "Show only the last N lines.", min=0)] = None,
@@ -45,8 +47,8 @@ def logs(
         option(
             "--attempt",
             "N",
-            "Show this attempt of a job that was started several times; 1 is the first. Default: the "
-            "last attempt.",
+            "For a job that was started several times: show the output of attempt N, where 1 is "
+            "the first. Default: the last attempt.",
             min=1,
         ),
     ] = None,
@@ -106,9 +108,7 @@ class _Counted:
 
 
 class _Headed:
-    """Writes bytes to another output stream. If that stream has output already, a heading is written
-    first.
-    """
+    """Writes bytes to another output stream, below a heading if that stream already has output."""
 
     def __init__(self, heading: str, sink: _Counted) -> None:
         start = b"" if sink.last == b"\n" else b"\n"
@@ -163,8 +163,8 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the job wrote no output, or the reason for its failure if its exit code is not the
-    reason.
+    """Print a note if the job wrote no output. If the job failed for another reason than its exit code, print
+    the state of the job and that reason.
     """
     if attempt not in (None, job.attempt):
         if not written:

@@ -184,8 +184,8 @@ class _Attendance:
 
 
 def _readers(job: JobView) -> Iterator[_Reader]:
-    """Yield a thread for stdout and one for stderr, of each node. On several nodes, lines begin with the
-    node's name.
+    """Yield two threads for each node of the job: one shows its stdout, one its stderr. On several nodes,
+    lines begin with the node's name.
     """
     nodes = [held.node for held in job.held]
     for node in nodes if len(nodes) > 1 else [""]:

@@ -67,7 +67,11 @@ AsUser = Annotated[
 ]
 Key = Annotated[
     str,
-    option("--key", "TEXT", "Idempotency key: submitting again with the same key returns the same job."),
+    option(
+        "--key",
+        "TEXT",
+        "Idempotency key. A second submit with the same key creates no new job, but returns the first one.",
+    ),
 ]
 DryRun = Annotated[bool, switch("--dry-run", "Show the job with all defaults, and do not submit it.")]
 

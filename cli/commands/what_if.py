@@ -30,7 +30,7 @@ Nodes = Annotated[list[str], argument("NODE...", "Names of nodes.")]
 
 File = Annotated[
     Path,
-    argument("FILE", "A scheduler.toml to compare with the one in effect."),
+    argument("FILE", "A scheduler.toml on this machine, to compare with the configuration in effect."),
 ]
 
 app = application("Show which jobs would start sooner or later after a change. Nothing is changed.")
@@ -53,7 +53,9 @@ def submit(
     within: Within = None,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Show when this job would start, and which jobs would start later because of it."""
+    """Show when this job would start if it were submitted now, and which jobs would start later because of
+    it.
+    """
     spec = spec_of(asked, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), answer, within)
 
@@ -142,7 +144,12 @@ def quota(
     name: Name,
     words: Annotated[list[str], argument("[KEY=VALUE...]", "Limits, such as gpus=8 soft.gpus=4.")] = [],  # noqa: B006
     unset: Annotated[
-        bool, switch("--unset", "Remove the limits that were set, so that those of the configuration apply.")
+        bool,
+        switch(
+            "--unset",
+            "Remove the limits that 'corral quota set' has set, so that the limits of the "
+            "configuration apply.",
+        ),
     ] = False,
     within: Within = None,
     output: Output = Format.TABLE,
@@ -175,12 +182,14 @@ def unreserve(name: reserve.Name, within: Within = None, output: Output = Format
 
 @app.command("nodes", epilog=examples("corral what-if nodes --add 4 --like gpu01"))
 def more_nodes(
-    like: Annotated[str, option("--like", "NODE", "Existing node with the resources of the new nodes.")],
+    like: Annotated[
+        str, option("--like", "NODE", "Name of an existing node. The new nodes have the same resources.")
+    ],
     add: Annotated[int, option("--add", "N", "Number of new nodes. Default: 1.", min=1, max=1000)] = 1,
     within: Within = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show which jobs would start sooner if the cluster had more nodes of this kind."""
+    """Show which jobs would start sooner if the cluster had more nodes like an existing one."""
     return _answer(WhatIf(nodes=(MoreNodes(like, add),)), output, within)
 
 

@@ -14,8 +14,8 @@ _TURN = threading.Lock()
 
 
 class NodeLineWriter:
-    """Writes the output of one node to an output stream that other nodes use, too. Each line gets the name of
-    the node.
+    """Writes the output of one node to a stream to which the output of other nodes is written, too. Each line
+    begins with the name of the node.
     """
 
     def __init__(self, node: str, sink: ByteSink) -> None:

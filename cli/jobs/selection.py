@@ -26,13 +26,22 @@ PAGE = 1000
 
 Jobs = Annotated[
     list[str],
-    argument("JOB", "Jobs: 7, 7_3, 7_[0-9], 1-3, last or all.", autocompletion=known_jobs),
+    argument(
+        "JOB",
+        "Jobs: an id (7), elements of an array (7_3, 7_[0-9]), a range of ids (1-3), last (your "
+        "newest job), or all.",
+        autocompletion=known_jobs,
+    ),
 ]
 Job = Annotated[
     str,
-    argument("JOB", "Job: 7, 7_3 or last.", autocompletion=known_jobs),
+    argument(
+        "JOB",
+        "Job: an id (7), an element of an array (7_3), or last (your newest job).",
+        autocompletion=known_jobs,
+    ),
 ]
-Mine = Annotated[bool, switch("--mine", "Only my jobs. Without job ids: all my active jobs.")]
+Mine = Annotated[bool, switch("--mine", "Select only your jobs. Without job ids: all your active jobs.")]
 Yes = Annotated[bool, switch("--yes -y", "Do not ask if 'all' or a range selects jobs of other users.")]
 
 

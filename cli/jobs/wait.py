@@ -55,7 +55,9 @@ class RetryLimit:
         self._since: float | None = None
 
     def connected(self) -> None:
-        """Record that the controller has answered: the time without a connection starts at zero again."""
+        """Record that the controller has answered, so that the next lost connection again has PATIENCE_S
+        seconds.
+        """
         self._since = None
         self._check()
 

@@ -9,8 +9,8 @@ from wire.text import printable
 
 
 def confirmed(question: str) -> bool:
-    """Ask a question and return True if the user answers yes. Raises CommandError if stdin is not a
-    terminal.
+    """Ask the user this question on the terminal, and return True for the answer yes. Raises CommandError if
+    stdin is not a terminal.
     """
     if not sys.stdin.isatty():
         raise CommandError(f"{question} This question needs a terminal", "Add --yes to skip the question.")

@@ -57,7 +57,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("gpu use", _gpu_use(job)),
         ("gpus idle", f"since {clock(job.idle_since)}" if job.idle_since else ""),
     ]
-    # Leave out the name and the profile, because the lines above show them already.
+    # Leave out the job's name and profile, because earlier lines show them already.
     return facts + [fact for fact in of_spec(detail.spec) if fact[0] not in ("name", "profile")]
 
 
@@ -327,7 +327,9 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """Return the running jobs that will be preempted for a waiting job, and the reason why none is now."""
+    """Return the running jobs that will be preempted so that a waiting job can start, and the reason why no
+    job is preempted at present.
+    """
     lines = [f"no job now: {printable(answer.no_preemption, SHOWN)}"] if answer.no_preemption else []
     if answer.makes_room and answer.victims:
         lines.append(_victims_text(answer.victims))
@@ -335,7 +337,9 @@ def of_preemption(answer: Explanation) -> str:
 
 
 def _victims_text(victims: Sequence[Ousted]) -> str:
-    """Return the first victims, the time of their preemption, and the GPU-hours that they lose."""
+    """Return a text that names the first few jobs that will be preempted (the victims), the time of the
+    preemption, and the GPU-hours that all victims lose.
+    """
     lost = sum(each.gpu_hours for each in victims)
     names = ", ".join(each.label for each in victims[:SHOWN_VICTIMS])
     more = f" and {len(victims) - SHOWN_VICTIMS} more" if len(victims) > SHOWN_VICTIMS else ""

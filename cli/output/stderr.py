@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from cli import exit_codes
 from wire.text import printable
 
-if TYPE_CHECKING:  # import these only for type checks, for the reason given in cli/exit_codes.py
+if TYPE_CHECKING:  # import these only for type checks, because they would slow down `corral --help`
     from wire.api.problem import Problem
 
 

@@ -52,8 +52,8 @@ def show(answer: WhatIfAnswer, output: Format) -> int:
 
 
 def summarise(answer: WhatIfAnswer) -> None:
-    """Print on stderr what would be refused, the jobs that would start at another time, and how many there
-    are.
+    """Print on stderr which parts of the change would be refused, the jobs with the largest changes of their
+    start time, and the number of jobs that would start later or sooner.
     """
     for refused in answer.refused:
         print_note(f"This would be refused: {refused}")

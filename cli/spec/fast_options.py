@@ -40,10 +40,12 @@ class Reader:
 
 
 def use_fast_readers(command: Any, above: Any = None) -> Any:
-    """Give each parameter of a command and of its subcommands a `Reader`, if its type is a simple one."""
+    """Give a `Reader` to each parameter of a command and of its subcommands whose type is simple, such as int
+    or str. `above` is the Typer context of the parent command.
+    """
     # Create the context of the group first, because a command gets the names of its --help option from it.
     context = command.context_class(command, above, **command.context_settings)
-    for param in command.get_params(context):  # includes --help, which Typer creates only here
+    for param in command.get_params(context):  # `get_params` also returns --help
         read = _reader(param)
         if read is not None:
             param.get_runtime_param = partial(_same, Reader(read))

@@ -79,8 +79,8 @@ class JobOption:
         default value.
         """
         value = getattr(spec, self.field)
-        # If the value has no field `part`, as with the restart policy, `show` computes the text from the
-        # whole value.
+        # The value may have no field with the name `part`. Then `show` computes the text from the whole
+        # value: the restart policy is one value with three options.
         if self.part in getattr(value, "__dataclass_fields__", ()):
             value = getattr(value, self.part)
         return [] if value is None else self.show(value)
@@ -155,42 +155,43 @@ _ROWS = (
     JobOption("queue", "Queue that the job waits in. Default: the queue 'default'.", metavar="NAME"),
     JobOption(
         "profile",
-        "Scheduler profile of the job. Default: the first profile that accepts the job's user, "
-        "project or queue.",
+        "Scheduler profile of the job, from the list of 'corral profiles'. Default: the first "
+        "profile that accepts the job's user, project or queue.",
         metavar="NAME",
         title="profile",
     ),
     JobOption(
         "priority",
-        "Priority: CRITICAL, HIGH, NORMAL, LOW, BATCH, SCAVENGER, or 0 to 100. Default: NORMAL.",
+        "Priority: a name (CRITICAL, HIGH, NORMAL, LOW, BATCH or SCAVENGER), or a number from 0 "
+        "(lowest) to 100. Default: NORMAL.",
         metavar="CLASS",
         read=amounts.priority,
         show=lambda value: [priority_name(value)],
     ),
     JobOption(
         "cpus",
-        "CPU cores per node, such as 4 or 0.5. Default: in proportion to the job's part of the "
-        "node's GPUs, or 1 without GPUs.",
+        "CPU cores per node (4 or 0.5). Default: in proportion to the GPUs that the job gets of "
+        "the node's GPUs; 1 for a job without GPUs.",
         "cpu_milli",
         **_CORES,
     ),
     JobOption(
         "memory",
-        "Memory per node, such as 512M or 16G. Default: in proportion to the job's part of the "
-        "node's GPUs or CPUs.",
+        "Memory per node (512M or 16G). Default: in proportion to the GPUs that the job gets of "
+        "the node's GPUs; for a job without GPUs, in proportion to its CPU cores.",
         "memory_mib",
         **_SIZE,
     ),
     JobOption(
         "scratch",
-        "Space on the local disk of each node, such as 100G, in the directory $CORRAL_SCRATCH. "
-        "Default: none.",
+        "Space on the local disk of each node (100G). The job finds the directory in "
+        "$CORRAL_SCRATCH. Default: none.",
         "scratch_mib",
         **_SIZE,
     ),
     JobOption(
         "gpus",
-        "GPUs on all nodes together, such as 8, or a part of one GPU, such as 0.25. Default: 0.",
+        "Total number of GPUs on all nodes (8), or a fraction of one GPU (0.25). Default: 0.",
         "gpus.total",
         metavar="N",
         read=amounts.gpus,
@@ -198,37 +199,39 @@ _ROWS = (
     ),
     JobOption(
         "gpus_per_node",
-        "GPUs on each node. Default: --gpus divided by --nodes.",
+        "Number of GPUs on each node. Default: --gpus divided by --nodes.",
         "gpus.each",
         metavar="N",
         read=amounts.count,
         show=lambda _: [],
     ),
-    JobOption("nodes", "Number of nodes. Default: as few as the GPUs need.", **_COUNT),
+    JobOption("nodes", "Number of nodes. Default: the fewest nodes that have enough GPUs.", **_COUNT),
     JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **_COUNT),
     JobOption(
         "min_nodes",
-        "Let the job start on N nodes or more if not all --nodes are free. Default: the value of --nodes.",
+        "Smallest number of nodes on which the job may start if fewer than --nodes are free. "
+        "Default: the value of --nodes.",
         "gang.min_nodes",
         **_COUNT,
     ),
     JobOption(
         "assembly_time",
-        "Wait this long for all --nodes before the job may start on fewer (--min-nodes). Default: 0s.",
+        "Time to wait for all nodes of --nodes, before the job may start on fewer (at least "
+        "--min-nodes). Default: 0s.",
         "gang.assembly_s",
         **_TIME,
     ),
     JobOption(
         "on_member_failure",
-        "What happens if the job fails on one of its nodes: fail, continue (on the others), or "
-        "restart. Default: fail.",
+        "What to do if the job fails on one of its nodes: fail (end it on all nodes), continue "
+        "(on the other nodes), or restart (on all nodes). Default: fail.",
         "gang.on_failure",
         metavar="POLICY",
         read=amounts.member(MemberFailure),
     ),
     JobOption(
         "elastic",
-        "Let the scheduler take away and add nodes while the job runs, from --min-nodes to --nodes.",
+        "Let the scheduler change the number of nodes while the job runs, between --min-nodes and --nodes.",
         "gang.elastic",
         **_SWITCH,
     ),
@@ -239,49 +242,53 @@ _ROWS = (
         **_SWITCH,
     ),
     JobOption(
-        "gpu_model", "Use only GPUs of this model. May be repeated.", "gpu_models", metavar="MODEL", **_LIST
+        "gpu_model",
+        "Use only GPUs of this model (H100). May be repeated, to allow several models.",
+        "gpu_models",
+        metavar="MODEL",
+        **_LIST,
     ),
     JobOption(
         "gpu_memory",
-        "Request a part of one GPU by its memory, such as 20G. Not together with --gpus.",
+        "Request a fraction of one GPU by an amount of GPU memory (20G), instead of --gpus.",
         "gpu.memory_mib",
         **_SIZE,
     ),
     JobOption(
         "min_gpu_memory",
-        "Use only GPUs with at least this much memory, such as 40G.",
+        "Use only GPUs with at least this much memory (40G).",
         "gpu.least_mib",
         **_SIZE,
     ),
     JobOption(
         "compute",
-        "Use only GPUs of this compute capability or newer, such as 8.0.",
+        "Use only GPUs of this CUDA compute capability or higher (8.0).",
         "gpu.compute",
         metavar="X.Y",
     ),
     JobOption(
         "mig",
-        "Use MIG instances of this profile instead of whole GPUs, such as 1g.5gb.",
+        "Use MIG instances of this MIG profile (1g.5gb) instead of whole GPUs.",
         "gpu.mig",
         metavar="PROFILE",
     ),
     JobOption(
         "numa",
-        "Use GPUs of a host that are all on one of its NUMA nodes: require or prefer.",
+        "Whether all GPUs that the job gets on a host must be on the same NUMA node: require or prefer.",
         "gpu.numa",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "nvlink",
-        "Use GPUs of a host that are all linked by NVLink: require or prefer.",
+        "Whether all GPUs that the job gets on a host must be linked by NVLink: require or prefer.",
         "gpu.nvlink",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "data",
-        "Prefer nodes that have this data set; such nodes have the label data/NAME. May be repeated.",
+        "Prefer nodes that have a copy of this data set: those with the label data/NAME. May be repeated.",
         "datasets",
         metavar="NAME",
         title="reads",
@@ -289,7 +296,8 @@ _ROWS = (
     ),
     JobOption(
         "licence",
-        "Hold N licences of this name while the job runs. Default for N: 1. May be repeated.",
+        "Licence that the job needs, and how many of it (N) the job holds while it runs. Default "
+        "for N: 1. May be repeated.",
         "licences",
         metavar="NAME[:N]",
         read=parse_licence,
@@ -298,7 +306,7 @@ _ROWS = (
     ),
     JobOption(
         "label",
-        "Label the job, so that --near, --apart and --over of other jobs can name it. May be repeated.",
+        "Label of the job, for --near, --apart and --over of other jobs. May be repeated.",
         "labels",
         metavar="KEY=VALUE",
         read=amounts.pair,
@@ -314,8 +322,9 @@ _ROWS = (
     ),
     JobOption(
         "near",
-        "Run on the same node or rack as a job with this label, such as 'app=ps on rack'. "
-        "':prefer' at the end makes it a preference.",
+        "Run where a job with this label runs: on the same node ('app=ps on node'), or on a node "
+        "with the same value of a node label ('app=ps on rack'). Add ':prefer' for a preference. "
+        "May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),
@@ -323,8 +332,9 @@ _ROWS = (
     ),
     JobOption(
         "apart",
-        "Run on nodes or racks on which no job with this label runs, such as 'app=db on node'. Of jobs that "
-        "start later, only your own stay away.",
+        "Run where no job with this label runs: not on the same node ('app=db on node'), or not "
+        "in the same rack ('app=db on rack'). Jobs of other users may still start there later. "
+        "May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, None),
         show=option_texts.job_terms("apart"),
@@ -332,8 +342,8 @@ _ROWS = (
     ),
     JobOption(
         "over",
-        "Spread this job and all jobs with this label over exactly N racks or other groups of "
-        "nodes, such as 'app=db on rack=2'.",
+        "Spread this job and all jobs with this label over exactly N values of a node label, for "
+        "example over two racks: 'app=db on rack=2'. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 0),
         show=option_texts.job_terms("over"),
@@ -341,7 +351,7 @@ _ROWS = (
     ),
     JobOption(
         "same",
-        "Use nodes that all have the same value of this label, such as rack. rack:prefer makes it "
+        "Use nodes that all have the same value of this node label (rack). LABEL:prefer makes it "
         "a preference.",
         "topology",
         metavar="LABEL",
@@ -350,7 +360,7 @@ _ROWS = (
     ),
     JobOption(
         "different",
-        "Use nodes that all have different values of this label, such as rack. rack:prefer makes "
+        "Use nodes that all have different values of this node label (rack). LABEL:prefer makes "
         "it a preference.",
         "topology",
         metavar="LABEL",
@@ -359,7 +369,7 @@ _ROWS = (
     ),
     JobOption(
         "domains",
-        "Divide the job's nodes evenly over N values of this label, such as rack=2 for two racks.",
+        "Divide the job's nodes evenly over N values of this node label (rack=2: two racks).",
         "topology",
         metavar="LABEL=N",
         read=parse_domains,
@@ -375,14 +385,15 @@ _ROWS = (
     ),
     JobOption(
         "affinity",
-        "Use only nodes whose labels match: 'zone in a,b', 'zone not in a', 'disk exists', 'disk missing', "
-        "'cores > 64'. May be repeated.",
+        "Use only nodes whose labels match a condition: 'zone in a,b', 'zone not in a', 'disk "
+        "exists', 'disk missing' or 'cores > 64'. May be repeated; all conditions must match.",
         read=parse_term,
         **_TERM,
     ),
     JobOption(
         "prefer",
-        "Prefer nodes whose labels match: 'zone in a', or 'zone in a weight 80'. May be repeated.",
+        "Prefer nodes whose labels match a condition, written as for --affinity. A weight from 1 "
+        "to 100 may follow ('zone in a weight 80'); its default is 50. May be repeated.",
         "preferences",
         read=parse_preference,
         title="prefers nodes",
@@ -390,7 +401,8 @@ _ROWS = (
     ),
     JobOption(
         "tolerate",
-        "Tolerate a taint: gpu=big:NoSchedule, gpu=big, gpu, or '*' for all taints. May be repeated.",
+        "Tolerate node taints, written as KEY=VALUE:EFFECT, KEY=VALUE, KEY or '*' (all taints). "
+        "May be repeated.",
         "tolerations",
         metavar="TAINT",
         read=parse_toleration,
@@ -399,15 +411,15 @@ _ROWS = (
     ),
     JobOption(
         "env",
-        "Set an environment variable, or pass on one of yours; 'all' passes on all of yours. By "
-        "default, those of an activated venv or conda environment are passed on, with 'none' no "
-        "variables. May be repeated.",
+        "Environment of the job: KEY=VALUE sets a variable, KEY copies a variable of your shell, "
+        "'all' copies all of them, 'none' copies none. Default: the variables of an activated "
+        "venv or conda environment. May be repeated.",
         metavar="KEY[=VALUE]",
         **_SUM,
     ),
     JobOption(
         "umask",
-        "Permissions that new files do not get, such as 027. Default: your umask.",
+        "Umask of the job: the permission bits that new files do not get (027). Default: your umask.",
         metavar="MODE",
         read=_octal,
         show=lambda value: [f"{value:03o}"],
@@ -416,45 +428,46 @@ _ROWS = (
     JobOption(
         "output",
         "Write stdout to this file, and stderr too if --error is not given. A relative path "
-        "starts at --workdir. %j is the job id, %A and %a the array id and index, %x the job "
-        "name, %N the node, %u the user.",
+        "starts at --workdir. In the path, %j is the job id, %A the array id, %a the array index,"
+        " %x the job name, %N the node and %u the user.",
         metavar="FILE",
         title="stdout to",
     ),
     JobOption(
         "error",
-        "Write stderr to this file. The path may contain %j and so on, as for --output.",
+        "Write stderr to this file. The path may contain the same patterns as that of --output.",
         metavar="FILE",
         title="stderr to",
     ),
     JobOption(
         "open_mode",
-        "How the files of --output and --error are opened: append or truncate. Default: the first "
-        "attempt truncates, later attempts append.",
+        "How to open the files of --output and --error: append or truncate. Default: the first "
+        "attempt of the job truncates them, and later attempts append.",
         metavar="MODE",
         title="open mode",
     ),
     JobOption(
         "separate_output",
-        "Keep stderr in a log of its own. Default: one log for stdout and stderr, in the order written.",
+        "Keep stdout and stderr in separate logs. Default: one log for both.",
         "merge_output",
         **_NEGATED,
     ),
     JobOption(
         "batch",
-        "Run the command once, on the first node. The command itself may start programs on the other nodes.",
+        "Run the command only on the first node. The command may start programs on the job's other nodes.",
         **_SWITCH,
     ),
     JobOption("workdir", "Directory to run in. Default: the current directory.", **_DIR),
     JobOption(
         "image",
-        "Run in this container image, such as nvcr.io/nvidia/pytorch:24.01. Default: no container.",
+        "Run the job in this container image (nvcr.io/nvidia/pytorch:24.01). Default: no container.",
         metavar="IMAGE",
         title="image",
     ),
     JobOption(
         "mount",
-        "Mount this directory of the host in the container, in addition to --workdir. May be repeated.",
+        "Mount a directory of the host in the container, in addition to --workdir. A second "
+        "directory is the path in the container; ':ro' means read-only. May be repeated.",
         "mounts",
         metavar="DIR[:DIR][:ro]",
         title="mounts",
@@ -462,7 +475,8 @@ _ROWS = (
     ),
     JobOption(
         "time",
-        "Time limit, such as 2h30m, 90s, 01:30:00 or 1-12:00:00. Default: the limit of the queue, or none.",
+        "Time limit of the job (2h30m, 90s, 01:30:00 or 1-12:00:00). Default: the limit of the "
+        "queue, or none.",
         "time_limit_s",
         **_TIME,
     ),
@@ -478,18 +492,19 @@ _ROWS = (
     ),
     JobOption(
         "checkpoint_signal",
-        "Send this signal, such as USR1, to make the job save its state before it is stopped.",
+        "Send this signal to make the job save its state before the job is stopped (USR1).",
         **_SIGNAL,
     ),
     JobOption(
         "checkpoint_dir",
-        "Directory for checkpoints; each job uses DIR/<job id>. Default: corral-checkpoints in --workdir.",
+        "Directory for checkpoints; a job uses its subdirectory DIR/<job id>. Default: "
+        "corral-checkpoints in --workdir.",
         title="checkpoints in",
         **_DIR,
     ),
     JobOption(
         "checkpoint_time",
-        "The most time that saving the job's state may take. Default: 60s.",
+        "Longest time that saving the job's state may take. Default: 60s.",
         "checkpoint_s",
         **_TIME,
     ),
@@ -501,91 +516,99 @@ _ROWS = (
     ),
     JobOption(
         "warn_signal",
-        "Send this signal to the job some time before its time limit; see --warn-time.",
+        "Send this signal (USR1) to the job before its time limit. --warn-time sets how long before.",
         **_SIGNAL,
     ),
     JobOption(
         "warn_time",
-        "Time from the signal of --warn-signal to the time limit. Default: 60s.",
+        "How long before the time limit the signal of --warn-signal is sent. Default: 60s.",
         "warn_s",
         **_TIME,
     ),
     JobOption("not_preemptible", "Never preempt this job for another job.", "preemptible", **_NEGATED),
     JobOption(
         "min_runtime",
-        "Do not preempt this job before it has run this long since its last start. Default: 0s.",
+        "Time after each start of the job in which it is not preempted. Default: 0s.",
         "min_runtime_s",
         **_TIME,
     ),
     JobOption(
         "array",
-        "Submit one job for each index, such as 0-9, 1,3,7 or 0-20:5. 0-99%8 runs at most 8 of "
-        "them at a time.",
+        "Submit a job array with one job for each index (0-9, 1,3,7 or 0-20:5). %N at the end "
+        "limits how many of the jobs run at a time (0-99%8).",
         metavar="INDICES",
         title="array",
     ),
     JobOption(
         "begin",
-        "Do not start before this time: 18:30, 2030-05-01, 2030-05-01T08:00 or +2h.",
+        "Earliest start of the job (18:30, 2030-05-01, 2030-05-01T08:00 or +2h).",
         "begin_at",
         **_WHEN,
     ),
     JobOption(
         "deadline",
-        "Cancel the job when it can no longer end by this time. The time is written as for --begin.",
+        "Time by which the job must have ended, written as for --begin. The job is ended at this "
+        "time, or as soon as it can no longer start early enough.",
         "deadline_at",
         **_WHEN,
     ),
     JobOption(
         "timeout",
-        "Cancel the job if it waits longer than this, such as 2h, only because resources are not free.",
+        "End the job if it has waited this long for free resources (2h). Time before --begin, for"
+        " --after or while the job is held does not count.",
         "start_within_s",
         **_TIME,
     ),
     JobOption(
         "restart",
-        "When to run the job again, and how often: on-hardware:3 (if a GPU failed; the default), "
-        "on-failure:3, always or never.",
+        "When to run the job again: never, on-hardware (after a GPU failure), on-failure or "
+        "always. N is the largest number of restarts. Default: on-hardware:3.",
         "restart.policy",
         metavar="POLICY[:N]",
         show=option_texts.restart_policy,
     ),
     JobOption(
         "restart_delay",
-        "Wait this long before a restart. The wait doubles each time, up to the second value. "
-        "Default: 10s:10m.",
+        "Time to wait before the first restart. The time doubles with each restart, up to the "
+        "second value. Default: 10s:10m.",
         "restart.delay",
         metavar="TIME[:TIME]",
         show=option_texts.restart_delay,
     ),
     JobOption(
         "restart_codes",
-        "Restart only after these exit codes, such as 75,130-137. Default: any.",
+        "Restart the job only after these exit codes (75,130-137). Default: any exit code.",
         "restart.codes",
         metavar="CODES",
         show=lambda codes: [",".join(map(str, codes))] if codes else [],
     ),
     JobOption(
         "on_node_lost",
-        "What happens if the job's node does not report: wait (the job stays there), "
-        "requeue-after-lease (the job is queued again when the node has certainly ended it), or "
-        "manual (an operator decides).",
+        "What to do if the job's node stops reporting: wait (until it reports again), "
+        "requeue-after-lease (queue the job again after the time at which the node ends it), or "
+        "manual (queue the job again when an operator declares the node lost). Default: the "
+        "setting of the controller.",
         metavar="POLICY",
         read=amounts.member(OnNodeLost),
     ),
     _after(
         "after",
         "JOBS",
-        "Start after these jobs have started, such as 12,12_3. The id of an array means all its jobs.",
+        "Start after all these jobs have started (12,13_3). The id of an array means all jobs of the array.",
     ),
-    _after("after_ok", "JOBS", "Start after these jobs have completed. If one fails, this job is cancelled."),
-    _after("after_not_ok", "JOBS", "Start after these jobs have failed or been cancelled."),
-    _after("after_end", "JOBS", "Start after these jobs have ended, with any result."),
-    _after("after_checkpoint", "JOBS", "Start after these jobs have saved a checkpoint."),
-    _after("after_data", "PATH", "Start after this path exists. May be repeated."),
+    _after(
+        "after_ok",
+        "JOBS",
+        "Start after all these jobs have completed (12,13_3). If one of them fails, the new job is "
+        "cancelled.",
+    ),
+    _after("after_not_ok", "JOBS", "Start after all these jobs have failed or been cancelled (12,13_3)."),
+    _after("after_end", "JOBS", "Start after all these jobs have ended, with any result (12,13_3)."),
+    _after("after_checkpoint", "JOBS", "Start after all these jobs have saved a checkpoint (12,13_3)."),
+    _after("after_data", "PATH", "Start after this file or directory exists. May be repeated."),
     JobOption(
         "after_count",
-        "Start when N of the conditions of the --after options are met. Default: all of them.",
+        "Start as soon as N of the conditions of all --after options are met. Default: all of them.",
         **_COUNT,
     ),
     JobOption(
@@ -596,35 +619,35 @@ _ROWS = (
     ),
     JobOption(
         "relax",
-        "Ignore this option of the job (select, gpu-model, affinity or nodes) when the job has "
-        "waited for the time of --relax-after. May be repeated.",
+        "Drop this requirement of the job (select, gpu-model, affinity or nodes) if the job still"
+        " waits after --relax-after. May be repeated.",
         metavar="OPTION",
         read=_relaxable,
         **_LIST,
     ),
     JobOption(
         "relax_after",
-        "Time in the queue after which --relax takes effect. Default: 30m.",
+        "Time in the queue after which the requirements named by --relax are dropped. Default: 30m.",
         "relax_after_s",
         **_TIME,
     ),
     JobOption(
         "cpu_limit",
-        "The most CPU cores per node that the job may use while other jobs leave them idle. "
-        "Default: the value of --cpus.",
+        "Largest number of CPU cores per node that the job may use if other jobs leave cores "
+        "idle. Default: the value of --cpus.",
         "cpu_limit_milli",
         **_CORES,
     ),
     JobOption(
         "memory_limit",
-        "The most memory per node that the job may use while other jobs leave it free. Default: "
-        "the value of --memory.",
+        "Largest amount of memory per node that the job may use if other jobs leave memory free. "
+        "Default: the value of --memory.",
         "memory_limit_mib",
         **_SIZE,
     ),
     JobOption(
         "best_effort",
-        "Request almost no CPU and memory, and use whatever other jobs leave idle, without a limit.",
+        "Request almost no CPU and memory; the job may use all CPU and memory that other jobs leave idle.",
         **_SWITCH,
     ),
     JobOption("hold", "Hold the job, so that it does not start before 'corral job release'.", **_SWITCH),
@@ -636,7 +659,7 @@ BY_FLAG: Mapping[str, JobOption] = {option.flag: option for option in _ROWS}
 
 def _flags_of_fields() -> dict[str, str]:
     """Return, for each field of JobSpec such as `cpu_milli` or `gpu.numa`, the flag that sets it. If several
-    flags set the field, it is the first.
+    flags set the field, return the first of them in the table.
     """
     found = {"restart": "--restart", "topology.domains": "--domains"}
     for option in _ROWS:

@@ -29,8 +29,8 @@ _PYTHON = re.compile(r"python[\d.]*")
 
 @dataclass(frozen=True)
 class Script:
-    """A script that was read: a command that contains the text of the script, so that nodes need no shared
-    file system, and the options of its #CORRAL and #SBATCH lines.
+    """A job script after parsing. `command` contains the text of the script, so that nodes need no shared
+    file system. `asked` has the options of the #CORRAL and #SBATCH lines.
     """
 
     command: tuple[str, ...]

@@ -36,7 +36,7 @@ app = application()
 )
 def gpus(
     names: Names = [],  # noqa: B006 - never changed
-    sick: Annotated[bool, switch("--sick", "List only GPUs that are not healthy.")] = False,
+    sick: Annotated[bool, switch("--sick", "List only unhealthy GPUs, which get no jobs.")] = False,
     processes: Annotated[
         bool, switch("--processes", "List the processes on the GPUs, with their owners.")
     ] = False,
@@ -48,13 +48,13 @@ def gpus(
         option(
             "--idle",
             "TIME",
-            "List only allocated GPUs that have been idle for this time, such as 30m.",
+            "List only GPUs that are allocated to a job but have had no load for this time (30m).",
             parser=amounts.seconds,
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    """Show the GPUs of all nodes, or of the named nodes: health, load, processes and jobs."""
+    """Show the GPUs of all nodes or of the named nodes, with the health, load, processes and jobs of each."""
     body = Client().gpus()
     shown = _chosen(body.gpus, names, sick)
     if idle is not None:

@@ -32,20 +32,27 @@ JOIN_S = 20.0
 Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
 Hosts = Annotated[
     list[str],
-    argument("NAME [ADDRESS]", "Name of the new node, and the SSH address of its host if it differs."),
+    argument(
+        "NAME [ADDRESS]", "Name of the new node, and the SSH address of its host if that is not the name."
+    ),
 ]
 HostsFile = Annotated[
     Path | None,
     option(
         "--hosts-file",
         "FILE",
-        "File of hosts, one line each: NAME [ADDRESS] [KEY=VALUE]…; # begins a comment.",
+        "File with one host on each line, as NAME [ADDRESS] [KEY=VALUE]…; # begins a comment. KEY"
+        " is cpus, gpus, memory, label.NAME or another option of this command.",
     ),
 ]
-Yes = Annotated[bool, switch("-y --yes", "Do not ask: accept the host keys that the hosts show.")]
+Yes = Annotated[bool, switch("-y --yes", "Accept the SSH host keys of the hosts without asking.")]
 Fingerprint = Annotated[
     str,
-    option("--fingerprint", "SHA256:…", "Accept only this host key, without asking."),
+    option(
+        "--fingerprint",
+        "SHA256:…",
+        "Accept an SSH host key with this fingerprint without asking, and refuse any other key.",
+    ),
 ]
 
 
@@ -63,24 +70,28 @@ def add(
         option(
             "--gpus",
             "WHAT",
-            "GPUs of the host: auto (detect them), none, nvml (NVIDIA) or simulated:8xH100. Default: auto.",
+            "How the agent finds the GPUs of the host: auto (detects them), none, nvml (NVIDIA "
+            "driver), or simulated GPUs (simulated:8xH100). Default: auto.",
         ),
     ] = "auto",
-    cpus: Annotated[int | None, option("--cpus", "N", "Number of CPUs for jobs. Default: all.")] = None,
+    cpus: Annotated[
+        int | None, option("--cpus", "N", "Number of CPUs of the host that jobs may use. Default: all.")
+    ] = None,
     memory: Annotated[
         str | None,
-        option("--memory", "512G", "Memory for jobs, such as 512G. Default: all."),
+        option("--memory", "512G", "Memory of the host that jobs may use (512G). Default: all."),
     ] = None,
     scratch: Annotated[
         str | None,
-        option("--scratch", "2T", "Space on the local disk for jobs, such as 2T. Default: the free space."),
+        option("--scratch", "2T", "Space on the local disk that jobs may use (2T). Default: the free space."),
     ] = None,
     scratch_dir: Annotated[
         str,
         option(
             "--scratch-dir",
             "DIR",
-            "Directory on the host for the local files of jobs (--scratch). Default: /var/tmp.",
+            "Directory on the host in which jobs get the disk space that they request with "
+            "--scratch. Default: /var/tmp.",
         ),
     ] = "",
     label: Annotated[
@@ -88,7 +99,7 @@ def add(
         option(
             "--label",
             "KEY=VALUE",
-            "Label of the node, which jobs can request with --select. May be repeated.",
+            "Label of the node; jobs can request nodes with this label (--select). May be repeated.",
         ),
     ] = [],  # noqa: B006
     python: Annotated[
@@ -100,7 +111,7 @@ def add(
         option(
             "--spool",
             "DIR",
-            "Directory on the host in which the agent keeps its records of jobs and their logs.",
+            "Directory on the host in which the agent keeps its records of jobs and the logs of jobs.",
         ),
     ] = "",
     address: Annotated[
@@ -115,7 +126,7 @@ def add(
     fingerprint: Fingerprint = "",
     output: Output = Format.TABLE,
 ) -> int:
-    """Add GPU hosts over SSH: check them, pin their host keys, and start their agents.
+    """Add GPU hosts as nodes: check them over SSH, save their SSH host keys, and start an agent on each.
 
     The controller logs in to the hosts as the user that runs the controller, with the keys, SSH agent and
     ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9. If a node of this name
@@ -144,13 +155,13 @@ def add(
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
-    """Check the hosts of nodes again, and print the result of each check."""
+    """Repeat the checks of 'corral nodes add' on the hosts of nodes, and print the result of each check."""
     looked = check_hosts([NodeRequest(name) for name in names], False, "", keys=False)
     return show([result for _, result in looked], output)
 
 
 def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
-    """Pin the host keys that the hosts of these nodes show now, for example after a reinstallation."""
+    """Accept the SSH host keys that the hosts of these nodes have now, for example after a reinstallation."""
     code = 0
     for name in names:
         result = Client(timeout_s=LOOK_S).preflight(NodeRequest(name))
@@ -180,7 +191,7 @@ def lost(names: Names, yes: Yes = False) -> int:
     """Declare nodes lost after you have switched them off or checked that no job runs there.
 
     Jobs with --on-node-lost manual or requeue-after-lease are queued again at once; all other jobs of these
-    nodes end as failed. If a job still runs on such a node, it may run twice.
+    nodes end as failed. If a job still runs on a lost node, the job may run twice.
     """
     question = f"Is it certain that no job runs on {', '.join(names)} any more?"
     if not yes and sys.stdin.isatty() and not confirmed(question):

@@ -31,7 +31,7 @@ Words = Annotated[
     list[str],
     argument(
         "NODE... CHANGE...",
-        "Nodes, and the taints or labels to set or remove.",
+        "Names of nodes, and the taints or labels to set or remove, as described above.",
         autocompletion=completion.nodes,
     ),
 ]

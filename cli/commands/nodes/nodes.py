@@ -70,7 +70,7 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
 def drain(
     names: Names,
-    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = "",
+    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -81,7 +81,7 @@ def drain(
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
 def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Resume drained nodes, or cordoned GPUs written as NODE:GPU: new jobs may start there again."""
+    """Resume drained nodes (NODE) or cordoned GPUs (NODE:GPU), so that new jobs may start there again."""
     client = Client()
 
     def act(name: str) -> NodeView:
@@ -95,8 +95,15 @@ def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE)
 
 @app.command(epilog=examples("corral nodes cordon gpu01:3 --why 'noisy fan'"))
 def cordon(
-    names: Annotated[list[str], argument("NODE:GPU", "Nodes with the number of a GPU, such as gpu01:3.")],
-    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = "",
+    names: Annotated[
+        list[str],
+        argument(
+            "NODE:GPU",
+            "GPUs to cordon, each written as NODE:GPU with the number of the GPU (gpu01:3). An instance "
+            "of MIG is NODE:GPU:INSTANCE (gpu01:2:1).",
+        ),
+    ],
+    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:

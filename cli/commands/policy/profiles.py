@@ -35,8 +35,8 @@ def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
 
 @app.command("list", epilog=examples("corral profiles list", "corral profiles list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List all profiles. A job gets the profile that it names. Other jobs get the first profile whose users,
-    projects or queues include them.
+    """List all profiles. A job gets the profile of its option --profile; without it, the first profile in the
+    list that accepts the job's user, project or queue.
     """
     body = Client().profiles()
     if not body.profiles and output in (Format.TABLE, Format.WIDE):
@@ -60,8 +60,8 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 
 
 def profile_table() -> Table[ProfileView]:
-    """Return the table of profiles. A job without --profile gets the first profile of this list that fits
-    it.
+    """Return the table of profiles. A job without --profile gets the first profile of this list that accepts
+    the job.
     """
     return Table(
         [

@@ -24,14 +24,12 @@ from wire.text import printable
 _AMOUNTS = {each.word: each for each in AMOUNTS}
 _KINDS = tuple(each.name for each in fields(Quota))
 
-Scope = Annotated[
-    str, argument("user|project|queue", "Whether NAME is that of a user, a project or a queue.")
-]
+Scope = Annotated[str, argument("user|project|queue", "What NAME stands for: a user, a project or a queue.")]
 Name = Annotated[
     str,
-    argument("NAME", "Name of the user, project or queue; '*' means each one that has no quota of its own."),
+    argument("NAME", "Name of the user, project or queue; '*' means all that have no quota of their own."),
 ]
-Words = Annotated[list[str], argument("KEY=VALUE...", "Limits, such as gpus=8 soft.gpus=4.")]
+Words = Annotated[list[str], argument("KEY=VALUE...", "Limits to set (gpus=8 soft.gpus=4).")]
 
 app = application(invoke_without_command=True)
 
@@ -69,8 +67,8 @@ def listing(output: Output = Format.TABLE) -> int:
 def change(
     scope: Scope, name: Name, words: Words, dry_run: DryRun = False, output: Output = Format.TABLE
 ) -> int:
-    """Set limits of a user, project or queue, which apply at once and override the configuration. Limits that
-    you do not name stay as they are.
+    """Set limits of a user, project or queue. They apply at once and override the configuration; limits that
+    you do not name are not changed.
 
     The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: a job that would
     exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
@@ -86,7 +84,9 @@ def change(
 
 @app.command(epilog=examples("corral quota unset user ada"))
 def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
-    """Remove limits that were set with 'corral quota set'; the limits of the configuration apply again."""
+    """Remove all limits that were set with 'corral quota set', so that the limits of the configuration apply
+    again.
+    """
     return _print_view(Client().unset_quota(scope_of(scope), name), output)
 
 

@@ -30,7 +30,7 @@ ALL = "all"
 
 Which = Annotated[
     str,
-    argument("PROPOSAL|all", "Id of a proposal from 'corral rebalance', or all."),
+    argument("PROPOSAL|all", "Id of a proposed move in the list of 'corral rebalance', or all."),
 ]
 DryRun = Annotated[bool, switch("--dry-run -n", "Show which jobs would be moved, and move none.")]
 
@@ -47,14 +47,16 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show which running jobs could move to other nodes, with cost and benefit. Only 'run' moves jobs."""
+    """Show which running jobs could move to other nodes, with cost and benefit. Only 'corral rebalance run'
+    moves jobs.
+    """
     return listing(output) if context.invoked_subcommand is None else 0
 
 
 @app.command("list", epilog=examples("corral rebalance list", "corral rebalance list -o json"))
 def listing(output: Output = Format.TABLE) -> int:
-    """List the moves that are proposed now. 'corral rebalance run' checks a proposal again before it moves
-    jobs.
+    """List the moves of jobs that are proposed now. 'corral rebalance run' checks each proposed move again
+    before it moves jobs.
     """
     body = Client().rebalance()
     if body.proposals or output is not Format.TABLE:

@@ -33,50 +33,60 @@ class ReservationFlags(FlagGroup):
     name: Name
     length: Annotated[
         float | None,
-        option("--for", "TIME", "Length of the reservation, such as 4h or 2d.", parser=amounts.seconds),
+        option("--for", "TIME", "Length of the reservation (4h or 2d).", parser=amounts.seconds),
     ] = None
     start: Annotated[
         float | None,
         option(
             "--start",
             "WHEN",
-            "Start of the reservation: now, 18:30, 2030-05-01T08:00 or +2h. Default: now.",
+            "Start of the reservation (now, 18:30, 2030-05-01T08:00 or +2h). Default: now.",
             parser=amounts.moment,
         ),
     ] = None
     nodes: Annotated[list[str], option("--node", "NODE", "Reserve this node. May be repeated.")] = field(
         default_factory=list
     )
-    count: Annotated[int | None, option("--count", "N", "Reserve this number of nodes.", min=1)] = None
+    count: Annotated[
+        int | None,
+        option("--count", "N", "Reserve this number of nodes, which the controller chooses.", min=1),
+    ] = None
     gpus: Annotated[
         int | None,
-        option("--gpus", "N", "Reserve as many whole nodes as have this number of GPUs together.", min=1),
+        option(
+            "--gpus",
+            "N",
+            "Reserve enough whole nodes to have at least N GPUs in total. The controller chooses the nodes.",
+            min=1,
+        ),
     ] = None
     select: Annotated[
         list[Any],
         option(
             "--select",
             "KEY=VALUE",
-            "Reserve only nodes with this label. May be repeated.",
+            "With --count or --gpus: choose only nodes with this label. May be repeated.",
             parser=amounts.pair,
         ),
     ] = field(default_factory=list)
-    users: Annotated[list[str], option("--user", "NAME", "Reserve for this user. May be repeated.")] = field(
-        default_factory=list
-    )
+    users: Annotated[
+        list[str],
+        option("--user", "NAME", "Let jobs of this user run on the reserved nodes. May be repeated."),
+    ] = field(default_factory=list)
     projects: Annotated[
-        list[str], option("--project", "NAME", "Reserve for this project. May be repeated.")
+        list[str],
+        option("--project", "NAME", "Let jobs of this project run on the reserved nodes. May be repeated."),
     ] = field(default_factory=list)
     every: Annotated[
         float | None,
         option(
             "--every",
             "TIME",
-            "Repeat the reservation at this interval, such as 1d or 7d.",
+            "Repeat the reservation at this interval (1d or 7d).",
             parser=amounts.seconds,
         ),
     ] = None
-    why: Annotated[str, option("--why", "TEXT", "Reason for this; all users can see it.")] = ""
+    why: Annotated[str, option("--why", "TEXT", "Reason for the reservation, shown to all users.")] = ""
 
     def spec(self) -> ReservationSpec:
         """Return the reservation that these flags describe. Raises CommandError if the flags contradict each
@@ -156,11 +166,11 @@ def create(
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Reserve nodes for users or projects. Without a user or project it is for maintenance: no job runs
-    there.
+    """Reserve nodes for users or projects. Without --user and --project, the nodes are reserved for
+    maintenance, and no job runs on them.
 
-    A job that may still run when the reservation starts, such as a job without a time limit, is placed on
-    other nodes.
+    Jobs that could still run when the reservation starts are placed on other nodes. For a job without a time
+    limit, this is always the case.
     """
     spec = flags.spec()
     if dry_run:

@@ -28,7 +28,14 @@ app = application(invoke_without_command=True)
 class ShareFlags(FlagGroup):
     """The flags that name a share and set its weight and its limits."""
 
-    share: Annotated[str, argument("SHARE", "Organisation, project, or project/user.")]
+    share: Annotated[
+        str,
+        argument(
+            "SHARE",
+            "Share: an organisation (ORGANISATION), a project (PROJECT) or a user in a project "
+            "(PROJECT/USER).",
+        ),
+    ]
     weight: Annotated[
         float | None,
         argument(
@@ -40,8 +47,9 @@ class ShareFlags(FlagGroup):
         option(
             "--soft",
             "UNITS",
-            "Soft limit for the share's usage in billing units, where old usage counts less. Jobs of "
-            "a share above it start after all other jobs. none: no limit.",
+            "Soft limit for the share's usage in billing units; old usage counts less than recent"
+            " usage. Above this limit, the share's jobs start after all other jobs. The value "
+            "none removes the limit.",
             parser=amounts.limit,
         ),
     ] = None
@@ -50,8 +58,9 @@ class ShareFlags(FlagGroup):
         option(
             "--hard",
             "UNITS",
-            "Hard limit for the share's usage in billing units, where old usage counts less. No job "
-            "of a share above it starts. none: no limit.",
+            "Hard limit for the share's usage in billing units; old usage counts less than recent"
+            " usage. Above this limit, the share's jobs do not start. The value none removes the "
+            "limit.",
             parser=amounts.limit,
         ),
     ] = None
@@ -86,7 +95,9 @@ def listing(output: Output = Format.TABLE) -> int:
 )
 @with_flag_groups
 def weigh(flags: ShareFlags, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Change the weight or the limits of a share. --dry-run shows which jobs would start sooner or later."""
+    """Change the weight or the usage limits of a share. With --dry-run, only show which jobs would start
+    sooner or later.
+    """
     if dry_run:
         return what_if_table.show(Client().what_if(WhatIf(shares=(flags.change(),))), output)
     return _show(Client().set_share(flags.change()), output)

@@ -39,20 +39,21 @@ def events(
     ] = "",
     count: Annotated[
         int,
-        option("--lines -n", "N", "Show this many of the newest events. Default: 30.", min=0, max=100_000),
+        option("--lines -n", "N", "Number of newest events to show. Default: 30.", min=0, max=100_000),
     ] = 30,
     after: Annotated[
         int | None,
         option(
             "--after",
             "SEQ",
-            "Show all events after this journal position, instead of the newest events.",
+            "Show all events after this position in the journal (the field seq of -o json), "
+            "instead of the newest events.",
             min=0,
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> int:
-    "Show past events of the cluster; follow new events."
+    "Show past events of the cluster, or new events as they happen (--follow)."
     client = Client()
     about = select_one(client, job).id if job else None
     seq = client.health().seq

@@ -19,7 +19,9 @@ def front() -> None:
 
 @app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))
 def estimates(output: Output = Format.TABLE) -> int:
-    """Show the errors of predicted run times, of time limits and of estimated start times."""
+    """Show by how much predicted run times, time limits and estimated start times differed from the real
+    times.
+    """
     body = Client().estimates()
     runs_table().show(output, _lines(body), body)
     if output in (Format.TABLE, Format.WIDE):
@@ -31,7 +33,9 @@ def estimates(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
 def starts(output: Output = Format.TABLE) -> int:
-    """Show the errors of estimated start times, for each kind of estimate."""
+    """Show by how much estimated start times differed from the real ones: reservations of backfill, forecasts
+    from time limits, and forecasts from predicted run times.
+    """
     body = Client().estimates()
     starts_table().show(output, body.starts, body)
     return 0
@@ -72,7 +76,9 @@ _KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
 
 
 def starts_table() -> Table[StartEstimates]:
-    """Return the table of errors of estimated start times: one line for each kind of estimate."""
+    """Return the table of errors of estimated start times, with one line for each kind of estimate:
+    reservation of backfill, forecast from time limits, forecast from predicted run times.
+    """
     return Table(
         [
             Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),

@@ -38,13 +38,15 @@ app = application()
     )
 )
 def usage(
-    by: Annotated[By, switch("--by", "Sum usage by user, project, queue or job. Default: user.")] = By.USER,
+    by: Annotated[
+        By, switch("--by", "Show one line for each user, project, queue or job. Default: user.")
+    ] = By.USER,
     since: Annotated[
         float,
         option(
             "--since",
             "AGO",
-            "Show usage since this long ago. Default: 7d, a week.",
+            "Start of the period, as the time before now (30d). Default: 7d.",
             parser=amounts.seconds,
         ),
     ] = 7 * 86_400.0,
@@ -53,7 +55,7 @@ def usage(
         option(
             "--until",
             "AGO",
-            "Show usage until this long ago, such as 1d. Default: now.",
+            "End of the period, as the time before now (1d). Default: now.",
             parser=amounts.seconds,
         ),
     ] = None,

@@ -20,13 +20,20 @@ if TYPE_CHECKING:
     from controller.store.errors import StoreFailure
 
 app = application()
-Config = Annotated[str, option("--config", "FILE", "The scheduler.toml that contains the URL of the store.")]
+Config = Annotated[
+    str,
+    option(
+        "--config",
+        "FILE",
+        "The scheduler.toml that names the store. Default: the file that the controller would read.",
+    ),
+]
 StoreUrl = Annotated[
     str,
     option(
         "--store",
         "URL",
-        "URL of another store than that of scheduler.toml, such as sqlite:////backup/corral.db.",
+        "URL of the store (sqlite:////backup/corral.db). Default: the store that scheduler.toml names.",
     ),
 ]
 COMPACT_S = 3_600.0
@@ -216,7 +223,8 @@ def compact(
 
 def _answers() -> bool:
     if os.environ.get("CORRAL_URL"):
-        # Assume that the controller answers: if the user named one that does not, the command must fail.
+        # Do not fall back to the local store: the user has named a controller, so the command must fail if
+        # that controller does not answer.
         return True
     try:
         with Client() as client:

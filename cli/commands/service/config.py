@@ -45,7 +45,7 @@ DryRun = Annotated[bool, switch("--dry-run", "Show what would change, and change
 
 @app.callback()
 def config() -> None:
-    """Check, compare and apply configuration files; manage the names of controllers."""
+    """Check, compare and apply configuration files; save the addresses of controllers."""
 
 
 @app.command(
@@ -190,8 +190,8 @@ def _note_restarts(answer: ConfigAnswer) -> None:
 
 
 def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
-    """Print which jobs would start sooner or later under the new configuration. Print nothing if the text of
-    that configuration is not available.
+    """Print which jobs would start sooner or later under the new configuration. Print nothing if neither the
+    request nor the controller's answer contains the text of that configuration.
     """
     text = asked.text if asked.text is not None else plan.text
     if not text:

@@ -16,7 +16,7 @@ from wire.http import contexts, discovery
 from wire.http.contexts import Context, Contexts
 from wire.http.transport import Transport
 
-Name = Annotated[str, argument("NAME", "Name of a controller.")]
+Name = Annotated[str, argument("NAME", "Name under which the address of a controller is saved.")]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def add(
 
 
 def use(name: Name) -> int:
-    """Use this controller by default, unless --url, --context or the environment names another one."""
+    """Use this controller by default. --url, --context and environment variables override it."""
     known = _load()
     _need(known, name)
     contexts.save(replace(known, current=name))

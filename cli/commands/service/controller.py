@@ -18,24 +18,21 @@ def controller(
         option(
             "--config",
             "FILE",
-            "The scheduler.toml to use. Default: the first existing file of the list above.",
+            "Configuration file to use. Default: the first file that exists of $CORRAL_CONFIG, "
+            "./scheduler.toml, ~/.config/corral/scheduler.toml and /etc/corral/scheduler.toml.",
         ),
     ] = "",
     new_cluster: Annotated[
         bool,
         switch(
             "--new-cluster",
-            "Start with an empty store although jobs of another cluster run on this host. Those jobs "
-            "are ended.",
+            "Start with an empty store, and end the jobs of an earlier cluster that still run on this host.",
         ),
     ] = False,
 ) -> int:
     """Run the controller in the foreground. SIGTERM stops it; jobs keep running.
 
     SIGHUP makes the controller read its configuration again. The controller stops if its terminal is closed.
-
-    Without --config, the first of these files that exists is used: $CORRAL_CONFIG, ./scheduler.toml,
-    ~/.config/corral/scheduler.toml, /etc/corral/scheduler.toml.
     """
     from controller.__main__ import main
 

@@ -16,7 +16,9 @@ app = application()
 
 @dataclass(frozen=True)
 class Versions:
-    """The version of this program, and the version of the controller; empty if no controller answers."""
+    """The version of this program and the version of the controller. The latter is empty if no controller
+    answers.
+    """
 
     client: str
     controller: str = ""

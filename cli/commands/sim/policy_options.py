@@ -36,7 +36,13 @@ class ClusterFlags(FlagGroup):
 
     pool: Annotated[
         int | None,
-        option("--pool", "N", "Simulate a pool of N equal processors without nodes.", min=1, max=10_000_000),
+        option(
+            "--pool",
+            "N",
+            "Simulate N equal processors that are not divided into nodes.",
+            min=1,
+            max=10_000_000,
+        ),
     ] = None
     nodes: Annotated[int | None, option("--nodes", "N", "Simulate N equal nodes.", min=1, max=10_000)] = None
     gpus: Annotated[
@@ -52,7 +58,9 @@ class ClusterFlags(FlagGroup):
     model: Annotated[str | None, option("--model", "NAME", "Model of the GPUs. Default: H100.")] = None
 
     def cluster(self) -> Cluster | None:
-        """Return the cluster that the flags describe; None if no flag describes one. Raises CommandError."""
+        """Return the cluster that the flags describe; None if the user wrote none of these flags. Raises
+        CommandError if the flags contradict each other.
+        """
         from controller.sim.cluster import nodes_of, pool_of
 
         kind = {"--gpus": self.gpus, "--cpus": self.cpus, "--memory": self.memory, "--model": self.model}
@@ -80,7 +88,7 @@ class PolicyFlags(FlagGroup):
     """The flags that choose one scheduling policy, or several to compare."""
 
     config: Annotated[
-        str, option("--config", "FILE", "The scheduler.toml to use: its policy and its nodes.")
+        str, option("--config", "FILE", "The scheduler.toml whose scheduling policy and nodes are simulated.")
     ] = ""
     order: Annotated[
         str,
@@ -147,8 +155,9 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:
-    """Return the cluster to simulate if no flag describes it: the number of processors in the log, or else
-    the nodes of the configuration. If --config was given (`explicit`), the configuration comes first.
+    """Return the cluster to simulate if no flag describes it: the processors that the header of the log
+    names, or else the nodes of the configuration. If the user wrote --config, `explicit` is true, and nodes
+    in that file are used before the header of the log.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 

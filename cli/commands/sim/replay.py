@@ -44,8 +44,8 @@ def replay(
         str,
         argument(
             "[JOURNAL]",
-            "Journal to replay: a state directory, a corral.db, or the URL of a store. Default: the "
-            "store of the usual scheduler.toml.",
+            "Journal to replay: the state directory of a controller, a corral.db, or the URL of a"
+            " store. Default: the store that scheduler.toml names.",
         ),
     ] = "",
     top: Annotated[
@@ -53,7 +53,8 @@ def replay(
         option(
             "--top",
             "N",
-            "List this many jobs with the largest gain, and as many with the largest loss. Default: 5.",
+            "List the N jobs whose wait became shorter by the most, and the N jobs whose wait "
+            "became longer by the most. Default: 5.",
             min=0,
             max=10_000,
         ),

@@ -33,7 +33,9 @@ EXAMPLES = examples(
 )
 
 
-LogPath = Annotated[Path, argument("LOG", "Job log: SWF, CSV or JSON lines, also with gzip.")]
+LogPath = Annotated[
+    Path, argument("LOG", "Job log in SWF, CSV or JSON lines, which may be compressed with gzip.")
+]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
     clairvoyant: Annotated[
         bool,
         switch(
-            "--clairvoyant", "Let the scheduler plan with the real run times, as if it knew them in advance."
+            "--clairvoyant",
+            "Let the scheduler know the real run time of each job in advance, and plan with it.",
         ),
     ] = False
     same_second: Annotated[
@@ -60,8 +63,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--same-second",
             "HOW",
-            "Order of events of the same second: house (ends, then submits, then one scheduling pass) "
-            "or sc15 (submits first, and a pass after each event).",
+            "How events of the same second are ordered: house (ends of jobs, then submits, then "
+            "one scheduling pass) or sc15 (submits, then ends, with a scheduling pass after "
+            "each). Default: house.",
         ),
     ] = "house"
     swf_filter: Annotated[
@@ -69,8 +73,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--swf-filter",
             "WHICH",
-            "Filter for jobs of an SWF log: sc15 leaves out the jobs that the SC'15 paper on "
-            "predictsim left out.",
+            "Leave out jobs of an SWF log: house (only those whose times or size are unknown) or "
+            "sc15 (also those that the SC'15 paper on predictsim left out). Default: house.",
         ),
     ] = "house"
     zero_runs: Annotated[
@@ -78,8 +82,8 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--zero-runs",
             "HOW",
-            "What to do with SWF jobs that ran for 0 s: drop, keep, or second (let them run 1 s). "
-            "Default: drop.",
+            "What to do with jobs of an SWF log that ran for 0 s: drop, keep, or second (let them"
+            " run for 1 s). Default: drop.",
         ),
     ] = "drop"
     skip_bad: Annotated[bool, switch("--skip-bad", "Skip invalid lines of the log, and count them.")] = False
