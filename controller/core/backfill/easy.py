@@ -69,8 +69,8 @@ class EasyReservation:
         """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
-            # The ranking leaves out nodes on which the job would break an affinity term now. Add those with
-            # enough free resources, because the term may be met at `starts_at`.
+            # The node ranking leaves out nodes on which the waiting job would break an affinity term now. Add
+            # those with enough free resources, because the term may be met at `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}

@@ -63,7 +63,7 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return a text with the fewest nodes on which the job may start, and when.
+    """Return a text with the least number of nodes on which the job may start, and from when it may.
 
     Empty without `--min-nodes`.
     """
@@ -106,8 +106,8 @@ def reservation_blocker(
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # Call `find` too: the job may not fit on enough unreserved nodes, because they may have several GPU
-    # models or be in several topology domains.
+    # It is not enough to count unreserved nodes, because the job may need one GPU model or one topology
+    # domain. Therefore call `find` too.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     first = min(

@@ -228,7 +228,9 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """Return the jobs in `holders` if one proposal may move all of them; otherwise an empty list."""
+    """Return the jobs in `holders` if all of them may be moved and a proposal may have so many moves;
+    otherwise an empty list.
+    """
     if len(holders) > search.most or node.claims:
         return []
     jobs = [job for job in search.movable(node.name) if job.id in holders]

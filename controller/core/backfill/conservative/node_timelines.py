@@ -236,8 +236,8 @@ class NodeTimelines:
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
         """Return for each node with a separate timeline the first time from now on at which `part` can start.
 
-        A reservation that is ignored at present (`set_aside`) is not ignored here, because the cached result
-        must stay valid after `put_back`.
+        The result is cached and must stay valid after `put_back`. Therefore a reservation that `set_aside`
+        ignores for the present still counts here.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:
