@@ -16,10 +16,11 @@ BUSY_BYTES = 256 * 1024
 
 
 class AgentExit(Exception):
-    """Raised to end the agent process: the connection to the controller is closed, the controller sent
-    Leave, or the facts of this host have changed.
+    """Raised to end the agent process: the connection to the controller is closed, the controller sent Leave,
+    or the resources of this host have changed.
 
-    Jobs continue to run. The controller starts another agent, which reports the new facts when it connects.
+    Jobs continue to run. The controller starts another agent, which reports the new resources when it
+    connects.
     """
 
 

@@ -41,8 +41,8 @@ class UnreadableRecord(Exception):
 
 
 def encode_fact(kind: str, *fields: object) -> bytes:
-    """Return one line of the record, with its checksum. Only the last field may contain spaces, and no field
-    may contain a newline.
+    """Return one line of an attempt's record, with its checksum. Only the last field may contain spaces, and
+    no field may contain a newline.
     """
     text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(text), text)
@@ -60,7 +60,9 @@ def encode_end(
 
 
 def decode_fact(raw: bytes) -> list[str]:
-    """Return the kind and the fields of one line. Raise UnreadableRecord if the checksum is wrong."""
+    """Return the kind and the fields of one line of a record. Raise UnreadableRecord if the checksum is
+    wrong.
+    """
     check, _, text = raw.partition(b" ")
     if len(check) != 8 or b"%08x" % crc32(text) != check:
         raise UnreadableRecord("its checksum is wrong")

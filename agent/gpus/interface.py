@@ -13,7 +13,8 @@ from wire.agent.frames import AgentFrame, GpuChecked, GpuFacts, GpuProcess, GpuR
 SendFrame = Callable[[AgentFrame], None]
 ReadingsCallback = Callable[[list[GpuSample], Sequence[GpuProcess]], None]
 """Called with every reading and all processes on the GPUs, including those that are not sent to the
-controller."""
+controller.
+"""
 ReasonCallback = Callable[[str], None]
 """Called with the reason why GPUs are not clean, or with an empty string if they are."""
 
@@ -63,7 +64,7 @@ class GpuSource(Protocol):
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
         """Check a GPU in `after_s` seconds and send the result to the controller. A later check or reset of
-        the same GPU cancels this one.
+        the same GPU cancels this check.
         """
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:

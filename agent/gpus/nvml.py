@@ -302,7 +302,7 @@ class NvmlGpus:
     # --- checks ---
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds. A later check or reset of the same GPU cancels this one."""
+        """Check a GPU in `after_s` seconds. A later check or reset of the same GPU cancels this check."""
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
@@ -338,8 +338,8 @@ class NvmlGpus:
     # --- resets ---
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds with the program `command`. A later check or reset of the same
-        GPU cancels this one.
+        """Reset a GPU in `after_s` seconds with the program `command`. A later check or reset of the same GPU
+        cancels this reset.
         """
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._reset, uuid, number, tuple(command)))
@@ -405,7 +405,7 @@ class NvmlGpus:
         else:
             bus = next(gpu.pci_bus for gpu in self.facts if gpu.uuid == hanging)
             for gpu in self.facts:
-                if gpu.pci_bus == bus:  # The MIG instances of one GPU hang together.
+                if gpu.pci_bus == bus:  # All MIG instances of the GPU hang, too.
                     self._hung.add(gpu.uuid)
                     self._report(gpu.uuid, TroubleKind.SILENT, why)
 

@@ -64,8 +64,8 @@ def main(
     """Write readings until the agent closes the pipe. If NVML does not work, write a line with `error` and
     exit.
 
-    A probe that replaces an earlier one (`again`) skips the GPUs in `skip`. It does not describe the GPUs,
-    because if the driver hung meanwhile, the agent could not see on which GPU.
+    A probe that replaces an earlier one (`again`) skips the GPUs in `skip`. It does not describe the GPUs. If
+    the driver hung during the description, the agent could not see on which GPU.
     """
     _die_with_the_agent()
     try:

@@ -25,8 +25,8 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
     """Replace this program by the zipapp `name` in the directory `home` (default ~/.corral). If that fails,
     write the reason.
 
-    `word` is the random word, in parts. A terminal may echo the command line, and must not print the
-    whole word, because the controller takes a line with it for an answer.
+    `word` has the parts of the random word with which every answer begins. The parts are separate, because a
+    terminal may echo the command line: the controller would take a line with the whole word for an answer.
     """
     os.umask(0o077)
     try:

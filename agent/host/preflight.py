@@ -1,5 +1,5 @@
-"""Writes a report on whether this host can run jobs (`--check`), before it is added as a node. It creates
-only the spool.
+"""Writes a report on whether this host can run jobs (`--check`), before it is added as a node. It changes
+nothing on the host, except that it creates the spool.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ class ScratchArea:
         return max(0, free) // (1024 * _MIB) * 1024
 
     def describe(self, mib: int) -> str:
-        """The path of the scratch root, or why the node offers no scratch, as text for `corral node`."""
+        """Return the path of the scratch root, or why the node offers no scratch, as text for `corral
+        node`.
+        """
         if not os.path.isdir(self.parent):
             return f"none: there is no directory {self.parent}"
         if self.problem:

@@ -77,8 +77,8 @@ class MarkedProcess:
         for line in _read(f"/proc/{self._pid}/status").split(b"\n"):
             if line.startswith(b"Uid:"):
                 real, effective, saved, _ = map(int, line[4:].split())
-                # Use the highest of the three uids. For a setuid-root program, it is that of the user that
-                # started it.
+                # Use the highest of the real, effective and saved uid. For a setuid-root program, it is the
+                # uid of the user that started the program.
                 return max(real, effective, saved)
         raise ProcessLookupError(self._pid)
 

@@ -126,7 +126,9 @@ class Supervisor:
         self.engine_at: float | None = None
 
     def run(self) -> None:
-        """Run the attempt to its end. If it has begun already, the record says what is left to do."""
+        """Run the attempt to its end. If an earlier supervisor has begun it, the attempt's record decides
+        what is left to do.
+        """
         self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not attempt_record.lock_record(self.record):
             return

@@ -46,8 +46,7 @@ _CHANGES_VICTIM = (
     events.JobGrew,
     *_CHANGES_STANDING,
 )
-"""Events that change the standing of a job, or how much work a preemption of the job would lose, but not the
-resources that the job holds.
+"""Events that change whether the job may be preempted, or how much work a preemption of the job would lose.
 """
 
 

@@ -171,7 +171,7 @@ class Hello:
 @dataclass(frozen=True)
 class Report:
     """The state of an attempt after its start or end. The agent sends it again after every Hello, until the
-    controller confirms it with Settle.
+    controller confirms it with the message Settle.
     """
 
     status: AttemptStatus
@@ -465,7 +465,7 @@ class StopReading:
 @dataclass(frozen=True)
 class CheckGpu:
     """Check a faulty GPU in `after_s` seconds and answer with GpuChecked. A later CheckGpu for the same GPU
-    cancels this one.
+    cancels this check.
     """
 
     uuid: str

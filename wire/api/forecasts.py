@@ -69,7 +69,7 @@ class Explanation:
     assumes: tuple[str, ...] = ()
     """What `starts_at` assumes besides time limits, such as preemptions before it."""
     last: str = ""
-    """The last condition that will keep the job from starting, if it is another one than now."""
+    """The condition that will keep the job waiting until its start; empty if it is the same one as now."""
     no_preemption: str = ""
     """Why no running job can be preempted for this job now."""
 

@@ -92,28 +92,29 @@ class Rebalanced:
     moves: tuple[Moved, ...]
 
 
-def proposal_benefit(each: ProposalView) -> str:
+def proposal_benefit(proposal: ProposalView) -> str:
     """Return the benefit of a proposal, as text for users."""
-    sooner = "" if each.earlier_s is None else f" {duration(each.earlier_s)} sooner"
-    if each.for_job is not None:
-        return f"job {each.label} ({printable(each.name)}) starts{sooner} on {nodes_and_gpus(each.place)}"
-    if each.kind == "load":
-        before, after = each.gap or (0.0, 0.0)
+    sooner = "" if proposal.earlier_s is None else f" {duration(proposal.earlier_s)} sooner"
+    if proposal.for_job is not None:
+        place = nodes_and_gpus(proposal.place)
+        return f"job {proposal.label} ({printable(proposal.name)}) starts{sooner} on {place}"
+    if proposal.kind == "load":
+        before, after = proposal.gap or (0.0, 0.0)
         return f"loads differ by {after:.0%}, not {before:.0%}"
-    if each.kind == "defragment" and each.after.whole_gpus <= each.before.whole_gpus:
-        more = each.after.free_gpus - each.before.free_gpus
-        return f"{counted(more, 'more GPU')} of {each.node} {'is' if more == 1 else 'are'} wholly free"
-    if each.rest:
-        return f"{each.node} is left with {counted(each.rest, 'job')}"
-    return f"{each.node} is empty{sooner}"
+    if proposal.kind == "defragment" and proposal.after.whole_gpus <= proposal.before.whole_gpus:
+        more = proposal.after.free_gpus - proposal.before.free_gpus
+        return f"{counted(more, 'more GPU')} of {proposal.node} {'is' if more == 1 else 'are'} wholly free"
+    if proposal.rest:
+        return f"{proposal.node} is left with {counted(proposal.rest, 'job')}"
+    return f"{proposal.node} is empty{sooner}"
 
 
-def nodes_and_gpus(parts: Sequence[Held]) -> str:
+def nodes_and_gpus(allocation: Sequence[Held]) -> str:
     """Return the nodes of an allocation and the numbers of the allocated GPUs as text, such as
     `gpu01:0,1`.
     """
     texts = []
-    for part in parts:
+    for part in allocation:
         gpus = ",".join(gpu.number for gpu in part.gpus)
         texts.append(f"{part.node}:{gpus}" if gpus else part.node)
     return " ".join(texts)

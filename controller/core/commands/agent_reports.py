@@ -64,7 +64,8 @@ class AgentReports:
         """Handle the hello of an agent that has connected: compare the node and the attempts that it reports
         with the state.
 
-        1. Withdraw the nominations of jobs to the node if its hardware changed.
+        1. If the node's hardware has changed, withdraw all nominations (resources of the node that are kept
+           for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
         3. Handle the status of each attempt that the agent knows.
         4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If

@@ -107,20 +107,22 @@ class DefaultSizes:
         return self.fill(replace(spec, **cleared, by_default=notes), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Add a job to the set of jobs with provisional defaults, if a default of its spec is provisional."""
+        """Remember the job if one of its default sizes is provisional: the cluster had no node that could
+        hold the job.
+        """
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
-        """Return the ids of the jobs with provisional defaults, in ascending order. The first call reads all
-        jobs, which the function `jobs` returns.
+        """Return the ids of the waiting jobs with provisional default sizes, in ascending order. The first
+        call reads all jobs, which the function `jobs` returns.
         """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Remove a job from the set of jobs with provisional defaults."""
+        """Forget a job, because its default sizes are not provisional any more."""
         if self._provisional is not None:
             self._provisional.discard(job)
 

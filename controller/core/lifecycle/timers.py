@@ -105,7 +105,9 @@ class Timers:
             self.throttles.update(job)
 
     def settle(self, now: float) -> None:
-        """Decide dependencies, array slots and inherited priorities until nothing is left to decide."""
+        """Record which dependencies are decided, which array elements get slots and which priorities jobs
+        inherit. Repeat this until nothing changes any more.
+        """
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
             for number in self.changed:
                 # `changed` grows during the loop, because decisions cause events about further jobs.
@@ -139,7 +141,9 @@ class Timers:
                 self._end(job, Reason.DEPENDENCY, detail, now, JobState.CANCELLED)
 
     def open_due(self, now: float) -> None:
-        """Act on all jobs that are due before a pass, except those that may still start in the pass."""
+        """Before a scheduling pass, carry out the due actions of all jobs. Leave out a job for which this
+        pass is the last chance to start.
+        """
         last_chances = []
         while self.next_at <= now:
             at, number = heapq.heappop(self._heap)

@@ -43,8 +43,8 @@ Note = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoteKind:
-    """One kind of note. A key identifies a note within its kind. The function `note` returns the name and the
-    body of the note with this key.
+    """One kind of note: a database row that is neither a job nor a node. A key identifies a note within its
+    kind. The function `note` returns the name and the body of the note with this key.
     """
 
     kind: str
@@ -61,8 +61,8 @@ class NoteKind:
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """Return the present rows of the notes that the events in `batch` changed. The sets of changed notes are
-    not emptied.
+    """Return the present rows of the notes (database rows of quotas, shares and the like) that the events in
+    `batch` changed. The sets of changed notes are not emptied.
 
     Cost: one dictionary lookup per event, plus one row for each note that changed.
     """
@@ -89,8 +89,8 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Return the rows of all notes. With learned=False, statistics of ended jobs (the kinds in LEARNED) are
-    left out.
+    """Return the rows of all notes (quotas, shares, reservations and the like). With learned=False,
+    statistics of ended jobs (the kinds in LEARNED) are left out.
     """
     return [
         _row(kind, kind.note(state, key))
@@ -101,7 +101,9 @@ def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
 
 
 def load_notes(state: State, rows: Iterable[NoteRow]) -> None:
-    """Load notes into an empty state. Notes of kinds that this version does not know are skipped."""
+    """Load notes (database rows of quotas, shares and the like) into an empty state. Skip notes of kinds that
+    this version does not know.
+    """
     found: dict[str, list[Note]] = {}
     for row in rows:
         if row.body is not None:
@@ -165,15 +167,15 @@ def _usage(state: State, path: SharePath) -> Note:
 
 
 def _has_usage(state: State, path: SharePath) -> bool:
-    """True if the share has a usage note. The root of the share tree, whose path is empty, has one only after
-    the first use. Every other share has one.
+    """True if the usage of the share has a database row. The root of the share tree, whose path is empty, has
+    one only after the first use. Every other share has one.
     """
     return bool(path or state.shares.accounts[path].usage.at)
 
 
 def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
-    """Yield the path of each share that is charged for the event's job and has a usage note, from the root
-    down to the user.
+    """Yield the path of each share that is charged for the event's job and whose usage has a database row,
+    from the root of the share tree down to the user.
     """
     tenant = state.tenant(state.jobs[event.job])
     return (path for depth in range(len(tenant) + 1) if _has_usage(state, path := tenant[:depth]))
