@@ -380,9 +380,10 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the first job of the heap by the job that follows `after` in the same lane.
+        """Replace the first job of the heap by the job after `after` in its lane (jobs with the same
+        request).
 
-        If `after` is None or no job follows, remove the lane from the heap.
+        If `after` is None or is the last job of the lane, remove the lane from the heap.
         """
         lane = heads[0][2]
         following = None if after is None else lane.after(after)
@@ -513,11 +514,12 @@ class Cycle:
                 reservations.refuse(number, now)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Return the lanes whose first job is within quotas and share limits.
+        """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share
+        limits.
 
-        For every other lane, record the limit as the pending reason of its jobs. `fewer_nodes`: also return
-        lanes whose first job may start on fewer nodes within the limit, and lanes in which only the first job
-        is over a limit.
+        For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
+        return a lane if its first job may start on fewer nodes within the limit, or if the limit concerns
+        only this job.
         """
         if not self.state.limited:
             return self.queue

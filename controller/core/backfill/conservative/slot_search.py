@@ -229,8 +229,8 @@ def _free_at(starts: list[FirstStart], moment: float, among: RowSet) -> dict[int
 
 
 def _start_of_nodes(starts: list[FirstStart], nodes: int) -> tuple[float, RowSet]:
-    """Return the first time at which `nodes` nodes can start a job, and those nodes whose first start is
-    exactly this time.
+    """Return the first time at which `nodes` nodes can start a job. Also return the nodes whose own first
+    start is exactly this time.
 
     `starts` has the first start of each node, sorted by time. Returns (NEVER, no nodes) if it has too few
     nodes.
