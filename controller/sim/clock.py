@@ -12,8 +12,8 @@ Callback = Callable[[], Any]
 
 
 class Clock:
-    """Virtual time in seconds. Callbacks with the same time run by rank (the lowest first), then first in,
-    first out."""
+    """Virtual time in seconds, with callbacks. Of callbacks with the same time, those with the lowest rank
+    run first; those with equal rank run in the order in which they were scheduled."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

@@ -29,8 +29,8 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The nodes of a simulation, by name. `core_milli`: thousandths of a core for each processor of a job
-    log."""
+    """The nodes of a simulation, by name. A processor of a job log counts as `core_milli` thousandths of a
+    core."""
 
     nodes: Mapping[str, NodeFacts]
     core_milli: int = CORE
@@ -58,7 +58,8 @@ class Cluster:
     def spec(self, size: int, estimate_s: float) -> JobSpec:
         """Return a job spec for a job that needs `size` processors.
 
-        The job gets the fewest nodes that can hold it, and equally many processors on each, rounded up.
+        The spec requests the fewest nodes that can hold the job, and the same number of processors on each
+        node, rounded up.
         """
         nodes = -(-size // self.cores)
         return JobSpec(

@@ -27,7 +27,7 @@ TAU_S = 10.0
 
 @dataclass(slots=True)
 class SimulatedJob:
-    """What happened to one job, from its submit to its end."""
+    """The result of one simulated job: its submit, starts and end, its nodes, and the work that it lost."""
 
     job: int
     user: str
@@ -106,7 +106,8 @@ class SimulatedJobs:
     def _preempted(self, event: JobPreempted) -> None:
         record = self.by_job[event.job]
         record.lost_gpu_s += 3_600 * event.gpu_hours
-        # The event already counts the work since the last checkpoint, so _requeued() must add nothing.
+        # The event contains the work that was lost since the last checkpoint, so _requeued() must not add it
+        # again.
         record.start_s = None
 
     def _requeued(self, event: JobRequeued) -> None:
@@ -155,6 +156,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """Return the quantile by the nearest-rank method, or 0 if there are no values. `part` is from 0 to 1."""
+    """Return the value at the fraction `part` (0 to 1) of the sorted values, by the nearest-rank method; 0 if
+    there are no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0

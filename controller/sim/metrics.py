@@ -12,7 +12,8 @@ from controller.sim.job_results import SimulatedJob, mean, quantile
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of all jobs that started and ended. Times are in seconds, fractions between 0 and 1."""
+    """The figures of a run, such as the mean wait, over all jobs that started and ended. Times are in
+    seconds, fractions between 0 and 1."""
 
     jobs: int
     avebsld: float
@@ -45,7 +46,7 @@ class Figures:
 
 
 def figures_of(records: Sequence[SimulatedJob], cluster: Cluster) -> Figures:
-    """Compute the figures of these jobs on this cluster."""
+    """Compute the figures, such as the mean wait and the utilisation, from the results of these jobs."""
     waits = [record.wait_s for record in records]
     flows = [record.wait_s + record.run_s for record in records]
     slowdowns = [record.slowdown for record in records]

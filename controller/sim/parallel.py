@@ -42,12 +42,14 @@ def run_in_processes(
     progress: Progress | None = None,
     cores: int | None = None,
 ) -> list[Result]:
-    """Run the tasks, and return their results in the same order. Raises RunFailed.
+    """Call `work` for each task in a process of its own, and return the results in the order of the tasks.
+    Raises RunFailed.
 
     `progress` is called with the sum of the progress of all tasks.
 
     1. Start one process per core, or per task if there are fewer; send each process its task.
-    2. Wait for messages: a number is progress, `_Done` is the result, a string is an error.
+    2. Wait for messages of the processes: a number is progress, `_Done` contains the result, a string is an
+       error.
     3. When a process has sent its result, start the next task.
     At the end, also after an error, kill the processes that still run.
     """

@@ -115,9 +115,10 @@ def profile_of(config: Config, name: str) -> Config:
 
 
 def name_of(config: Config) -> str:
-    """Return the name of the policy that this configuration follows for jobs of equal priority.
+    """Return the name of the built-in policy, such as `easy-sjbf`, that this configuration equals for jobs of
+    equal priority.
 
-    Without such a name, the result is made from the names of its order and backfill kind.
+    If it equals none of them, join the names of its order and its backfill kind.
     """
     if config.profiles:
         return "profiles"
@@ -152,7 +153,8 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The settings and figures of a run. `cpu_s` is the CPU time that the simulation itself took."""
+    """The settings of a run, and its figures, such as the mean wait. `cpu_s` is the CPU time that the
+    simulation itself took."""
 
     policy: str
     order: str
@@ -171,7 +173,8 @@ class RunResult:
 
 
 def run(task: RunTask, progress: Progress | None = None) -> RunResult:
-    """Simulate the task and compute its figures."""
+    """Simulate the job log of the task under its policy, and compute the results, such as the mean wait and
+    the utilisation."""
     before = time.process_time()
     with _few_collections():
         simulation, records = simulate(task, progress)
@@ -196,7 +199,8 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Run garbage collection rarely: a simulation makes many objects but hardly any reference cycles."""
+    """Run Python's garbage collection rarely inside the block, because a simulation makes many objects but
+    hardly any reference cycles."""
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
@@ -212,7 +216,8 @@ def _row(job: SimulatedJob) -> JobTimes:
 
 
 def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulation, SimulatedJobs]:
-    """Run the simulation to its end. Returns the simulation and the results of all jobs."""
+    """Simulate the job log of the task until no event is left. Returns the simulation and the results of all
+    jobs."""
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
     simulation = _simulation(task.same_second, pipeline, records)

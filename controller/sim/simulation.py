@@ -29,7 +29,8 @@ class Simulation:
     """One engine, a virtual clock and virtual agents.
 
     Algorithm of a step
-    1. Set `now` to the time of the earliest callback, or of the next timer of the engine if that is earlier.
+    1. Set `now` to the time of the earliest scheduled callback or of the next timer of the engine, whichever
+       is earlier.
     2. Run every callback with this time, ordered by rank and then by the order of scheduling. Each passes one
        input to the engine. The virtual agents carry out the engine's orders at once, and schedule a callback
        for each report that is due later.
@@ -64,7 +65,7 @@ class Simulation:
         heapq.heappush(self._heap, (when, rank, self._sequence, callback))
 
     def add_node(self, name: str, facts: NodeFacts) -> None:
-        """Add a node: pass the hello of its virtual agent to the engine."""
+        """Add a node, by passing the hello (first message) of its virtual agent to the engine."""
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
@@ -93,10 +94,10 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _started_at(self, key: Key, now: float) -> float:
-        """Return the time from which the run time of the attempt counts.
+        """Return the time at which the run time of the attempt began.
 
-        A gang member that joins an elastic job later gets the start of the first member, so that all end
-        together.
+        A gang member that joins a running elastic job gets the start of the first member, so that all members
+        end together.
         """
         work = self.trace_jobs.get(key[0])
         if work is None or not work.spec.gang.elastic:
@@ -110,7 +111,8 @@ class Simulation:
             for event in decision.events:
                 self._observe(event)
         for effect in decision.effects:
-            # Do not build the message to real agents, because virtual agents do not need it.
+            # Take the values from the effect and do not build the message that a real agent would get,
+            # because virtual agents do not need it.
             if isinstance(effect, StartAttempt):
                 self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
             elif isinstance(effect, SendToNodes):
@@ -120,8 +122,8 @@ class Simulation:
         return decision
 
     def _obey(self, nodes: Sequence[str], order: object) -> None:
-        """Carry out an order of the engine. Orders that start a ready gang or check a GPU have no effect
-        here."""
+        """Carry out an order of the engine. Virtual agents ignore orders to start a ready gang or to check a
+        GPU."""
         if isinstance(order, Start):
             self._start((order.job, order.attempt), nodes, order.time_limit_s)
         elif isinstance(order, Stop):
@@ -135,8 +137,8 @@ class Simulation:
         self._report(key, started)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
-        """Schedule the end of an attempt's processes. The callback does nothing if they have been stopped
-        before."""
+        """Schedule the end of an attempt's processes. The callback does nothing if the processes have been
+        stopped before."""
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:

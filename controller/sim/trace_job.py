@@ -9,8 +9,8 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a job log. `number` is its number there, `runtime_s` the seconds that it runs if it is not
-    stopped."""
+    """A job of a job log. `number` is the job's number in the log, `runtime_s` the seconds that it runs if it
+    is not stopped."""
 
     number: int
     submit_s: float

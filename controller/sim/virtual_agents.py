@@ -1,5 +1,5 @@
-"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as
-real ones."""
+"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as real
+agents."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def hello_of(name: str, facts: NodeFacts) -> Hello:
 class VirtualAgents:
     """The agents of all nodes in one object, because all members of a gang behave in the same way.
 
-    `planned_run` returns the run time and exit code of an attempt, `started_at` the time from which its run
-    time counts.
+    `planned_run` returns the run time and exit code of an attempt, `started_at` the time at which its run
+    time began.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class VirtualAgents:
 
     def stop(self, nodes: Iterable[str], order: Stop, now: float) -> AttemptReports:
         """Stop an attempt on these nodes at once, with a checkpoint if the job can save one. Returns the
-        reports."""
+        agents' reports."""
         key = order.job, order.attempt
         known = self._attempts.setdefault(key, {})
         reports: AttemptReports = {}
@@ -88,14 +88,15 @@ class VirtualAgents:
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
         """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # Compute the same sum as for the scheduled end. By rounding, `now - started_at` could be less than
-        # the run time.
+        # Compare with the sum that gave the scheduled end. Because of rounding, `now - started_at` could be
+        # less than the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")
 
     def settle(self, key: Key, nodes: Iterable[str]) -> None:
-        """Forget the attempt on these nodes, because the controller has recorded its end."""
+        """Delete the status of the attempt on these nodes, because the controller has recorded the end of the
+        attempt."""
         known = self._attempts.get(key, {})
         for node in nodes:
             known.pop(node, None)

@@ -48,7 +48,7 @@ def _jsonl(workload: Workload) -> Iterator[str]:
 
 
 def _swf(workload: Workload) -> Iterator[str]:
-    """Yield the lines of an SWF file, where a processor is a GPU. A part of a GPU counts as a whole one."""
+    """Yield the lines of an SWF file whose processors are GPUs. Part of a GPU counts as one processor."""
     users = {name: number for number, name in enumerate(dict.fromkeys(row.user for row in workload.rows), 1)}
     names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in workload.rows), 1)}
     cluster = workload.cluster
@@ -70,8 +70,7 @@ def _swf(workload: Workload) -> Iterator[str]:
 
 
 def _status(row: GeneratedJob) -> int:
-    """Return the status field of SWF: 1 for a completed job, 0 for a failed one, 5 if stopped at its time
-    limit."""
+    """Return the status of a job in SWF: 1 for completed, 0 for failed, 5 for stopped at the time limit."""
     if row.duration > row.estimate:
         return 5
     return 0 if row.code else 1

@@ -38,8 +38,8 @@ class NodeCapacity:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """Return the fewest nodes over which this many GPUs can be divided evenly; None if it is
-        impossible."""
+        """Return the fewest nodes over which this many GPUs can be divided evenly; None if no number of nodes
+        works."""
         if gpus <= self.gpus:
             return 1
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
@@ -66,8 +66,8 @@ def capacity_of(cluster: Cluster) -> NodeCapacity:
 class WorkloadRequest:
     """The workload that the user requests.
 
-    Two of `jobs`, `days` and `load` are given; the third is None and follows from them. A load of 1.0 uses
-    all GPUs all the time.
+    The user sets two of `jobs`, `days` and `load`; the third is None and is computed from them. A load of 1.0
+    uses all GPUs all the time.
     """
 
     cluster: Cluster
@@ -164,7 +164,8 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions of users until their jobs use this many GPU-seconds, to half a percent if possible.
+    """Yield sessions until their jobs use this many GPU-seconds, with an error of at most half a percent if
+    possible.
 
     A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
     """
@@ -197,7 +198,7 @@ def _sessions(request: WorkloadRequest) -> Iterator[Session]:
 
 
 def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
-    """Return the jobs of one session.
+    """Return the jobs that one user submits in a row (a session).
 
     The jobs of a parameter sweep are submitted within seconds. Otherwise the user submits the next job after
     looking at the result of the one before.

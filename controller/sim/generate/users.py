@@ -1,4 +1,5 @@
-"""Generates users: their typical jobs, the run times of these, and the time limits that the users request."""
+"""Generates users with their typical jobs, the run times of these jobs, and the time limits that the users
+request."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class JobTemplate:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with job templates, the most frequent first, and the time limits that the user requests."""
+    """A user, the templates of the user's jobs with the most frequent first, and a function that chooses time
+    limits."""
 
     name: str
     templates: WeightedChoice[JobTemplate]
@@ -102,7 +104,7 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
     """Return the function by which a user chooses the time limit of a job.
 
-    It is one of three: the next round limit, a multiple of the run time, or always the same limit.
+    The user requests the next round limit, a multiple of the run time, or always the same limit.
     """
     temper, factor = rng.uniform(), rng.between(1.0, 5.0)
     if temper < 0.55:
@@ -114,5 +116,6 @@ def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
             math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
         )
     usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
-    # For jobs that clearly run longer than the usual limit, the user requests the longest limit.
+    # If the jobs clearly run longer than the user's usual limit, the user requests the longest allowed limit
+    # instead.
     return lambda template: usual if template.median_s < usual else LONGEST_LIMIT

@@ -132,7 +132,8 @@ class GpuJobTable:
 
     @property
     def unread(self) -> list[str]:
-        """The unknown columns of the file after it has been read, each with the column that may be meant."""
+        """The columns of the file that are unknown, each with the most similar known column name. Complete
+        after the whole file has been read."""
         missing = set(COLUMNS) - self._names
         found = []
         for name in sorted(self._names - set(COLUMNS)):

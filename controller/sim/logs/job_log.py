@@ -32,8 +32,8 @@ class JobLog:
     """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """Return the jobs that fit into the cluster, in the order of submission, and the number of dropped
-        jobs by reason."""
+        """Return the jobs that fit into the cluster, in the order of submission, and for each reason the
+        number of jobs left out."""
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
             raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")

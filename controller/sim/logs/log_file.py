@@ -59,7 +59,7 @@ class LogFile:
 
     @property
     def form(self) -> LogFormat:
-        """The format of the file, guessed from its first line. Use this before the iteration."""
+        """The format of the file, guessed from its first line. Read this property before the first line."""
         with self._unpacking():
             glance = self._bytes.peek(_GLANCE)[:_GLANCE]
         first = glance.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
@@ -69,7 +69,8 @@ class LogFile:
         return LogFormat.CSV if table and not first.startswith(b";") else LogFormat.SWF
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        # utf-8-sig removes a byte order mark. Replace undecodable bytes, which occur in comments.
+        # Decode as utf-8-sig to skip a byte order mark. Replace undecodable bytes, because comments in some
+        # logs contain them.
         text = io.TextIOWrapper(self._bytes, encoding="utf-8-sig", errors="replace")
         with self._unpacking():
             for self._at, line in enumerate(text, 1):

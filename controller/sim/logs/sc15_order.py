@@ -1,9 +1,9 @@
 """The order of events within a second in predictsim, the simulator of a paper at SC'15.
 
-With the same order, our simulation reproduces the tables of that paper exactly. Within one second, jobs
-arrive before other jobs end, and a scheduling pass follows every event. There is one exception: if a job ends
-exactly at its time limit, its nodes are free for the jobs that arrive in that second, because the scheduler
-planned with this end.
+The paper's simulator orders events in this way, and in this order our simulation reproduces the paper's
+tables exactly. Within one second, jobs arrive before other jobs end, and a scheduling pass follows every
+event. There is one exception: if a job ends exactly at its time limit, its nodes are free for the jobs that
+arrive in that second, because the scheduler planned with this end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Sc15Simulation(Simulation):
     pass."""
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
-        """Schedule a callback. At the same time, submits run before reports of agents."""
+        """Schedule a callback. Of callbacks with the same time, submits run before reports of agents."""
         super().schedule(when, _RANKS.get(rank, rank), callback)
 
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
         super()._schedule_end(key, seconds, ending)
         if seconds >= self.engine.state.jobs[key[0]].limit:
-            # End the job before the jobs of this second arrive. The regular callback runs later in this
-            # second; it finds that the job has ended and only runs the scheduling pass.
+            # Schedule an additional callback that ends the job before the jobs of this second arrive. The
+            # regular callback then finds the job ended, and a scheduling pass follows it.
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:

@@ -38,7 +38,7 @@ class ZeroRuns(enum.StrEnum):
 
 
 class SwfFilter(enum.StrEnum):
-    """Filters that leave out jobs before the simulation."""
+    """Which jobs of a log are left out before the simulation."""
 
     HOUSE = "house"
     SC15 = "sc15"
@@ -69,7 +69,8 @@ class SwfLine:
 
     @property
     def size(self) -> int:
-        """The number of requested processors; if unknown, the number of allocated ones."""
+        """The number of requested processors (field 8), or of allocated processors (field 5) if field 8 is
+        unknown."""
         return self.requested if self.requested > 0 else self.allocated
 
 

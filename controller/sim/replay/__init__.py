@@ -1,1 +1,2 @@
-"""Replays a controller's journal under another configuration, and shows when each job would have started."""
+"""Replays a controller's journal (all its events) under another configuration, and shows when each job would
+have started."""

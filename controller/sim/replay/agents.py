@@ -1,7 +1,7 @@
 """Virtual agents of a replay, which report what the journal recorded or predicts.
 
 If an attempt is placed on the recorded nodes at the recorded time, its reports are exactly the recorded ones.
-Any other attempt runs for as long as the recorded job ran, on whatever nodes and at whatever time it starts.
+Any other attempt runs for as long as the recorded job ran, whichever nodes it gets and whenever it starts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarte
 
 
 class RecordedAgents:
-    """The agents of all nodes. They call `report` with each report that the journal does not contain, such
-    as a predicted end."""
+    """The virtual agents of all nodes. If the journal does not contain a report, such as the end of an
+    attempt on other nodes, they predict it and pass it to `report`."""
 
     def __init__(
         self,
@@ -63,9 +63,10 @@ class RecordedAgents:
     # --- methods that repeat the recorded inputs of agents and operators ---
 
     def configured(self, event: events.ConfigApplied) -> Input:
-        """Return the input that applies the recorded configuration.
+        """Return the input that repeats a recorded change of the configuration.
 
-        It contains a pipeline only if the replay repeats the recorded changes of the policy.
+        If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and so does not
+        change it.
         """
         known = self._policies is not None and event.policy
         pipeline = self._policies(event.policy) if self._policies is not None and known else None
@@ -76,15 +77,18 @@ class RecordedAgents:
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """Return for how many seconds a node has been silent at time `at`, so that it counts as down.
+        """Return the seconds from the last loss of the node's connection to the time `at`, when the node was
+        marked down.
 
-        Half a check interval is added, because the controller looks only once per interval.
+        Half an interval between two checks is added, because the controller checks silent nodes only at
+        intervals.
         """
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
-        """Return the hello of a node that connected, with the reports of its attempts in this replay."""
+        """Return the input for a node that connected: the hello of its agent, with the status of its attempts
+        in this replay."""
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
             for key in [key for key in self._other if key[2] == event.node]:
@@ -95,8 +99,8 @@ class RecordedAgents:
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
-        """Repeat the recorded report that a gang member is ready. Returns None if the attempt is not as
-        recorded."""
+        """Return the input for the recorded report that a gang member is ready; None if the attempt differs
+        from the recorded one."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -104,8 +108,8 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
-        """Repeat the recorded report that processes have started. Returns None if no attempt is as
-        recorded."""
+        """Return the input for the recorded report that processes have started; None if the attempt differs
+        from the recorded one."""
         statuses = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
@@ -115,8 +119,8 @@ class RecordedAgents:
         return _input_of(event, statuses)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
-        """Repeat the recorded report of a saved checkpoint. Returns None if the attempt is not as
-        recorded."""
+        """Return the input for the recorded report of a saved checkpoint; None if the attempt differs from
+        the recorded one."""
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -124,7 +128,8 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
-        """Repeat the recorded report that processes have ended. Returns None if no attempt is as recorded."""
+        """Return the input for the recorded report that processes have ended; None if the attempt differs
+        from the recorded one."""
         statuses = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
@@ -146,7 +151,7 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """If the engine has placed an attempt as in the journal, let its agents repeat the recorded
+        """If this placement of an attempt equals the recorded one, let the virtual agents repeat the recorded
         reports."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
@@ -157,7 +162,9 @@ class RecordedAgents:
         """Carry out an order of the engine if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            return  # Do nothing, because gang members start together without this order, or as recorded.
+            # Ignore the order to start a gang: virtual gang members start together anyway, or at the recorded
+            # time.
+            return
         if key in self._as_recorded:
             if isinstance(order, Start):
                 self._orders[key] = order
@@ -172,7 +179,8 @@ class RecordedAgents:
             self._clock.after(self._run_of(key).launch_s, partial(self._begin, key, order))
 
     def predict(self, job: Job) -> None:
-        """Schedule predicted reports for the job's attempt, because it will differ from the journal."""
+        """Schedule predicted reports for the job's current attempt, because from now on the attempt differs
+        from the recorded one."""
         for key in [key for key in self._as_recorded if key[0] == job.id]:
             status = self._other[key] = self._as_recorded.pop(key)
             order, run, now = self._orders[key], self._run_of(key), self._clock.now
@@ -219,7 +227,7 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        if self._reachable(key[2]):  # Without a connection, the next hello contains the report.
+        if self._reachable(key[2]):  # If the node has no connection, its next hello contains the report.
             self._report(inputs.AgentReported(key[2], status))
 
     def _reachable(self, name: str) -> bool:
@@ -239,7 +247,7 @@ class RecordedAgents:
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
-    """Return one input for the reports of several gang members that arrived together; None without
+    """Return one input for reports that agents of a gang sent at the same time; None if there are no
     reports."""
     if not statuses:
         return None

@@ -1,8 +1,8 @@
 """Reconstructs the inputs and scheduling passes of a controller from its journal.
 
 The inputs and the passes are the steps of a replay. A step is added wherever the journal shows that an input
-arrived or a pass did something. A pass without events is not in the journal, so a step for it is added after
-the last input of a burst (`_with_quiet_cycles`).
+arrived or that a pass had an effect. A pass without an effect writes no journal entry, so
+`_with_quiet_cycles` adds a step for it after the last of several inputs in quick succession.
 
 Invariant: under the same configuration, backfill kinds that use only the present state give the recorded
 placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a reservation
@@ -53,8 +53,8 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HistoryStep:
-    """A step of a replay. `what` is a Mark, or the class of the input that the journal entry `event`
-    shows."""
+    """A step of a replay. `what` is a Mark (such as a scheduling pass), or the class of the input that caused
+    the journal entry `event`."""
 
     at: float
     what: type[Any] | Mark
@@ -63,7 +63,7 @@ class HistoryStep:
 
 @dataclass
 class History:
-    """The steps of a journal, and what else a replay needs to know from it."""
+    """The steps that a replay repeats, and further data from the journal that it needs."""
 
     steps: list[HistoryStep] = field(default_factory=list)
     runs: dict[int, tuple[RecordedRun, ...]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class History:
 
 
 class _Reader:
-    """Reads a journal and collects the steps of a replay. All entries with the same time are read
+    """Collects the steps of a replay from a journal. All journal entries with the same time are read
     together."""
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class _Reader:
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether the entries being read have the time `at`, and one is an event of this kind about the
-        job."""
+        """Whether `at` is the time of the entries that are being read, and one of them is an event of this
+        kind about the job."""
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
@@ -114,7 +114,8 @@ class _Reader:
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            shown[0] = Mark.CYCLE  # No entry shows an input, so a timer of the engine caused a pass.
+            # No entry shows an input, so a timer of the engine has caused a scheduling pass.
+            shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
             # Add only one step for a pass with several placements, and only one for a restart with several
@@ -126,8 +127,7 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one entry. Returns the kind of step that it shows, or None if it is a consequence of an
-        earlier step."""
+        """Read one entry. Returns the kind of step that caused it, or None if an earlier step caused it."""
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -172,12 +172,12 @@ def _mark_of(event: Event) -> Mark | None:
 
 
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
-    """Yield the steps, and in addition the passes that changed nothing.
+    """Yield the steps, and in addition a step for each scheduling pass that changed nothing.
 
     A pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass without
-    events followed it. It is added after the last input of a burst, because a job that was submitted and held
-    in one batch must not start in between. Under another configuration, jobs may therefore start up to SOON_S
-    later.
+    events followed it. Its step is added after the last of several inputs in quick succession: a job that was
+    submitted and held in one batch must not start in between. Under another configuration, jobs may therefore
+    start up to SOON_S later.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

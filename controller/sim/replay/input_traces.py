@@ -1,8 +1,8 @@
 """Defines for each kind of input how the journal shows it and how a replay makes it again.
 
-An event is a trace of an input if nothing else causes it. Every other event is a consequence of the input
-before it at the same time, or of a scheduling pass if there is no such input. Each new kind of input needs a
-row in the table WAYS.
+An event is a trace of an input if nothing else causes it. Every other event is a consequence of an earlier
+input with the same time, or of a scheduling pass if there is none. Each new kind of input needs a row in the
+table WAYS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """What the journal shows about a job up to an event, as far as it is needed to recognise inputs."""
+    """The state of jobs at a journal entry, from which a reader of the journal recognises whether an input
+    caused the entry."""
 
     def waits(self, job: int) -> bool:
         """Whether the job is queued and not placed."""
@@ -34,7 +35,8 @@ class JournalPosition(Protocol):
 
 
 class ReplayAgents(Protocol):
-    """The virtual agents of a replay, which make the reports of agents again; implemented in agents.py."""
+    """The virtual agents of a replay, which repeat the recorded reports of agents; implemented in
+    agents.py."""
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
@@ -50,8 +52,8 @@ class ReplayAgents(Protocol):
 class InputTrace:
     """A kind of event that proves that an input arrived, if `shows` returns True for the event.
 
-    `recreate` makes the input from the event, or returns None if the input does not apply in the replay.
-    Without `recreate`, the fields of the input have the values of the event's fields with the same names.
+    `recreate` makes the input from the event, or returns None if the input does not apply in the replay. If
+    `recreate` is None, the fields of the input get the values of the event's fields with the same names.
     """
 
     event: type[Any]
@@ -71,8 +73,7 @@ def _cancelled_waiting(event: events.JobEnded, past: JournalPosition) -> bool:
 
 
 def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bool:
-    """Whether a user requested the preemption, and the engine did not do it for another job, a move or a
-    hold."""
+    """Whether a user preempted the job. False if the engine stopped it for another job, a move or a hold."""
     led = (events.PreemptionPlanned, events.MovePlanned, events.JobHeld)
     return event.reason is Reason.PREEMPTED and not any(
         past.at_once(kind, event.job, event.at) for kind in led
@@ -93,7 +94,8 @@ def _restarted(event: Event) -> bool:
 
 def _changes(event: events.JobEdited) -> Mapping[str, Any]:
     values = encode(event.spec)
-    # Remove the default values, so that the policy of the replay computes its own.
+    # Leave out values that were computed as defaults, so that the policy of the replay computes its own
+    # defaults.
     defaults = event.spec.by_default
     return {
         name: None if name in defaults else values[name] for name in event.changed if name != "by_default"
@@ -101,9 +103,11 @@ def _changes(event: events.JobEdited) -> Mapping[str, Any]:
 
 
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
-    """Return how ended jobs ended that the controller looked up in the store.
+    """Return the final states of old jobs that the controller looked up in the store, because a new job
+    depends on them.
 
-    They are derived from the recorded decision whether the dependency was met.
+    The journal does not contain these states; they are derived from the recorded decision whether the
+    dependency was met.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
@@ -175,7 +179,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.SetQuota: (InputTrace(events.QuotaSet),),
     inputs.UnsetQuota: (InputTrace(events.QuotaUnset),),
     inputs.Reserve: (
-        # Set anyway=True, because the controller accepted the reservation at that time.
+        # Set anyway=True, so that the replay accepts the reservation as the controller did.
         InputTrace(
             events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
         ),

@@ -27,7 +27,7 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """How long an attempt runs and how it ends. This is the same for all members of a gang."""
+    """How long an attempt runs and how it ends. The members of a gang all have the same values."""
 
     launch_s: float = 0.0
     """Seconds from placement to the start of the processes."""
@@ -45,9 +45,9 @@ class RecordedRun:
 class RunRecorder:
     """Collects from the events of one job how long its attempts ran, except those that were ordered to stop.
 
-    An attempt that was lost or stopped gives only a lower bound of the run time. Work that it saved in a
-    checkpoint is added to the run of the next attempt. If no attempt ended without a stop order, the job is
-    assumed to end at the last event about it.
+    An attempt that was lost or stopped gives only a lower bound of the run time. Work that such an attempt
+    saved in a checkpoint is added to the run time of the next attempt. If no attempt ended without a stop
+    order, the job is assumed to end at the last event about it.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class RunRecorder:
         """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
 
     def note(self, event: JobEvent) -> None:
-        """Update the runs with one event of the job."""
+        """Update the recorded runs with one event of the job."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)
@@ -76,7 +76,7 @@ class RunRecorder:
 
     def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
-        # Use the first failure, because gang members that are stopped because of it end later.
+        # Use the first failure: when one gang member fails, the others are stopped and end later.
         for how in event.exits.values():
             if self._first_failure is None or (self._first_failure.code == 0 and not self._first_failure.why):
                 self._first_failure = how

@@ -1,4 +1,5 @@
-"""Compares a replay with the recorded past: their figures, and the wait of every job."""
+"""Compares a replay with the recorded past by figures, such as the mean wait, and by the wait of every
+job."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ class WaitChange:
 
 
 def recorded(history: History) -> ReplaySide:
-    """Return the recorded past as one side of the comparison."""
+    """Return the recorded past, as the side of the comparison that is not replayed."""
     return _column(history.records, history)
 
 
@@ -130,11 +131,11 @@ def _column(records: SimulatedJobs, history: History) -> ReplaySide:
 
 
 def wait_changes(history: History, replayed: ReplayResult) -> Iterable[WaitChange]:
-    """Yield the jobs whose waits in the recorded past and in the replay differ."""
+    """Yield the jobs that waited longer or shorter in the replay than in the recorded past."""
     for job, then in history.records.by_job.items():
         now = replayed.records.by_job.get(job)
         if now is None:
-            continue  # The policy refuses the job in the replay.
+            continue  # Skip the job, because the policy of the replay refused it.
         change = WaitChange(
             job,
             history.names[job],

@@ -1,4 +1,4 @@
-"""Replays the history of a cluster under a configuration."""
+"""Replays the recorded inputs of a cluster under a configuration."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ OFTEN = 500
 class Replay:
     """A scheduling engine that gets every recorded input at its recorded time.
 
-    `observe` is called with every event of the replay. `policies` builds a pipeline from a configuration text
-    in the journal. With it, each recorded change of the configuration is repeated; without it, one pipeline
-    is used during the whole replay.
+    `observe` is called with every event of the replay. `policies` builds a pipeline (scheduling policy) from
+    a configuration text in the journal. If it is set, each recorded change of the configuration is repeated;
+    otherwise the replay uses `pipeline` until its end.
     """
 
     def __init__(
@@ -126,7 +126,8 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
-        """Schedule checks whether the silent node counts as down or its jobs as lost."""
+        """Schedule checks whether a node without a connection has been silent so long that it is down or its
+        jobs are lost."""
         node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
         jobs = [self.engine.state.jobs[job] for job in node.held]
         moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
@@ -142,8 +143,8 @@ class Replay:
             self._report(inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
-        """Start a new engine from the stored rows. Plans and backfill reservations of the old engine are
-        lost."""
+        """Repeat a restart of the controller: start a new engine from the stored rows. Like a real restart,
+        this loses plans and backfill reservations."""
         old = self.engine.state
         jobs = sorted(old.jobs.values(), key=lambda job: job.id)
         live = [job for job in jobs if job.ended_at is None]

@@ -58,7 +58,7 @@ def by_user(run: ReportRun) -> list[JobGroup]:
 
 
 def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
-    """Return at most `most` groups. If there are more, combine the last ones into one."""
+    """Return at most `most` groups. If there are more, combine the last groups into one group."""
     if len(groups) <= most:
         return [*groups]
     rest = [record for group in groups[most - 1 :] for record in group.records]
@@ -76,8 +76,8 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 
 def rank(size: float) -> int:
-    """Return the number of the size class: -2 for size 0, -1 below 1, else the binary logarithm rounded
-    up."""
+    """Return the number of the size class of a job: -2 for size 0, -1 for less than 1 GPU or processor, else
+    the binary logarithm of the size, rounded up."""
     if size <= 0:
         return -2
     return -1 if size < 1 else math.ceil(math.log2(size))

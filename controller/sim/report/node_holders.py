@@ -82,7 +82,7 @@ def _node_table(runs: Sequence[ReportRun]) -> Markup:
 
 
 def waits_section(runs: Sequence[ReportRun], span: TimeSpan) -> Markup:
-    """Return the section with the table of the longest waits, or nothing if no job waited."""
+    """Return the section with the table of the longest waits; empty if no job waited."""
     rows = [
         [
             str(run.number(record)),

@@ -33,7 +33,7 @@ better."""
 
 
 def figure_name(key: str) -> str:
-    """Return the name of a figure for the report, such as "Mean wait"."""
+    """Return the readable name of a figure (a key of a run's results), such as "Mean wait"."""
     return FIGURES.get(key) or key.removesuffix("_s").replace("_", " ").capitalize()
 
 

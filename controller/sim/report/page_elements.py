@@ -35,7 +35,8 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """Return a list with the cell that names the run, or an empty list if the report has only one run."""
+    """Return a list with `cell`, which names a run, if the report has several runs; otherwise an empty list,
+    because the cell would say nothing."""
     return [cell] if len(runs) > 1 else []
 
 

@@ -19,8 +19,8 @@ class ReportRun:
 
     `label` distinguishes the runs: it is a policy, a log or a scheduler.toml. `records` contains all jobs,
     also those that never started or ended. `figures` are the figures of `sim run` by name. `source` names the
-    log of the jobs, `left_out` the number of its jobs that were not run, by reason. The report counts
-    resources in units: GPUs, or processors if the cluster has no GPUs or no job requested one.
+    log of the jobs; `left_out` contains for each reason the number of its jobs that were not run. The report
+    counts resources in units: GPUs, or processors if the cluster has no GPUs or no job requested one.
     """
 
     label: str
@@ -56,7 +56,7 @@ class ReportRun:
         return self.cores(record)
 
     def cores(self, record: SimulatedJob) -> float:
-        """Return the number of processors that a job held, also if the unit of the run is GPUs."""
+        """Return the number of processors that a job held, even if the report counts resources in GPUs."""
         return sum(part.cpu_milli for part in record.allocations) / self.cluster.core_milli
 
     def number(self, record: SimulatedJob) -> int:

@@ -32,7 +32,8 @@ USERS, LISTED = 12, 300
 
 
 def tiles(run: ReportRun) -> Markup:
-    """Return the tiles with the most important figures of a run."""
+    """Return the boxes at the top of the page with the most important figures of a run, such as the mean
+    wait."""
     return el(
         "dl",
         *(
@@ -66,7 +67,8 @@ def _figure(runs: Sequence[ReportRun], run: ReportRun, key: str) -> Markup | str
 
 
 def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, dict[str, Any]]:
-    """Return the sections on utilisation and queue length over time, and the values that the script shows."""
+    """Return the sections on utilisation and queue length over time, and the values that the script shows at
+    the mouse pointer."""
     unit, capacity = runs[0].unit, max(run.capacity for run in runs)
     bins = BINS if len(runs) == 1 else FEW
     levels, waiting = [busy(run) for run in runs], [queued(run) for run in runs]
@@ -93,7 +95,8 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
 def _charted(
     title: str, about: str, runs: Sequence[ReportRun], name: str, chart: Markup, of: str, numbers: Markup
 ) -> Markup:
-    """Return a section with a chart and a table of its numbers. The script finds the chart by `name`."""
+    """Return a section with a chart and a table of the chart's numbers. The script finds the chart in the
+    page by `name`."""
     return section(title, about, legend(runs), figure(name, chart), details(of, numbers))
 
 
@@ -117,7 +120,8 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """Return the curve of used processors, or None if the report counts resources in processors anyway."""
+    """Return the curve of used processors; None if the report counts resources in processors, because the
+    main curve then shows them."""
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
@@ -179,8 +183,8 @@ def spreads_sections(runs: Sequence[ReportRun]) -> Markup:
 
 
 def _rows(runs: Sequence[ReportRun], groups: Sequence[Sequence[JobGroup]]) -> list[SpreadRow]:
-    """Return one row per group. The groups of the first run come first, then groups that only other runs
-    have."""
+    """Return one row per group of jobs. The groups of the first run come first, then the groups that only
+    other runs have."""
     names = dict.fromkeys(group.name for found in groups for group in found)
     by_name = [{group.name: group for group in found} for found in groups]
     return [

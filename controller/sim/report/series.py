@@ -43,7 +43,8 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """Return the sum of contributions (begin, end, amount) as a step function of time."""
+    """Return a step function of time: the sum of the amounts of all `parts` (begin, end, amount) that cover
+    the time."""
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))
@@ -58,7 +59,8 @@ def busy(run: ReportRun) -> Steps:
 
 
 def busy_cores(run: ReportRun) -> Steps:
-    """Return the number of processors that jobs held over time, also if the unit of the run is GPUs."""
+    """Return the number of processors that jobs held over time, even if the report counts resources in
+    GPUs."""
     return _held(run, run.cores)
 
 

@@ -24,8 +24,8 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values from `low` to `high` to coordinates from `begin` to `end`; `bend` may make it
-    logarithmic."""
+    """Maps values from `low` to `high` to coordinates from `begin` to `end`. Each value first passes through
+    the function `bend`, such as a logarithm."""
 
     low: float
     high: float
@@ -140,5 +140,6 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """Return the SVG text anchor of a label: at the right edge, the text ends at the tick."""
+    """Return the SVG text-anchor of the label below a tick. At the right edge of the chart, the text ends at
+    the tick."""
     return "end" if place > x.end - 18 else "middle"

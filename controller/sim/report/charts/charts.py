@@ -32,8 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the index of its run in the report, which decides colour and
-    dashes."""
+    """One curve of a chart. `place` is the index of the curve's run in the report, which decides the colour
+    and the dashes."""
 
     label: str
     values: Floats
@@ -97,7 +97,8 @@ def _curve(curve: Curve, x: Scale, y: Scale, *, filled: bool) -> Markup:
 
 
 def _step_path(curve: Curve, x: Scale, y: Scale) -> str:
-    """Return the SVG path of a curve with one step per bin, because each value is the average of a bin."""
+    """Return the SVG path of a curve of steps. Each step is one value, the average over an equal part of the
+    time axis."""
     edges = np.linspace(x.begin, x.end, len(curve.values) + 1)
     parts = [f"M{edges[0]:.1f} {y(float(curve.values[0])):.1f}"]
     last = ""
@@ -121,7 +122,8 @@ class SpreadRow:
 def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
     """Draw a chart with one row per group of jobs.
 
-    A thin line goes from 5 to 95 % of the jobs, a thick one from 25 to 75 %. A dot shows the median.
+    A thin line goes from the 5th to the 95th percentile, a thick line from the 25th to the 75th. A dot shows
+    the median.
     """
     line = 11.0 if all(len(row.spreads) <= 1 for row in rows) else 13.0
     heights = [line * max(len(row.spreads), 1) + 11.0 for row in rows]
@@ -144,7 +146,8 @@ def spreads(title: str, description: str, rows: Sequence[SpreadRow]) -> Markup:
 
 
 def _cut(name: str) -> str:
-    """Shorten a name to the width of the column. The full name appears when the mouse is over the row."""
+    """Shorten the name of a row to the width of its column. The full name appears when the mouse is over the
+    row."""
     return name if len(name) <= 16 else name[:15] + "…"
 
 
@@ -167,7 +170,8 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
-    """Draw a chart of the fraction of jobs at or below each value. A run with a higher curve is better."""
+    """Draw a chart that shows for each value, such as a wait, the fraction of jobs with at most this value. A
+    run with a higher curve is better."""
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)
     if waits:

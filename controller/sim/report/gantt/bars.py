@@ -63,7 +63,7 @@ def _tracks(run: ReportRun, name: str, node: NodeFacts) -> Iterator[Track]:
 
 
 def bars_of(run: ReportRun) -> list[Bar]:
-    """Return all bars, ordered by the start of their jobs."""
+    """Return the bars of all jobs, ordered by the start of the jobs."""
     tracks = tracks_of(run)
     places = {track.key: place for place, track in enumerate(tracks)}
     strips: dict[int, _Strip] = {}
@@ -85,8 +85,8 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return the tracks that the job holds on one node, and how many units (thousandths of a GPU or core)
-    of each."""
+    """Return the tracks (rows) that the job uses on one node, each with the units (thousandths of a GPU or
+    core) that it holds there."""
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]
@@ -108,7 +108,8 @@ def _rows(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _Strip:
-    """The units of one track (thousandths of a GPU or core), and the jobs that hold them."""
+    """One track (row) of the chart, divided into units (thousandths of a GPU or core), and the jobs that hold
+    these units."""
 
     units: int
     free: list[tuple[int, int]] = field(init=False)
@@ -118,8 +119,8 @@ class _Strip:
         self.free = [(0, self.units)]
 
     def take(self, job: int, units: int, begin_s: float, run_s: float) -> list[tuple[int, int]]:
-        """Take the lowest free units for a job, until it ends. Returns them as ranges [low, high), several
-        if needed."""
+        """Assign the lowest free units of the track to a job until its end. Returns one or more ranges (low,
+        high); `high` is not included."""
         while self.held and self.held[0][0] <= begin_s:
             self.free = _merged(self.free + heappop(self.held)[2])
         pieces: list[tuple[int, int]] = []

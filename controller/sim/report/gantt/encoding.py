@@ -19,18 +19,19 @@ MOST = 120_000
 
 @dataclass
 class _Names:
-    """A table of distinct strings. The encoded data contain the numbers of strings in it."""
+    """A table of distinct strings. The encoded data contain the index of a string in the table and not the
+    string itself."""
 
     known: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """Return the number of a string. A new string is added to the table."""
+        """Return the index of a string in the table. A new string is added to the table."""
         return self.known.setdefault(printable(text, 80), len(self.known))
 
 
 @dataclass(frozen=True)
 class Gantt:
-    """The encoded data that the script draws, and how much was left out."""
+    """The encoded bars of one run, which the script of the report draws, and the number of bars left out."""
 
     packed: dict[str, Any]
     bars: int
@@ -57,7 +58,7 @@ def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
 def _packed(run: ReportRun, span: TimeSpan, bars: Sequence[Bar]) -> dict[str, Any]:
     records = {bar.record.job: bar.record for bar in bars}
     places = {job: place for place, job in enumerate(records)}
-    # On a long time span, a second is less than a pixel, so whole seconds are exact enough.
+    # Round times to whole seconds if the time span is long, because a second is then less than a pixel.
     unit_s = 1.0 if span.length_s > 20_000 else 0.01
     return {
         "label": printable(run.label, 80),
@@ -110,8 +111,8 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Return the names of users or projects, those with the most use first, which get colours of their
-    own."""
+    """Return the names of all users or projects, those with the most use first. The script gives only the
+    first ones a colour of their own."""
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
         used[getattr(record, of)] += run.held(record) * run.ran_s(record)
