@@ -1,4 +1,5 @@
-"""Refuses a node that reports a GPU of another node. A host that joined twice would offer its GPUs twice."""
+"""Refuses a node that reports a GPU of another node. Otherwise a host that joined under two names would offer
+its GPUs twice."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from wire.text import printable
 
 
 class GpuOwners:
-    """Records to which node each GPU belongs, by UUID. A node without a connection keeps its GPUs."""
+    """Records for each GPU UUID the node that reported it. The record stays while the node has no
+    connection."""
 
     def __init__(self, nodes: Mapping[str, Iterable[str]]) -> None:
         self._gpus = {node: frozenset(uuids) for node, uuids in nodes.items()}

@@ -24,7 +24,8 @@ UNREAD_S = 10.0
 
 
 class ExecSession:
-    """One command of `corral exec`. The session ends when a client has read the exit code, or at close()."""
+    """One command of `corral exec`. The session ends at close(), or when a client has read the command's exit
+    code."""
 
     def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
         self.order = order
@@ -63,7 +64,7 @@ class ExecSession:
             self.close()
 
     def hear(self, said: ShellOutput | ShellEnded) -> None:
-        """Add a message of the agent: output of the command, or its end."""
+        """Add a message from the agent, which is output of the command or the command's end."""
         self._said.append(said)
         self._news.set()
 
@@ -76,7 +77,7 @@ class ExecSession:
         self._send(ResizeShell(self.order.request, rows, columns))
 
     def lose(self) -> None:
-        """Raise NodeAway in answers(), because the connection to the agent is lost."""
+        """Make answers() raise NodeAway, because the connection to the agent is lost."""
         self._lost = True
         self._news.set()
 

@@ -47,8 +47,8 @@ class NodeLink(Protocol):
     def send(self, frame: ControllerFrame) -> None:
         """Queue a frame (a message) for the agent; never blocks. Without a connection the frame is dropped.
 
-        Nothing is lost by this, because after each connect the agent sends a Hello with all its attempts, and
-        the controller makes the missing orders again.
+        Dropping a frame is safe: after each connect the agent sends a Hello with all its attempts, and the
+        controller sends the missing orders again.
         """
 
     def session(self) -> AgentSession:

@@ -48,7 +48,8 @@ class LinkFactory:
         )
 
     async def preflight(self, name: str, host: HostSpec, host_key: str = "") -> Preflight:
-        """Check whether a host can become a node. The host key is not pinned."""
+        """Check whether a host can become a node. `host_key` is accepted in place of the pinned key, but is
+        not pinned."""
         shared = self.config.cluster.shared
         return await preflight(name, host, self.connector, host_key, shared, self._cluster)
 
@@ -74,5 +75,5 @@ def shared_arguments(config: Config) -> tuple[object, ...]:
 
 
 def _arguments(config: Config, name: str) -> NodeSection:
-    # Leave out labels and taints, because they are not among the arguments of the agent.
+    # Ignore labels and taints, because a change of them changes no argument of the agent.
     return config.nodes[name].model_copy(update={"labels": {}, "taints": []})

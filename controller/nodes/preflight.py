@@ -37,7 +37,8 @@ async def preflight(
     """Check a host over SSH, without making it a node. `trusted` is a host key to accept instead of the
     pinned one.
 
-    `shared` are directories that should have the same content on the host and on the controller's machine.
+    `shared` contains directories that should have the same content on the host and on the controller's
+    machine.
     """
     checks: list[Check] = []
     boot_id = ""
@@ -70,8 +71,8 @@ async def preflight(
         key = changed.key
         checks.append(Check("host key", "failed", str(changed)))
     except CannotConnect as error:
-        # Name the failed check by the checks that have passed: "login" for a refused key, "connection" after
-        # a first success, otherwise "reachable".
+        # Find the check that failed: "login" if the host refused the keys, "connection" if an earlier check
+        # has passed, otherwise "reachable".
         place = (
             "login" if isinstance(error, AuthenticationFailed) else "connection" if checks else "reachable"
         )
@@ -103,7 +104,7 @@ async def _ask(
 ) -> tuple[list[Check], str]:
     """Run the checks that need a login. Returns their results, and the boot id of the host ("" if unknown).
 
-    If a check fails that all further checks depend on, these are left out.
+    If the agent cannot be started or does not answer, return only this failed check.
     """
     made = await asyncio.get_running_loop().run_in_executor(None, bundle)
     try:
@@ -138,7 +139,8 @@ async def _ask(
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """Check the clock of the host. The time `theirs` was read on the host between `asked_at` and now."""
+    """Compare the clock of the host with the clock here. `theirs` is the host's time, read after `asked_at`
+    and before now."""
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0
     if apart <= SKEW_S:

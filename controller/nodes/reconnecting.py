@@ -95,7 +95,8 @@ class ReconnectingLink(ABC):
         try:
             why = await session.run(self._ping_s, self._silence_s)
         finally:
-            # The agent was connected, so report this loss even if the last one had the same reason.
+            # The agent was connected in between, so report the loss of the connection even if the loss before
+            # had the same reason.
             if session.greeted:
                 self._reported = None
             self._session = None
@@ -109,8 +110,8 @@ class ReconnectingLink(ABC):
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Log the exception that ended the task of a link. No caller awaits the task, so it would go
-    unnoticed."""
+    """Log the exception that ended the task of a connection. Without this it would go unnoticed, because no
+    caller awaits the task."""
     if not task.cancelled() and (error := task.exception()) is not None:
         context = {"message": f"the {task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)

@@ -142,8 +142,8 @@ class AgentSession:
         """Yield the pieces of a log from byte `offset` on. Raises NodeAway or LogMissing. Close the generator
         to stop.
 
-        If the caller reads too slowly, the agent is ordered to stop sending. When the caller has read what
-        has arrived, the rest is requested.
+        If the caller reads too slowly, the agent is ordered to stop sending. When the caller has read all
+        pieces that have arrived, the rest of the log is requested.
         """
         while True:
             self._requests += 1
@@ -187,7 +187,8 @@ class AgentSession:
         return "the agent ended"
 
     def _take(self, line: bytes) -> str:
-        """Handle one frame of the agent. Returns "", or the reason why the session must end."""
+        """Handle one frame (message) of the agent. Returns the reason if the session must end, otherwise
+        ""."""
         try:
             frame = unpack(line)
         except Malformed as error:
@@ -218,8 +219,8 @@ class AgentSession:
         self.greeted = True
         self._clock = frame.clock
         if frame.clock is not None:
-            # Send a ping before any order: it starts the lease, which is the time that attempts may run
-            # without another message from the controller.
+            # Send a ping before any order. The ping starts the lease, which is the time that attempts may run
+            # without a message from the controller.
             self.send(Ping(0, frame.clock))
         problem = self._handler(self.name, frame)
         self.greeted = not problem
@@ -266,15 +267,15 @@ class _LogChunks:
         return self.stopped
 
     def lose(self) -> None:
-        """Raise NodeAway in chunks(), because the connection to the agent is lost."""
+        """Make chunks() raise NodeAway, because the connection to the agent is lost."""
         if not self.ended:
             self.ended = True
             self._error = NodeAway("the connection was lost while the log was read")
             self._news.set()
 
     async def chunks(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield the pieces of the log with their offsets, until its end, or until too many chunks were
-        unread."""
+        """Yield the pieces of the log with their offsets, until the log ends or the agent had to stop
+        sending."""
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()

@@ -12,7 +12,8 @@ from wire.api.nodes import Check
 
 @contextmanager
 def marker_files(folders: Sequence[str]) -> Iterator[tuple[list[str], list[Check]]]:
-    """Create a temporary file in each directory, which the agent on the host then looks for.
+    """Create a temporary file in each directory for the length of the block. The agent on the host then looks
+    for these files.
 
     Returns the paths of the files, and a failed check for each directory in which none can be created.
     """

@@ -1,1 +1,2 @@
-"""Stores the journal, and tables with the current rows of jobs, nodes and other state, in a database."""
+"""Stores in a database the journal (all events) and the present state: a row for each job, node and other
+object."""

@@ -20,7 +20,8 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """Returned if an entry does not fit into the chain: the reason, and the last entry before it."""
+    """The result of a check that found an entry which does not fit into the chain: the reason, and the last
+    good entry."""
 
     before: Head
     how: str
@@ -39,7 +40,8 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
     """
     node = entry.node
     spelled = (
-        # Add 0.0 to the time, because the database returns an int as a float and -0.0 as 0.0.
+        # Add 0.0 to the time, so that the hash stays the same after reading: the database returns an int as a
+        # float and -0.0 as 0.0.
         f"{entry.seq} {entry.at + 0.0!r} {entry.job} {len(entry.kind)} {None if node is None else len(node)} "
         f"{entry.kind}{node or ''}{entry.body}"
     )

@@ -20,7 +20,7 @@ class StoreRefused(StoreFailure):
 
 
 class StoreUnavailable(StoreFailure):
-    """The store cannot be written now. It may become writable again without a change by an operator."""
+    """The store cannot be written now, but may become writable again without an action of an operator."""
 
     trouble = "held up"
     adrift = False
@@ -48,5 +48,5 @@ class StoreAway(StoreUnavailable):
 
 
 class StoreBroken(StoreFailure):
-    """The store can no longer be used, or it is unknown whether the last commit is durable. A restart is
-    needed."""
+    """The store can no longer be used, or it is unknown whether the last commit is durable. The controller
+    must be restarted."""

@@ -21,8 +21,8 @@ CHANGING = ("project", "queue", "name", "state", "ended_at", "body", "seal")
 """The columns of a job that can change. An update writes only these columns, so most indexes stay
 unchanged."""
 
-# The columns of each table have the names and the order of the fields of its row class. Checksums are the
-# last columns.
+# The columns of each table have the same names and order as the fields of the row class. The last columns are
+# checksums.
 ENTRIES = select(tables.journal)
 JOBS = select(tables.jobs)
 NODES = select(tables.nodes)
@@ -49,16 +49,19 @@ def job_record(job: JobRow) -> Record:
 
 
 def job_change(job: JobRow) -> Record:
-    """Return the parameters that update the changeable columns of a job.
+    """Return the parameters of an UPDATE statement for those columns of a job that can change after the
+    submit.
 
-    The job's id is the parameter `job`, because SQLAlchemy allows no parameter with the name of a column.
+    The parameter for the job's id is named `job` and not `id`, because SQLAlchemy reserves the names of
+    columns.
     """
     changed = {name: getattr(job, name) for name in CHANGING if name != "seal"}
     return changed | {"job": job.id, "seal": _job_seal(job)}
 
 
 def sealed_record(row: NodeRow | NoteRow) -> Record:
-    """Return the column values of a node or note, with their checksum."""
+    """Return the column values of a node or note (a row of other state, such as a reservation), with their
+    checksum."""
     values = _values(row)
     return values | {"seal": _crc([*values.values()])}
 
@@ -105,8 +108,8 @@ def _values(row: Row) -> Record:
     return {name: getattr(row, name) for name in _NAMES[type(row)]}
 
 
-# A job has two checksums, one for the changeable columns: an update writes only these and does not read the
-# others.
+# A job has two checksums: one for the columns that most updates do not write, and one for the other columns.
+# An update can thus compute the second checksum without reading the unwritten columns.
 
 
 def _origin_seal(job: JobRow) -> int:

@@ -1,15 +1,15 @@
 """Deletes rows of ended jobs and the beginning of the journal.
 
 Jobs
-1. Choose the jobs that ended longest ago: those that are too old, and those above the allowed number.
-   Elements of an array stay while one of them has not ended.
+1. Choose ended jobs that are too old. If more ended jobs remain than allowed, also choose those that ended
+   first. Keep the elements of an array while one of them has not ended.
 2. In one transaction: add their usage to the rows of `usage_days`, then delete their rows.
 
 Journal
 1. The controller commits the entry `JournalSealed`, with the number and the hash of the last entry to delete.
    `JournalSealed` is in the hash chain, so the hashes of all later entries protect it from changes.
 2. Delete entries in order, a limited number per transaction. Each transaction also writes the base, which is
-   the number and hash of the last deleted entry. Checks of the chain begin at the base.
+   the number and hash of the last deleted entry. Checks of the hash chain begin at the base.
 
 Invariant: after a crash at any time, the base is the entry directly before the first remaining one. Entries
 that were announced but not yet deleted are deleted later.
@@ -34,8 +34,8 @@ never used."""
 
 
 def read_base(facts: dict[str, str]) -> Head | None:
-    """Return the last deleted journal entry from the rows of `meta`, or None if the journal begins with
-    entry 1."""
+    """Return the number and hash of the last deleted journal entry from the rows of the table `meta`; None if
+    none was deleted."""
     if BASE not in facts:
         return None
     seq, digest = facts[BASE].split()
@@ -100,8 +100,8 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 
 def _by_day(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum the usage of these attempts by day and tenant. The usage of a longer attempt is divided among
-    its days."""
+    """Sum the usage of these attempts by day, user, project and queue. If an attempt ran on several days,
+    divide its usage among them."""
     days: dict[tuple[int, str, str, str], dict[str, Any]] = defaultdict(
         lambda: dict.fromkeys((*ADDED, *GREATEST), 0)
     )

@@ -1,5 +1,5 @@
-"""Migrates a database to the tables of this program version. Refuses databases of newer versions and of
-others."""
+"""Migrates a database to the tables of this program version. Refuses databases of newer versions and of other
+programs."""
 
 from __future__ import annotations
 

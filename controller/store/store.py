@@ -82,7 +82,7 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has been committed yet."""
+        """Whether the store is new, so that it contains no journal entry."""
         return self._head.seq == 0
 
     @property
@@ -161,8 +161,8 @@ class Store:
             ended = connection.execute(newest.limit(self._keep))
             last = select(tables.journal.c.seq, tables.journal.c.at).order_by(tables.journal.c.seq.desc())
             last_seq, last_at = connection.execute(last.limit(1)).one_or_none() or (0, 0.0)
-            # The next job number must be above the numbers of arrays too, because jobs and arrays share one
-            # counter. Use two queries: SQLite uses an index only for a query with a single max(), and the
+            # Compute the next job number from the jobs and the arrays, because both get their numbers from
+            # one counter. Use two queries: SQLite uses an index only for a query with a single max(), and the
             # index of arrays only if the query excludes NULL.
             highest = [
                 connection.scalar(select(func.max(column)).where(column.is_not(None)))
@@ -182,10 +182,11 @@ class Store:
             )
 
     def commit(self, batch: Batch) -> None:
-        """Write the batch in one transaction. When this returns, the batch survives a power failure.
+        """Write journal entries and changed rows in one transaction. When this method returns, they survive a
+        power failure.
 
-        A job's row with `spec` is written completely. Without `spec`, only the columns that can change are
-        written: user, key, array and submitted_at keep their stored values.
+        If a job's row has a `spec`, all columns are written. Otherwise only the columns that can change are
+        written; user, key, array and submitted_at keep their stored values.
         """
         self._must_work()
         head, entries = self._chained(batch.entries)
@@ -286,8 +287,8 @@ class Store:
             return report(connection, by, since, until, most, running)
 
     def numbers_of_key(self, user: str, key: str) -> tuple[int, ...]:
-        """Return the ids of the jobs that a user submitted with this idempotency key; several for an
-        array."""
+        """Return the ids of the jobs that a user submitted with this idempotency key; for a job array, those
+        of all elements."""
         jobs = tables.jobs.c
         query = select(jobs.id).where(jobs.user == user, jobs.key == key, jobs.key != "").order_by(jobs.id)
         with self._reading() as connection:
@@ -302,7 +303,8 @@ class Store:
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
-        """Return the next ended jobs to delete: ended before `before`, or the oldest of more than `most`."""
+        """Return up to `at_once` ended jobs to delete: those that ended before `before`, and the oldest ones
+        if more than `most` are stored."""
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
 
@@ -316,8 +318,8 @@ class Store:
             last, first = connection.execute(select(func.max(journal.seq), func.min(journal.seq))).one()
             if last is None:
                 return 0
-            # Entries are in the order of their times, so find the first one that is not old enough by binary
-            # search.
+            # Find the newest entry that is older than `before` by binary search, because entries are in the
+            # order of their times.
             low, high = first - 1, last
             while low < high:
                 middle = (low + high + 1) // 2
@@ -332,8 +334,8 @@ class Store:
         return found.hex() if found is not None else ""
 
     def sealed(self) -> int:
-        """Return the number of the last journal entry that may be deleted, because the journal announces
-        it; 0 if none."""
+        """Return the number of the last journal entry that may be deleted, because a later entry announces
+        its deletion; 0 if there is none."""
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)
@@ -344,8 +346,8 @@ class Store:
         self._write(lambda: retention.delete_jobs(self._place, self._writer, ids))
 
     def delete_entries(self, through: int, at_once: int) -> None:
-        """Delete the next journal entries that may be deleted; see sealed(). Call this in the thread that
-        commits."""
+        """Delete up to `at_once` journal entries, but none after entry `through`. Call this in the thread
+        that commits."""
         base = self._write(lambda: retention.delete_entries(self._writer, through, self._base, at_once))
         self._base = base or self._base
 

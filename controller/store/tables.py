@@ -6,7 +6,8 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, M
 
 metadata = MetaData()
 
-# SQLite orders a table by its primary key, without a separate index, only if the type is spelled INTEGER.
+# Use the type INTEGER for SQLite: only then is the primary key the order of the table, without a separate
+# index.
 Number = BigInteger().with_variant(Integer, "sqlite")
 
 journal = Table(
@@ -106,9 +107,9 @@ usage_days = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# Every index makes each commit slower, so there are only five. They find the entries of a job, the jobs by
-# their end (NULL: not ended), the jobs of an idempotency key, the elements of an array, and usage by time. A
-# list of a user's old jobs has no index and reads the jobs in the order of their ids.
+# There are only five indexes, because each one makes every commit slower. Unended jobs are found by
+# `jobs_by_end` too: their end is NULL. No index is by user, so listing the old jobs of a user reads the jobs
+# of all users.
 Index("journal_of_job", journal.c.job, journal.c.seq)
 Index("jobs_by_end", jobs.c.ended_at)
 Index(

@@ -1,7 +1,7 @@
 """Reports of usage: the resources that attempts used in a time window, summed by the database.
 
-1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the records of running
-   attempts, which go into a temporary table.
+1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the usage of running
+   attempts, which is written to a temporary table.
 2. Multiply the values of each row by the fraction of its time that is inside the window.
 3. Group by user, project, queue or job. Order the groups by GPU time. Return the first ones and their number.
 
@@ -52,7 +52,7 @@ def report(
 ) -> tuple[list[UsageSum], int]:
     """Return the usage of the `most` groups with the most GPU time, and the number of all groups.
 
-    `by` is "user", "project", "queue" or "job"; `running` are the records of attempts that have not ended.
+    `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended.
     """
     parts = [_attempts(tables.usage, by, since, until), _days(by, since, until)]
     if running:

@@ -4,8 +4,8 @@
 2. Check the hash chain from the first journal entry to the newest one. If retention deleted entries, begin at
    the last deleted entry (the base). A later entry of kind `JournalSealed` must contain the hash of the base.
 3. Check the checksum of every row.
-4. Read the journal again, job by job, and compare the row of each job with its entries. Skip jobs whose first
-   entries were deleted.
+4. Read the journal again, job by job, and compare the row of each job with the job's journal entries. Skip
+   jobs whose first entries were deleted.
 
 Cost: two passes over the journal and one over the rows, in constant memory and one read-only snapshot.
 """
@@ -106,7 +106,7 @@ class Verification:
     def _is_announced(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
         """Whether a JournalSealed entry announces the deletion of all entries up to the base.
 
-        It may announce the deletion of more entries if that deletion has not been finished.
+        The entry may also announce the deletion of later entries that have not been deleted yet.
         """
         for through, digest in reversed(sealed):
             if through == base.seq:
@@ -131,7 +131,8 @@ class Verification:
             try:
                 expected = _expected_row(life)
             except (ValueError, KeyError, TypeError):
-                # The hash chain is intact, so a program other than Corral must have written this entry.
+                # The entry cannot be parsed. Because the hash chain is intact, a program other than Corral
+                # must have written it.
                 expected = None
             while row is not None and job is not None and row.id < job:
                 row = next(rows, None)
@@ -160,8 +161,8 @@ class Verification:
 
 
 def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
-    """Return the values that a job's row must have by the journal, or None if the job's first entry was
-    deleted."""
+    """Compute from a job's journal entries the values that the job's row must have; None if the first entry
+    was deleted."""
     facts: dict[str, Any] | None = None
     for entry in life:
         if entry.kind == "JobQueued":
@@ -189,8 +190,8 @@ def _expected_row(life: Iterator[JournalEntry]) -> dict[str, Any] | None:
             facts["state"] = json.loads(entry.body)["state"]
             facts["ended_at"] = entry.at
     if facts is not None and facts["ended_at"] is None and facts["state"] != "QUEUED":
-        # Do not compare SCHEDULED or RUNNING: these entries do not show whether all nodes of the job have
-        # started it.
+        # Do not compare the state of a job that is placed: the entries read here do not show whether it is
+        # SCHEDULED or RUNNING.
         del facts["state"]
     return facts
 

@@ -30,7 +30,8 @@ TRY_S = 6
 """The most seconds that a Python may take to print its version."""
 _FIND = (
     "exec /bin/sh -c '"
-    # Kill the interpreter with a process on the host: the sshd of root does not pass signals on to programs.
+    # Let a process on the host kill a Python interpreter that takes too long, because the sshd of root passes
+    # no signals to programs.
     'limited() {{ "$@" < /dev/null & tried=$!; (sleep {try_s}; kill -9 $tried) > /dev/null 2>&1 & watch=$!; '
     "wait $tried 2> /dev/null; ended=$?; kill $watch 2> /dev/null; return $ended; }}; "
     'PATH="${{PATH:-/usr/bin}}:/usr/local/bin:/usr/bin:/bin"; export PATH; '
@@ -58,8 +59,8 @@ class BootstrapFailed(CannotConnect):
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedAgent:
-    """An agent that has been started and waits for its options. `home` is the directory that it uses by
-    default."""
+    """An agent that has been started and waits for its command line options. `home` is the agent's default
+    directory."""
 
     process: asyncssh.SSHClientProcess[bytes]
     words: LastLine
@@ -92,12 +93,12 @@ async def start_agent(
         async with asyncio.timeout(BOOTSTRAP_S):
             return await exchange.hand_over(home, made)
     except TimeoutError:
-        # Kill the process on the host. Otherwise it would wait without end, and each new attempt would add
-        # another.
+        # Kill the process on the host. Otherwise it would wait forever, and each new attempt to connect would
+        # add another process.
         process.kill()
         raise exchange.silent() from None
     except BaseException:
-        # Kill the process also if this task is cancelled, for example because the node is removed.
+        # Also kill the process if this task is cancelled, for example because the node is removed.
         process.kill()
         raise
 
@@ -130,7 +131,7 @@ class _Bootstrap:
         return BootstrappedAgent(self._process, self._words, detail)
 
     async def _answer(self) -> tuple[str, str]:
-        """Return the next message of that program: its kind and a detail.
+        """Return the next message of the program on the host, as its kind and a detail.
 
         Messages begin with a random marker. Lines without it were printed by the shell's start-up files and
         are skipped.
@@ -151,7 +152,7 @@ class _Bootstrap:
         raise self._login_error(f"it prints without end, and {self._last()}")
 
     async def _ended(self) -> BootstrapFailed:
-        """Return the error for an SSH session that ended before the agent ran."""
+        """Return the error to raise when the SSH session ended before the agent ran."""
         words = await self._words.end(PARTING_S)
         if words.startswith(_NO_PYTHON):
             seen = words[len(_NO_PYTHON) + 2 :]
@@ -169,7 +170,7 @@ class _Bootstrap:
         return self._login_error(f"it ended{how}, and {self._last()}")
 
     def silent(self) -> BootstrapFailed:
-        """Return the error for an SSH session that has not answered in time."""
+        """Return the error to raise when the program on the host has not answered in time."""
         return self._login_error(f"it sent no answer within {BOOTSTRAP_S:g} s, and {self._last()}")
 
     def _last(self) -> str:

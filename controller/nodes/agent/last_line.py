@@ -1,4 +1,4 @@
-"""Keeps the last line that an agent or a login writes to stderr, for error messages."""
+"""Keeps the last line that an agent or an SSH login writes to stderr, for error messages."""
 
 from __future__ import annotations
 

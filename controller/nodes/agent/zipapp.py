@@ -44,13 +44,14 @@ def bundle() -> Bundle:
 def _arrival() -> str:
     """Return the source text of the program that receives the agent on a host.
 
-    It consists of two modules of this project, joined so that the second needs no import of the first.
+    The text consists of two modules of this project, one after the other, so that it can run as a single
+    file.
     """
     names = ("wire/trusted_paths.py", "agent/host/bootstrap.py")
     checks, arrival = ((_HOME / name).read_text(encoding="utf-8") for name in names)
     lines = arrival.splitlines(keepends=True)
-    # Leave out the imports of the second module: the first one has the __future__ import and defines the
-    # names that the second imports from wire.
+    # Leave out the imports of the second module. The first module has the __future__ import and defines the
+    # other names.
     own = [line for line in lines if not line.startswith(("from __future__ ", "from wire."))]
     return checks + "".join(own)
 

@@ -22,7 +22,7 @@ CONNECT_S = 30.0
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 KEEPALIVE_S, KEEPALIVES = 15.0, 3
 
-# Hide asyncssh's messages, because it logs every connection.
+# Hide the log messages of asyncssh, because it logs every connection.
 logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
@@ -67,7 +67,8 @@ class SshConnector:
             "kbdint_auth": False,
             "agent_forwarding": False,
             "request_pty": False,
-            "ignore_encrypted": True,  # Skip key files with a passphrase; ssh-agent may hold their keys.
+            # Skip key files with a passphrase, because ssh-agent may have the same keys without one.
+            "ignore_encrypted": True,
             "client_factory": lambda: attempt.recorder,
             **attempt.files(),
         }

@@ -69,14 +69,15 @@ class AuthenticationFailed(CannotConnect):
 
 
 class HostKeyRecorder(asyncssh.SSHClient):
-    """Records a host key that asyncssh does not know, and the address of the host. It accepts no such key."""
+    """Records the host key and the address of a host whose key asyncssh does not know, and refuses the
+    key."""
 
     reached = False
     shown: asyncssh.SSHKey | None = None
     place: tuple[str, str, int]
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002
-        """Note that the host itself has answered and not only a jump host."""
+        """Record that the host itself has answered and not only a jump host."""
         self.reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -89,12 +90,12 @@ class SshConfig(Protocol):
     """The options of ~/.ssh/config that apply to a host."""
 
     def get(self, option: str, default: Any = None) -> Any:
-        """Return the value of one option."""
+        """Return the value of an option, or `default` if it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class SshAttempt:
-    """One attempt to connect: the address, the keys, and what the host sent before the failure."""
+    """One attempt to connect to a host: the address, the keys, and a recorder of the host's answers."""
 
     node: str
     address: SshAddress
@@ -175,13 +176,13 @@ class SshAttempt:
         return HostKeyUnknown(self.node, shown)
 
     def _locked(self, config: SshConfig | None) -> list[str]:
-        """Return the key files that were not tried because they have a passphrase."""
+        """Return the key files that were skipped because they have a passphrase."""
         files = [self.identity] if self.identity else (config and config.get("IdentityFile")) or _DEFAULT_KEYS
         return [file for file in files if _is_locked(file)]
 
 
 def _there(config: SshConfig | None, option: str) -> list[str] | None:
-    """Return the existing files that a configuration option names, or None if the option is not set."""
+    """Return those files named by an option of ~/.ssh/config that exist; None if the option is not set."""
     files = config.get(option) if config is not None else None
     if not files:
         return None

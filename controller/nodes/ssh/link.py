@@ -22,7 +22,8 @@ from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 
 class SshLink(ReconnectingLink):
-    """Sends the agent to the host and starts it, and does so again whenever the connection is lost."""
+    """A connection to the agent on a host. After each loss of the connection, the agent is sent and started
+    again."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class SshChannel:
         """Close the channel, and wait up to `patience_s` seconds for the agent to end. Returns its last
         stderr line.
 
-        If the agent does not end, the agent that is started next replaces it.
+        If this agent does not end, the agent that is started at the next connection replaces it.
         """
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()

@@ -19,8 +19,8 @@ Insert = sqlite.Insert | postgresql.Insert
 class Backend(Protocol):
     """A database that holds a store: a SQLite file or a database on a PostgreSQL server.
 
-    Today a lock keeps other controllers out. A standby controller on another host would need a leader term
-    instead: `open` would obtain the term, and each commit would check that it is still valid.
+    `open` takes a lock, so that only one controller at a time uses the store. Corral has no standby
+    controller, which would need leader election instead.
     """
 
     engine: Engine
@@ -47,7 +47,7 @@ class Backend(Protocol):
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
-        """Return the errors in the structure of the database that a quick check finds."""
+        """Return the errors in the structure of the database that a check of a few seconds finds."""
         ...
 
     def full_check(self, connection: Connection) -> list[str]:
@@ -55,13 +55,13 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Complete the start. Raises StoreBroken if the last acknowledged entry of the journal is not in
-        the database."""
+        """Check at the end of the start that the last acknowledged journal entry is in the database; raise
+        StoreBroken if not. `head` is the newest entry found."""
         ...
 
     def acknowledge(self, head: Head) -> None:
-        """Record that all entries up to this one are durable. Raises StoreBroken if the database file was
-        replaced."""
+        """Record that all journal entries up to `head` are durable. Raises StoreBroken if the database file
+        was replaced."""
         ...
 
     def damaged(self, what: str) -> StoreFailure:

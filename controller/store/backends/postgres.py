@@ -1,6 +1,7 @@
-"""A store on a PostgreSQL server, which a lock of the writing database session protects.
+"""A store on a PostgreSQL server. The database session that writes holds a lock, which keeps other
+controllers out.
 
-When the session ends, the server releases the lock, and this controller can no longer write.
+When this session ends, the server releases the lock, and the controller can no longer write.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ class Sidecar:
 
 
 class OwnerLock(Sidecar):
-    """A lock file. The kernel releases the lock when the process ends; the text of the file names the
-    process.
+    """A lock file, whose text names the process with the lock. The kernel releases the lock when the process
+    ends.
 
     The lock is not on the database file, because closing any descriptor of that file would release SQLite's
-    locks. The lock file is never removed: otherwise two processes could lock two different files with the
-    same name.
+    locks. The lock file is never removed, because a second process could then create and lock a new file with
+    the same name.
     """
 
     def take(self, what: str) -> None:
@@ -78,14 +78,15 @@ class HeadFile(Sidecar):
     """
 
     def write(self, head: Head) -> None:
-        """Record that all entries up to this one are durable."""
+        """Record that all journal entries up to `head` are durable."""
         # Ignore a failed write: the entries are in the database, and an older entry in this file does no
         # harm.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 
     def read(self) -> Head | None:
-        """Return the recorded entry, or None if the file is empty or cannot be parsed."""
+        """Return the number and hash of the recorded journal entry; None if the file is empty or cannot be
+        parsed."""
         try:
             seq, digest = os.pread(self._descriptor, 200, 0).decode().split()
             return Head(int(seq), bytes.fromhex(digest))

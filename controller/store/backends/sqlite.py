@@ -84,8 +84,9 @@ class SqliteFile:
         return insert(table)
 
     def quick_check(self, connection: Connection) -> list[str]:
-        # Skip the check for a large file: it reads the whole file, but a start must take only seconds. Each
-        # start still checks the rows that it loads and the end of the journal. verify() finds other damage.
+        # Skip the check of a large file, because it reads the whole file and a start must take only seconds.
+        # Each start checks the rows that it loads and the newest journal entries; verify() finds other
+        # damage.
         if self.path.stat().st_size > QUICK_CHECK_LIMIT:
             return []
         return _check(connection, "quick_check")
@@ -100,8 +101,9 @@ class SqliteFile:
                 there = connection.scalar(select(journal.c.hash).where(journal.c.seq == noted.seq))
             if there != noted.hash:
                 raise self._entry_lost(noted.seq, head.seq)
-        # If an earlier fsync of the write-ahead log failed, its pages may be correct in memory but wrong on
-        # the disk. Therefore copy the whole log into the database file, with another fsync.
+        # If an earlier fsync of the write-ahead log failed, the pages of the log may be correct in memory but
+        # wrong on the disk. Therefore copy the whole log into the database file, which includes another
+        # fsync.
         driver: Any = connection.connection.driver_connection
         try:
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -118,8 +120,8 @@ class SqliteFile:
                 f"{self.where} was moved, deleted or replaced while it was in use",
                 "Put the file back where it was and start again; stop the controller before changing it.",
             )
-        # Check the write-ahead log too: it contains commits that are not in the database file yet. Closing
-        # the database at this point still copies them.
+        # Check the write-ahead log too, because it contains commits that are not in the database file yet.
+        # Closing the database after this error still copies the commits from the open log.
         if not _same_file(self._log, self._log_opened):
             raise StoreBroken(
                 f"{self._log} was moved, deleted or replaced while it was in use",
@@ -148,7 +150,8 @@ class SqliteFile:
             )
         if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_NOTADB":
             return self.damaged(str(error))
-        # sqlite3 has no error code for this and appends the whole undecodable text to the message.
+        # For an undecodable text, sqlite3 sets no error code, and its message contains the whole text. Do not
+        # show the message.
         if str(error).startswith("Could not decode"):
             return self.damaged("a text in it is not UTF-8")
         if name.startswith("SQLITE_BUSY"):
@@ -227,7 +230,8 @@ class SqliteFile:
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # Let SQLAlchemy begin all transactions, also those of readers.
+    # Let SQLAlchemy and not the driver begin transactions, including those of readers.
+    connection.isolation_level = None
     for pragma in (
         f"busy_timeout = {BUSY_S * 1000}",
         "journal_mode = WAL",

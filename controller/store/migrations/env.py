@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-# Use one transaction for the table changes too: otherwise a failed migration would leave SQLite tables half
+# Run all table changes in one transaction: otherwise a failed migration would leave SQLite tables half
 # migrated.
 context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
 context.run_migrations()

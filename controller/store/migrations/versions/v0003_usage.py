@@ -71,7 +71,8 @@ def _read(row: Any, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Return the usage records of an ended job: one per node of its last attempt, and one for all earlier
     attempts.
 
-    The record of the earlier attempts is dated at the submit, because their times are not stored.
+    The record for the earlier attempts has the submit time as its time, because the times of these attempts
+    are not stored.
     """
     label = str(row.id) if row.array is None else f"{row.array}_{body.get('index')}"
     whose = {"job": row.id, "label": label, "user": row.user, "project": row.project, "queue": row.queue}
