@@ -1,5 +1,5 @@
-"""The controller's main loop: passes inputs to the engine, commits its events, then sends replies and
-orders."""
+"""The controller's main loop: passes inputs (commands and reports) to the engine, commits the resulting
+events, then sends replies and orders."""
 
 from controller.daemon.daemon import Daemon, Stopping
 

@@ -122,7 +122,8 @@ class AgentLinks:
             await link.close()
 
     async def remove_node(self, name: str) -> None:
-        """Close the connection, and remove what is kept in memory about the node."""
+        """Close the connection to the agent of a removed node, and delete the reports of the agent from
+        memory."""
         await self.close_link(name)
         self._silent_since.pop(name, None)
         self._gpu_owners.release(name)
@@ -150,12 +151,13 @@ class AgentLinks:
             asyncio.get_running_loop().call_later(later_s, self._reopen, self.links[later])
 
     def _reopen(self, link: NodeLink) -> None:
-        # The node may have been removed, or may have got another link, while the timer ran.
+        # Do nothing if the node was removed or got another connection while the timer ran.
         if self.links.get(link.name) is link and not self._stopping:
             link.open(self.on_frame)
 
     def on_frame(self, node: str, frame: AgentFrame | LinkLost) -> str:
-        """Handle a frame from an agent. Returns "", or the reason why this agent must not be connected."""
+        """Handle a frame (message) from an agent. Returns the reason if this agent must be disconnected,
+        otherwise ""."""
         match frame:
             case Report(status):
                 self._tell(inputs.AgentReported(node, status))
@@ -174,8 +176,8 @@ class AgentLinks:
             case GpuTrouble(uuid, kind, why, xid):
                 self._tell(inputs.GpuTroubled(node, uuid, kind, why, xid))
             case GpuChecked(uuid, ok, why, occupied):
-                # The agent's check may find the GPU good although the problem for which it was cordoned still
-                # shows in its measurements. Then the check counts as failed.
+                # Count the check as failed if the measurements still show the problem for which the GPU was
+                # cordoned, even if the agent finds the GPU good.
                 lasting = self.gpu_health.lasting(node, uuid, self._now()) if ok else ""
                 self._tell(
                     inputs.GpuChecked(
@@ -222,6 +224,6 @@ class AgentLinks:
         return {gpu.uuid for allocation in held for gpu in allocation.gpus}
 
     def _running_jobs(self) -> Iterable[Job]:
-        """Return all jobs that hold resources."""
+        """Return the jobs that hold resources on any node."""
         state = self._state()
         return [state.jobs[job] for _, job in state.releases]

@@ -37,8 +37,8 @@ class WallClock:
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """Show no time before `at`, the time of the newest journal entry. Log a warning if the system
-        clock is behind it."""
+        """From now on return no time before `at`, the time of the newest journal entry. Log a warning if the
+        system clock shows an earlier time."""
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()
         if behind > WARNING_S:

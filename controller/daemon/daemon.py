@@ -70,8 +70,8 @@ class Stopping(Exception):
 
 
 class Daemon:
-    """Passes inputs to the engine and commits its events. Only then sends replies to callers and orders to
-    agents.
+    """Passes inputs to the engine and commits the resulting events. Replies to callers and orders to agents
+    are sent only after the commit.
 
     A batch of inputs (`_process_batch`)
     1. Take up to MAX_BATCH inputs from the inbox. A new configuration is always a batch of its own.
@@ -81,11 +81,9 @@ class Daemon:
     5. Publish the commit to hooks, event streams and the replica.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: a reply or an effect is sent only after its events are on disk.
-    Cost: one fsync per batch. After a scheduling pass of n seconds, the next one begins at least n seconds
-    later.
-    Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
-    commit, 500 replies.
+    Invariant: a reply or an effect is sent only after its events are on disk. Cost: one fsync per batch.
+    After a scheduling pass of n seconds, the next pass begins at least n seconds later. Example: 500 submits
+    arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one commit, 500 replies.
     """
 
     def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
@@ -146,8 +144,8 @@ class Daemon:
 
     @property
     def state(self) -> State:
-        """The engine's state. It may contain changes that are not on disk yet; await settled() if it must
-        not."""
+        """The engine's state. It may contain changes that are not on disk yet; a caller that must not see
+        such changes awaits settled() first."""
         return self.engine.state
 
     @property
@@ -213,7 +211,8 @@ class Daemon:
             path.rename(path.with_name(f"{path.name}.imported"))
 
     def reconfigure(self, config: Config) -> None:
-        """Use another configuration in all parts except the engine, which has already applied it."""
+        """Use another configuration in the daemon and its connections and watchers. The engine has already
+        applied it."""
         pipeline, waiting = self.engine.pipeline, config.scheduler.waiting
         self.config = config
         self.hosts.config = config
@@ -265,11 +264,13 @@ class Daemon:
                 self._in_batch = False
                 self._wake_settled()
             self._data_paths.wake()
-            # Let the callers that waited for this commit read the state before the next batch changes it.
+            # Yield once to the event loop, so that callers that waited for this commit read the state before
+            # the next batch changes it.
             await asyncio.sleep(0)
             if self._store_failure is not None:
                 await self._wait_for_store()
-                if self._store_failure is not None:  # stop() was called before the store could be written.
+                # End the loop: stop() was called before the store could be written.
+                if self._store_failure is not None:
                     _refuse(self._inbox, self._store_failure)
                     return
 
@@ -294,8 +295,8 @@ class Daemon:
         self.store.close()
 
     def _seconds_until_due(self) -> float | None:
-        """Return the seconds until a pass or a timer of the engine is due, or None if only an input can
-        make one due."""
+        """Return the seconds until a scheduling pass or a timer of the engine is due; None if there is
+        nothing to do before the next input."""
         pause = self._next_pass - time.monotonic()
         if self._pass_wanted:
             return pause
@@ -323,7 +324,8 @@ class Daemon:
         self._schedule_rebalance()
 
     async def _estimate_starts(self) -> list[inputs.NoteStart]:
-        """Return estimated starts of a few waiting jobs, or none if no process has time to compute them."""
+        """Return estimated starts of a few waiting jobs; an empty list if too many other questions are being
+        answered."""
         if not len(self.state.queue) or self._store_failure is not None:
             return []
         with suppress(QuestionRefused):
@@ -420,17 +422,18 @@ class Daemon:
         self.questions.forget()
         recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
-        # Handle this input first, so that the journal shows why jobs are not placed on these nodes.
+        # Put this input before all others, so that the journal shows first that the nodes are not connected.
         if recovered.nodes_lost:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 
     def _may_quarantine(self, batch: list[PendingInput], failure: Exception, seq_before: int) -> bool:
-        """Whether to search the batch for an input that crashed the engine. Counts the crash.
+        """Decide whether to search the batch for an input that crashed the engine. If so, the crash is
+        counted.
 
-        False if the store failed, if events of the batch are on disk already, or after too many crashes in a
-        minute.
+        Returns False if the store failed, if events of the batch are on disk already, or after too many
+        crashes in a minute.
         """
         blamed = any(not isinstance(given, inputs.ControllerStarted) for given, _ in batch)
         if isinstance(failure, StoreFailure) or self.seq != seq_before or not blamed:
@@ -446,13 +449,13 @@ class Daemon:
         1. If the batch was larger than one input, put it back and process its inputs one by one.
         2. Otherwise refuse the input. If an agent sent it, disconnect that agent for QUARANTINE_S.
         3. Load the state on disk again, because the engine may have stopped in the middle of a change.
-        4. Reconnect all agents. Each sends all its reports again, because unsaved reports were lost with the
-           old state.
+        4. Reconnect all agents. Each agent then sends all its reports again. This is needed because unsaved
+           reports were lost with the old state.
         """
         culprit = ""
         if not one_by_one:
             self._inbox.extendleft(reversed(batch))
-            # Count one more, because _recover() may put the input ControllerStarted before the batch.
+            # Add 1 for the input ControllerStarted, which _recover() may put before the batch.
             self._single_inputs = len(batch) + 1
         else:
             [(given, future)] = batch
@@ -464,8 +467,8 @@ class Daemon:
         await self.agents.reconnect_all(later=culprit, later_s=QUARANTINE_S, why=why)
 
     def _suspend(self, failure: StoreUnavailable) -> None:
-        """Stop processing inputs until the store can be written. Reload the state if it is known what is
-        on disk."""
+        """Stop processing inputs until the store can be written. Reload the state from disk, unless it is
+        unknown whether the last commit was written."""
         log.error("%s. %s", failure.message, failure.hint)
         self._store_failure = failure
         if not failure.adrift:
@@ -490,9 +493,9 @@ class Daemon:
 
 
 def _refuse(batch: Iterable[PendingInput], failure: Exception) -> None:
-    """Raise the failure in every caller that waits for the reply to one of these inputs."""
+    """Raise the exception `failure` in every caller that waits for a reply to an input of the batch."""
     for _, future in batch:
         if future is not None and not future.done():
             future.set_exception(failure)
-            # Mark the exception as retrieved: asyncio would log a warning if no caller waits any more.
+            # Mark the exception as retrieved. Otherwise asyncio logs a warning if the caller no longer waits.
             future.exception()

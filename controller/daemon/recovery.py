@@ -1,4 +1,5 @@
-"""Builds the engine from the rows in the store, at the start and after a batch that was not committed."""
+"""Builds the engine from the rows in the store. This is done at the start, and after inputs whose changes
+could not be committed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from controller.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The engine with the state of the last commit, and what the daemon needs to continue from there."""
+    """The engine with the state of the last commit, and other values that the daemon needs to continue from
+    it."""
 
     engine: Engine
     nodes_lost: tuple[str, ...]

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """Three threads for access to the store: one writes, one reads, and one makes reports, which may take
-    minutes.
+    """Three threads for access to the store: one for writes, one for short reads, and one for reports, which
+    may take minutes.
 
     Invariant: only the writer's thread writes, in the order of the calls. Retention also deletes in this
     thread, between two commits.

@@ -25,15 +25,15 @@ WHY = "what if"
 
 @dataclass(frozen=True, slots=True)
 class OtherPolicy:
-    """The scheduling pipeline of another configuration. `passed_over` are changed tables that a forecast
-    ignores."""
+    """The scheduling policy (pipeline) of another configuration. `passed_over` names the changed tables of
+    scheduler.toml that a forecast ignores."""
 
     pipeline: Pipeline
     passed_over: tuple[str, ...]
 
 
 def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
-    """Return the scheduling policy of a configuration. Raises ConfigRefused with all problems."""
+    """Return the scheduling policy of the configuration in `file`. Raises ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
     if strange:  # Only a restart may load code into a running controller.
@@ -67,8 +67,8 @@ def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the inputs that resume a node, or one GPU of it (gpu01:3) including the health check of that
-    GPU."""
+    """Yield the inputs that resume a node, or one GPU (gpu01:3). For a GPU, they include a passed health
+    check."""
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):

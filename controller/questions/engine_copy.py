@@ -28,7 +28,8 @@ class QuestionRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """The copy of the engine for one question: after journal entry `seq`, at time `now`.
+    """The copy of the engine for one question. It contains all journal entries up to `seq`; its time is
+    `now`.
 
     The copy belongs to the process that answers the question, so this process may change it. The answer is
     due at `deadline`.
@@ -49,8 +50,8 @@ class EngineCopy:
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
-        """Run the work on a copy of the engine in a forked process. Returns its result, or None after the
-        deadline."""
+        """Call `work` in a forked process, with a copy of the engine. Returns the result, or None if it is
+        not ready by the deadline."""
         return Fork(lambda: work(engine)).result(self.deadline)
 
 
@@ -66,8 +67,8 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Whether a forecast that has reached time `moment` with these starts contains the whole first
-        part."""
+        """Whether a forecast that has reached time `moment`, and has found these starts of jobs, contains the
+        whole first part."""
         if moment < self._until:
             return False
         self._missing = [job for job in self._missing if job not in starts]

@@ -35,7 +35,7 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
     2. In this process: find why no job is preempted for it, then its latest start, assuming that jobs use
        their full time limits and grace. A held job is treated as released now. If there is no start, give the
        reason.
-    3. In another copy: find the reason why it waits just before its latest start.
+    3. In another copy: find the reason why the job still waits just before its latest start.
     4. Yield an answer after each step. The last answer contains everything that was found in time.
     """
     engine, now, number = scene.engine, scene.now, view.id
@@ -49,7 +49,7 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
         yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(scene, number))
-    held = job.held  # Remember this now, because the forecast below releases the job.
+    held = job.held  # Read this before the forecast, because the forecast releases the job.
     likely = None
     if not held and _ends_expected(engine):
         likely = Fork(lambda: _start_of(scene, number, predicted=True))
@@ -117,7 +117,7 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
 def _waits_last(scene: EngineCopy, number: int) -> str:
     """Return the reason why a job above a quota or share limit waits just before its start; "" if unknown.
 
-    This takes two forecasts.
+    The function computes two forecasts, which takes twice as long as one.
     """
     found = scene.on_copy(scene.engine, lambda _: _start_of(scene, number, predicted=False))
     start = None if found is None else found.starts.get(number)

@@ -19,13 +19,13 @@ class QuestionRules:
 
     @classmethod
     def of(cls, config: Config) -> QuestionRules:
-        """Return the limits in a configuration. `at_once` = 0 means one question per two cores, from 2 to
-        8."""
+        """Return the limits in a configuration. If the key `at_once` is 0, one question per two cores is
+        answered at a time, but at least 2 and at most 8."""
         section = config.questions
         at_once = section.at_once or max(2, min(8, (os.cpu_count() or 1) // 2))
         return cls(at_once, section.budget_s, max(section.budget_s, section.longest_s), section.memory_mib)
 
     def within(self, asked_s: float | None) -> float:
-        """Return the seconds for a question: the requested time but at most `longest_s`; by default
-        `budget_s`."""
+        """Return the time limit of a question in seconds: the requested time but at most `longest_s`, or
+        `budget_s` if none is requested."""
         return self.budget_s if asked_s is None else min(asked_s, self.longest_s)

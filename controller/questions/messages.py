@@ -104,7 +104,8 @@ def unpack(message: bytes) -> Any:
 
 
 def digest_of(events: Iterable[Event]) -> int:
-    """Return a checksum over the kind, job, node and time of each event."""
+    """Return a checksum over the kind, job, node and time of each event, by which controller and replica
+    compare their states."""
     digest = 0
     for event in events:
         name = event.job if isinstance(event, JobEvent) else getattr(event, "node", "")

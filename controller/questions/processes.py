@@ -31,11 +31,11 @@ def fork() -> int:
     pid = os.fork()
     if pid == 0:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # The parent ended before the child could ask the kernel to be killed with it.
+        # Exit if the parent has already ended, because prctl takes effect only for a later end of the parent.
         if os.getppid() != parent:
             os._exit(1)
-        # Exempt the parent's objects from garbage collection, which would write to their pages and so copy
-        # them.
+        # Exempt the parent's objects from garbage collection. It would write to their memory pages, and the
+        # kernel would then copy the pages.
         gc.freeze()
     return pid
 
@@ -49,7 +49,8 @@ def detach(keep: int) -> None:
     """Detach this forked process from its parent's files, except stdout, stderr and the descriptor `keep`.
 
     The other descriptors are redirected to /dev/null and not closed. If one were closed, a new file could get
-    its number. An object copied from the parent would then close the new file when the object is freed.
+    its number. A Python object of the parent's old file would then close the new file when the object is
+    freed.
     """
     empty = os.open(os.devnull, os.O_RDWR)
     for name in os.listdir("/proc/self/fd"):
@@ -58,12 +59,12 @@ def detach(keep: int) -> None:
             try:
                 os.fstat(number)
             except OSError:
-                continue  # The descriptor was that of the directory listing, which is closed by now.
+                # Skip the descriptor with which listdir() read the directory, because it is closed now.
+                continue
             os.dup2(empty, number, inheritable=False)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # Ignore Ctrl-C, which the terminal sends to the whole process group, because the parent ends this
-    # process.
+    # Ignore Ctrl-C, which the terminal sends to all processes of the group. The parent ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -130,7 +131,7 @@ class Fork(Generic[T]):
     def end(self) -> None:
         """Kill the child if it still runs, and collect its exit status."""
         os.close(self._line)
-        # The kill cannot hit another process: the kernel does not reuse the pid until the exit status is
+        # The kill cannot hit another process, because the kernel reuses the pid only after the exit status is
         # collected.
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)

@@ -6,8 +6,9 @@
 2. After each commit, the controller sends the inputs that it has handled. The engine is deterministic, so the
    same inputs at the same times lead to the same state. Controller and replica both compute a checksum over
    the events. If the checksums differ, the replica ends, and the controller forks a new one.
-3. For each question, the replica forks a process, which may change its copy of the state. Its answers come
-   through a pipe and are passed to the controller. Meanwhile the replica continues to repeat inputs.
+3. For each question, the replica forks a process, which may change its copy of the state. The answers of this
+   process come through a pipe, and the replica passes them to the controller. Meanwhile the replica continues
+   to repeat inputs.
 
 The controller sends a question on the same connection as the inputs, so the answer takes all inputs into
 account that were committed before it. Cost: the CPU time of the controller's engine a second time, and in the
@@ -55,7 +56,7 @@ log = logging.getLogger("corral.questions")
 
 @dataclass(slots=True)
 class AnswerProcess:
-    """A process that answers a question, and the part of its answer that has arrived."""
+    """A process that answers a question, and the part of the answer that has arrived from it."""
 
     pid: int
     number: int
@@ -63,7 +64,8 @@ class AnswerProcess:
 
 
 def begin(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> int:
-    """Fork the replica and return its process id. The replica ends when the controller closes `line`."""
+    """Fork the replica and return its process id. The socket `line` connects it to the controller; the
+    replica ends when the controller closes the socket."""
     pid = fork()
     if pid == 0:
         _run(line, engine, config, seq, memory_mib)
@@ -133,7 +135,7 @@ class Replica:
         events: list[Event] = []
         for given, now in landed.handled:
             events += self._engine.handle(given, now).events
-        if events:  # Do what the controller does after its events are on disk.
+        if events:  # Repeat what the controller does after its events are on disk.
             clear_note_changes(self._engine.state)
             self._engine.state.forget_old()
             self._seq += len(events)

@@ -1,4 +1,5 @@
-"""Starts the replica, a process with a copy of the engine, sends it each commit, and asks it questions."""
+"""Starts the replica (a process with a copy of the engine), sends the controller's inputs to it, and asks it
+questions."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ class ReplicaLink:
         """Kill the replica. The processes that answer questions end with it."""
         if not self.lost:
             self.lost = True
-            # The kill cannot hit another process: the kernel does not reuse the pid until the exit status is
-            # collected.
+            # The kill cannot hit another process, because the kernel reuses the pid only after the exit
+            # status is collected.
             os.kill(self.pid, signal.SIGKILL)
 
     @property
@@ -182,8 +183,8 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """Return the last answer that `work(scene, *arguments)` yields within its time, or None if it yields
-        none.
+        """Call `work(scene, *arguments)`, which yields better and better answers, and return the last one
+        that it yields in time; None if there is none.
 
         The work runs in a separate process on a copy of the state, which includes all inputs committed so
         far. With `keep_replica` = False the replica ends after the answer unless other questions use it.
@@ -194,8 +195,8 @@ class ReplicaClient:
     async def ask_briefly(
         self, user: str, work: Callable[..., Iterator[T]], *arguments: Any, now: Callable[[], float]
     ) -> T | None:
-        """Ask a question that takes no forecast, such as for a reason. It does not wait for questions with
-        forecasts."""
+        """Ask a question that needs no forecast, such as why a job waits. It is answered without waiting for
+        questions that need forecasts."""
         async with _turn(self._brief, user):
             return await self._answer(work, arguments, now, BRIEF_S, keep=True)
 
@@ -224,10 +225,10 @@ class ReplicaClient:
         )
 
     def committed(self, handled: Sequence[tuple[Input, float]], events: Sequence[Event], seq: int) -> None:
-        """Send the inputs of a batch that is on disk to the replica."""
+        """Send the inputs of a committed batch to the replica."""
         if any(isinstance(given, ApplyConfig) for given, _ in handled):
-            # Plugins of the new configuration cannot be sent. End this replica; the next one is forked with
-            # them.
+            # Plugin objects of the new configuration cannot be sent to a running replica. End it; the next
+            # replica is forked with these objects.
             self.forget()
         elif self._link is not None and not self._link.lost and handled:
             self._link.send(Committed(tuple(handled), seq, digest_of(events)))
@@ -270,7 +271,8 @@ class ReplicaClient:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours)
-            # Fork without another await after this one, so that no batch of inputs can begin in between.
+            # Wait until all changes are on disk, and then fork without another await. Otherwise a batch of
+            # inputs could begin in between.
             await self._settled()
             pid = begin(theirs, self._engine(), self._config, self._seq(), self.rules.memory_mib)
             self._link = ReplicaLink(pid, reader, writer)

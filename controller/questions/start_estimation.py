@@ -1,4 +1,4 @@
-"""Estimates the starts of some waiting jobs. When a job starts, the engine compares its start with the
+"""Estimates the starts of some waiting jobs. When a job starts, the engine compares the actual start with the
 estimate."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def start_estimates(scene: EngineCopy) -> Iterator[list[NoteStart]]:
     each.
 
     1. In a forked copy of this process: forecast the likely starts, if run times can be predicted.
-    2. In this process: forecast the latest starts. Both forecasts end when the starts of all these jobs are
-       known, or when the time is over.
+    2. In this process: forecast the latest starts. Each forecast ends when the starts of all these jobs are
+       known, or at the deadline.
     """
     engine = scene.engine
     engine.state.estimates = engine.state.estimates.read_only()

@@ -35,8 +35,8 @@ def what_if(
     1. In a forked copy of this process, forecast the cluster without the changes. In another copy, if the
        changes submit a job, find the reason why it would wait.
     2. In this process, pass the changes to the engine and forecast the cluster with them.
-    3. Stop both forecasts when every start is known or the time is over. With `only_first`, stop when the
-       next 24 hours and the first 200 jobs are known.
+    3. Stop both forecasts when the starts of all waiting jobs are known, or at the deadline. With
+       `only_first`, stop when the next 24 hours are forecast and the starts of the first 200 jobs are known.
     4. Compare both forecasts up to the time that both have reached. A start after that time counts as
        unknown.
     """
@@ -68,7 +68,9 @@ def what_if(
     reason = Fork(lambda: _why_not_at_once(scene, engine, changes)) if asked.submit else None
     after = ahead(engine, changes)
     before = plain.result(scene.deadline + scene.spare_s / 2)
-    if before is None:  # Not even one scheduling pass was done in time, so there is nothing to compare.
+    # The forecast without the changes did not finish one scheduling pass in time, so there is nothing to
+    # compare.
+    if before is None:
         before = Forecast({}, (), False, known_until=now)
     answer = _compare(before_it, before, after, engine, now)
     answer = replace(answer, as_of=scene.seq, passed_over=other.passed_over if other else ())
@@ -81,9 +83,10 @@ def what_if(
 def _why_not_at_once(
     scene: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
-    """Return the reason why the first submitted job would wait, and changes that would start it now.
+    """Return the reason why the first job that the changes submit would wait, and further changes that would
+    start this job now.
 
-    The reason is None if the job would start.
+    If the job would start at once, return None and no changes.
     """
     first, now = engine.state.next_job, scene.now
     for each in changes:
@@ -152,8 +155,8 @@ class ShiftTotals:
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
         """Compare the starts of one job in the two forecasts.
 
-        If a start is unknown in one of them, it is after `until`. The difference is then counted as if the
-        start were at `until`.
+        If the start is unknown in one forecast, it is after the time `until`, and the job counts as if it
+        started at `until`.
         """
         was, becomes = (
             start if start and start.at <= self.until else None
@@ -195,8 +198,8 @@ class ShiftTotals:
 def _compare(
     there: WaitingJobs, before: Forecast, after: Forecast, changed: Engine, now: float
 ) -> WhatIfAnswer:
-    """Build the answer: new jobs first, then the jobs with the largest delays, then those that gain the
-    most."""
+    """Build the answer. It lists the jobs that the changes submit first, then the jobs with the largest
+    delays, then the jobs that start much earlier."""
     until = min(before.known_until, after.known_until)
     tally = ShiftTotals(now, until)
     released = [job for job in there.held if job.id in after.starts]

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 
 class DataPathWatch:
-    """Checks every `every_s` seconds whether the paths exist that jobs wait for, while there are such
-    jobs."""
+    """Checks every `every_s` seconds whether the paths exist that jobs wait for, as long as a job waits for a
+    path."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ async def _in_thread(work: Callable[[], list[str]]) -> list[str]:
 
     def run() -> None:
         found = work()
-        with suppress(RuntimeError):  # The event loop may have been closed while the work ran.
+        # Ignore the RuntimeError of an event loop that was closed while the work ran.
+        with suppress(RuntimeError):
             loop.call_soon_threadsafe(tell, found)
 
     threading.Thread(target=run, daemon=True, name="data-watch").start()

@@ -10,7 +10,7 @@ report. The table `[gpus.rules]` of the configuration decides what follows (core
    node; a slowdown by heat or hardware for `slowdown_s`; memory in use on a free GPU without a process for
    `memory_s`. A condition lasts until a measurement shows its end.
 3. While a condition lasts, a health check of the GPU counts as failed even if the agent finds the GPU good:
-   NVML answers, but the reason why the GPU was cordoned still exists.
+   the agent's check does not see the condition for which the GPU was cordoned.
 
 A new controller process has no earlier measurements, so it does not find rises of counters before its start.
 """
@@ -90,8 +90,8 @@ class GpuHealthWatch:
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Restart the durations of conditions, because a new agent sends all measurements again. Counters
-        continue."""
+        """Measure the durations of conditions from the start again, because a new agent sends all
+        measurements again. Error counters are kept."""
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)
@@ -124,7 +124,8 @@ class GpuHealthWatch:
                         yield GpuTroubled(node, uuid, kind, why)
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
-        """Return the condition that makes a GPU unusable although NVML answers, or "" if there is none."""
+        """Return a text about the condition, such as a slowdown, that makes a GPU unusable at present; "" if
+        there is none."""
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""
@@ -155,8 +156,8 @@ class GpuHealthWatch:
         gpu.leaked_since = (gpu.leaked_since or now) if leaked else None
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
-        """Return the MiB in use on a GPU that no job holds and no process uses; 0 if the driver may need
-        that much."""
+        """Return the leaked memory of a GPU in MiB: memory in use although no job holds the GPU and no
+        process uses it. 0 if so little is in use that the driver may need it."""
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
             return 0
@@ -182,9 +183,9 @@ class GpuHealthWatch:
 
 
 def _most_links(gpus: Iterable[_Gpu]) -> dict[int, int]:
-    """Return the most NVLinks that have been up on a GPU of each type.
+    """Return for each type of GPU the largest number of NVLinks that have been up on one GPU.
 
-    GPU types are distinguished by the number of NVLinks that they have, which is the key of the result.
+    The key of the result is the number of NVLinks that GPUs of the type have, which distinguishes the types.
     """
     most: dict[int, int] = {}
     for gpu in gpus:

@@ -22,10 +22,10 @@ _SPANS = 48
 
 
 class _Readings:
-    """The utilisation of one GPU in the last two windows of `window_s` seconds: time spans with a percentage
-    each.
+    """The utilisation of one GPU in the last two windows of `window_s` seconds, as a list of time spans with
+    a percentage for each.
 
-    The last span has no end yet.
+    The last time span has no end yet.
     """
 
     __slots__ = ("percents", "starts")
@@ -50,7 +50,8 @@ class _Readings:
     def _merge_older(self) -> None:
         """Halve the number of older time spans by merging them in pairs."""
         starts, percents = self.starts, self.percents
-        for at in range(_SPANS // 4):  # Each merge removes one span, so the next pair begins at index `at`.
+        # After merging a pair into one span, the next pair begins at the following index.
+        for at in range(_SPANS // 4):
             first, second, end = starts[at], starts[at + 1], starts[at + 2]
             percents[at] = (percents[at] * (second - first) + percents[at + 1] * (end - second)) / (
                 end - first
@@ -72,9 +73,10 @@ class _Readings:
         return work / (now - end) if now > end else self.percents[-1]
 
     def idle_since(self, begun: float, now: float) -> float | None:
-        """Return the begin of the longest idle time that ends now, or None if there is none.
+        """Return the begin of the longest idle time that ends now and does not begin before `begun`; None if
+        there is none.
 
-        The mean from this begin until now is below IDLE_PERCENT, and so is the measurement at the begin.
+        In an idle time, both the mean utilisation and the first measurement are below IDLE_PERCENT.
         """
         work, end, found = 0.0, now, None
         for start, percent in self._backwards():
@@ -93,10 +95,10 @@ class IdleGpuWatch:
     1. A time span is idle if its mean utilisation and its first measurement are below IDLE_PERCENT. A GPU is
        idle since the begin of the longest idle span that ends now. Spans begin at most two windows of
        `after_s` ago.
-    2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT, whatever came
-       before.
+    2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT. Earlier
+       measurements do not matter.
     3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
-    4. The flag is removed when one of its GPUs is busy.
+    4. The flag is removed when one of the job's GPUs is busy.
 
     A GPU without a measurement is neither idle nor busy.
     Cost: at most _SPANS steps for each GPU. For a busy job, only one of its GPUs is checked.
@@ -130,7 +132,7 @@ class IdleGpuWatch:
         self._readings.pop(node, None)
 
     def since(self, node: str, now: float) -> dict[str, float]:
-        """Return the time since which each idle GPU of a node is idle, by UUID."""
+        """Return for each idle GPU of a node, by UUID, the time since which it is idle."""
         found = {}
         for uuid, readings in self._readings.get(node, {}).items():
             since = self._idle_since(readings, 0.0, now)

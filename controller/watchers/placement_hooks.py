@@ -36,8 +36,7 @@ class PlacementHooks:
         self._hooks = hooks
 
     def tell(self, events: Iterable[Event], state: State) -> None:
-        """Put the placements among these events, which are on disk, into the queue of the thread. Never
-        blocks."""
+        """Add the placements among these committed events to the queue of the thread. Never blocks."""
         if not self._hooks:
             return
         for event in events:

@@ -20,8 +20,8 @@ class StartEstimateRecorder:
     2. Send the estimates to the engine (NoteStart). When a job starts, the engine compares its start with the
        estimate.
 
-    The answers to questions such as `corral explain` are not recorded. With `every_s` = 0, nothing is
-    estimated.
+    Only these estimates are recorded, not the starts that `corral explain` computes for users. If `every_s`
+    is 0, nothing is estimated.
     """
 
     def __init__(
