@@ -272,7 +272,8 @@ class Agent:
             try:
                 self.spool.renew_leases(ping.heard)
             except OSError as error:
-                # Only print the error: if it lasts, the leases expire, and the supervisors end the jobs.
+                # Only print the error. If the leases cannot be renewed before they expire, the supervisors
+                # end the jobs.
                 print(f"agent: leases cannot be renewed: {error}", file=sys.stderr)
         self.channel.send(Pong(ping.beat, lease.boot_time_s()))
 
@@ -333,8 +334,8 @@ class Agent:
                 continue
 
     def _watch_later(self, watch: actions.WatchSupervisor) -> None:
-        # Watch the supervisor only from the next iteration of the event loop on. A very short attempt has
-        # ended by then and needs no watch.
+        # Begin to watch the supervisor in the next iteration of the event loop. A very short attempt has
+        # ended by then, so its supervisor is never watched.
         self.to_watch[watch.key] = watch.pid
 
     def _watch_supervisors(self) -> None:
@@ -386,7 +387,7 @@ class Agent:
         print(f"agent: the record of {format_key(key)} is damaged: {found.damage}", file=sys.stderr)
         supervisor = self.spool.supervisor_pid(key)
         if supervisor is not None:
-            # Kill the supervisor, because it would append to the damaged record.
+            # Kill the supervisor of the attempt, because it would append to the damaged record.
             os.kill(supervisor, signal.SIGKILL)
         return self.spool.quarantine(key, found.damage)
 

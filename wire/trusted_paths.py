@@ -205,7 +205,7 @@ def remove_tree(parent: int, name: str) -> bool:
             return True
         top = _open_to_delete(parent, name)
         try:
-            while _empty(top, top, 0):  # Deeply nested directories were moved to the top.
+            while _empty(top, top, 0):  # Repeat, because deeply nested directories were moved to `top`.
                 pass
         finally:
             os.close(top)
@@ -238,7 +238,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # The caller detects entries that could not be deleted.
+            continue  # If the entry still exists, deleting its directory fails later.
     return moved
 
 

@@ -31,8 +31,7 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",  # noqa: S108 - the usual directory, for the job and not for the agent
         "SLURM_CPUS_PER_TASK": str(max(1, cpus // order.tasks)),
-        # The variables of the job replace the defaults above. For instance, a batch script may set
-        # SLURM_CPUS_PER_TASK.
+        # The job's own variables replace these defaults. For instance, the job may set SLURM_CPUS_PER_TASK.
         **order.env,
         "CUDA_VISIBLE_DEVICES": gpus,
         "CORRAL_GPUS": str(len(order.gpus)),

@@ -104,8 +104,8 @@ class Spool:
             self._lease = os.open(self.root / lease.NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for leftover in Path(self._attempts).glob(".*"):
                 if parse_key(leftover.name[1:]) is not None:
-                    # Delete directories named like `.42.1`, which `record_order` leaves if it is
-                    # interrupted. Other names were not made by an agent.
+                    # Delete only directories named like `.42.1`, which `record_order` leaves if it is
+                    # interrupted. An agent does not create other names that begin with a dot.
                     shutil.rmtree(leftover)
             self.hints = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except UntrustedPath as error:
@@ -260,7 +260,7 @@ class Spool:
         return f"{self._settled}/{format_key(key)}"
 
     def delete(self, key: AttemptKey) -> None:
-        """Delete an attempt in settled/ with its logs."""
+        """Delete the record and the logs of an attempt whose end the controller has stored."""
         directory = f"{self._settled}/{format_key(key)}"
         try:
             for name in os.listdir(directory):

@@ -88,7 +88,7 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
         text += more
     os.close(answer)
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, os.WNOHANG if more else 0)  # Do not wait for a child that hangs in a file system.
+    os.waitpid(pid, os.WNOHANG if more else 0)  # A hanging file system may block the child.
     return text
 
 

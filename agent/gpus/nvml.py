@@ -459,8 +459,8 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # Nothing has to be done when the GPU is clean. If it does not become clean, that is reported as a
-            # fault.
+            # The callback has nothing to do when the GPU is clean. If the GPU does not become clean, a fault
+            # is reported.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._check_pending_launches(round_lines, processes)

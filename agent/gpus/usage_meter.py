@@ -175,7 +175,7 @@ class UsageMeter:
     def _save(self, key: AttemptKey) -> None:
         sums = self._sums[key]
         new = self._file(key) + ".new"
-        with suppress(OSError):  # Continue: on a full disk only the saved usage is lost.
+        with suppress(OSError):  # Continue without saving, for example on a full disk.
             with open(new, "w", encoding="ascii") as file:
                 json.dump([[round(each, 3) for each in sums.seconds], sums.peak_mib, sums.wh], file)
             os.replace(new, self._file(key))

@@ -69,8 +69,8 @@ def _holder(spool: Path) -> int:
     spool cannot be read.
     """
     try:
-        # Do not follow links and do not block: any user can start a process that looks like an agent, and
-        # choose this path.
+        # Do not follow symbolic links and do not block, because any user can start a process that looks like
+        # an agent and choose this path.
         lock = os.open(spool / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return int(os.pread(lock, 20, 0) or 0)

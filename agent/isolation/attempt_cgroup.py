@@ -61,8 +61,8 @@ class AttemptCgroup:
             try:
                 return clone_into_cgroup.fork_into(self._parts[0][0])
             except OSError:
-                # clone3 failed: the kernel is older than 5.7, or seccomp forbids it. Use the slower way
-                # below.
+                # The system call clone3 is missing before Linux 5.7, or seccomp forbids it. Enter the cgroup
+                # and fork, which is slower.
                 pass
         pid = -1
         try:

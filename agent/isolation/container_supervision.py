@@ -172,7 +172,7 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
         return ""
     engine, words = os.path.basename(launch.container_commands[0][0]), _error_line(launch)
     if words.startswith("[FATAL tini") and code == 127:
-        # Docker's init process (tini) has started but did not find the program in the image.
+        # Docker's init process (tini) has started, but it has not found the job's program in the image.
         return f"launch_failed: {engine} cannot run {launch.argv[0]}: the image has no such program"
     if all(container.began for container in found):
         return ""

@@ -126,7 +126,7 @@ class _Program:
         elif more == b"":
             self._loop.on_readable(self._source.fileno(), None)
             self._source.close()
-            # Wait for the exit of the program. It exits at once, because it has closed its output.
+            # Wait until the program exits. It does so at once: it has already closed its output.
             failed = self._process.wait()
             self._then(None if failed else self._output.decode("utf-8", "replace"))
 

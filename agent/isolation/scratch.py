@@ -76,7 +76,7 @@ class ScratchArea:
             try:
                 os.close(_open_root(self.root, make))
             except UntrustedPath:
-                self._rename()  # A user has created an entry with the root's name: choose another name.
+                self._rename()  # A user has created a file or directory with this name.
                 if make:
                     os.close(_open_root(self.root))
         except FileNotFoundError:
@@ -240,7 +240,8 @@ def delete_in_background(folders: list[str]) -> None:
     if os.fork():
         os._exit(0)
     try:
-        # Close all descriptors: this process must not keep the agent's connection to the controller open.
+        # Close all descriptors, so that this process does not keep the agent's connection to the controller
+        # open.
         os.closerange(0, 1 << 16)
         for folder in folders:
             remove_directory(folder)
@@ -268,7 +269,7 @@ class ScratchMeter:
         self._sum += sum(some)
         if len(some) == ENTRIES_PER_STEP and self._sum <= self._limit:
             return STEP_PAUSE_S
-        # Finish the scan, because it is complete or the directory already exceeds its limit.
+        # The scan is complete, or the directory already exceeds its limit: finish the scan.
         self.size, self._walk = self._sum, None
         return max(ROUND_PAUSE_S, 10 * (time.monotonic() - self._began))
 

@@ -117,7 +117,8 @@ class ForkServer:
             launch = launch_spec.take_spec(self._buffer)
             if launch is None:
                 return bool(part)
-            # Collect exited supervisors first: an earlier supervisor of this attempt may just have exited.
+            # First collect supervisors that have exited, because an earlier supervisor of this attempt may be
+            # one of them.
             self._reap()
             if self._sweeping or any(each.key == launch.key for each in self._supervisors.values()):
                 self._postponed.append(launch)
@@ -262,8 +263,8 @@ def _is_stuck(pid: int, directory: str) -> bool:
         # Do not count the supervisor as stuck if its record cannot be read. The agent replaces damaged
         # records.
         return False
-    # A supervisor that only cleans up after a lost supervisor does not count as stuck. It has not recorded
-    # `claimed` with its own pid.
+    # A supervisor that only cleans up after a lost supervisor does not count as stuck. The `claimed` line of
+    # the record does not have its pid.
     claimed_here = "claimed" in known and known["claimed"][1] == str(pid)
     return claimed_here and "started" in known and not known.keys() & {"over", "ended"}
 
@@ -279,7 +280,7 @@ def _record_lease_expiry(directory: str) -> None:
         finally:
             os.close(descriptor)
     except OSError:
-        pass  # Continue: only the reason of the end is lost.
+        pass  # Continue: only the reason why the job ended is lost.
 
 
 def _send_hint(hints: int, message: bytes) -> None:

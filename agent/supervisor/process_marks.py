@@ -49,7 +49,7 @@ def load_key(spool: str) -> str:
             os.close(descriptor)
         os.rename(new, f"{spool}/{_KEY}")
     except OSError:
-        pass  # Continue: this agent uses the key without a file, and the next agent will create another key.
+        pass  # Continue without a key file: the next agent then creates another key.
     return made
 
 

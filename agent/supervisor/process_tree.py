@@ -45,7 +45,7 @@ def kill_when_parent_ends(parent: int) -> None:
     because the kernel forgets the setting when a process changes its user.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # The parent may have exited before the call of prctl.
+    if os.getppid() != parent:  # The parent had exited before prctl was called.
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -87,8 +87,8 @@ def _children_from_list(pid: int) -> list[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     except OSError:
-        # The process ended during the scan. Its children have another parent now, and the next scan finds
-        # them there.
+        # The process ended during the scan. The kernel has given its children another parent, below which the
+        # next scan finds them.
         pass
     return found
 

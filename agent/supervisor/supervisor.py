@@ -231,7 +231,8 @@ class Supervisor:
         """
         env = self.launch.env
         found = directory.checkpoint_to_resume(self.launch, env[_CHECKPOINT])
-        # Set the checkpoint variable also under its names with a prefix, from which apptainer reads it.
+        # For apptainer, the checkpoint variable also exists under names with a prefix (APPTAINERENV_). Set
+        # these variables too.
         for name in [name for name in env if name.endswith(_CHECKPOINT)]:
             if found:
                 env[name] = found
@@ -326,7 +327,8 @@ class Supervisor:
                 found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
                 and self.killing
             ):
-                # Do not wait for the engine here: `_record_end` removes the container next, and waits there.
+                # Do not wait for the container engine here. `_record_end` removes the container later, and
+                # waits until it is gone.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
@@ -345,8 +347,8 @@ class Supervisor:
             else:
                 if self.engine_was_away and not self.ending and container_supervision.was_lost(launch, found):
                     self.why = self.why or f"{LOST}: docker was away and lost the container"
-                # A daemon that died while it started the container may have forgotten the container. Kill
-                # its processes, which are found by their marks.
+                # A docker daemon that died while it started the container may have forgotten the container.
+                # Find the container's processes by their marks, and kill them.
                 if launch.is_docker:
                     process_tree.send_signal(container_supervision.marked_processes(launch), signal.SIGKILL)
                 code = found.code << 8 if found.state == container_supervision.EXITED else status
@@ -630,8 +632,8 @@ class Supervisor:
         leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
         empty = 0
         while empty < 2:
-            # Require two empty scans in a row, because one scan of /proc may miss a process that is being
-            # forked.
+            # Two scans in a row must find no process, because one scan of /proc may miss a process that is
+            # being forked.
             uid = None if self.launch.user is None else self.launch.user[0]
             pids = process_tree.find_strays(
                 self.launch.directory, self.launch.key, leader, ticks, uid, self.launch.mark_key

@@ -47,4 +47,4 @@ class SupervisorWatch:
             else:
                 os.kill(self.pid, signal.SIGTERM)
         except ProcessLookupError:
-            pass  # The supervisor has exited, which the event loop will detect.
+            pass  # The supervisor has exited. The event loop will detect this.

@@ -108,7 +108,8 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
-        # If a handler returns None, the input was accepted, and the engine replies with DONE.
+        # If a handler returns None, the input was accepted: the engine replies with DONE (accepted, and no
+        # jobs to name).
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,

@@ -201,7 +201,7 @@ class Transport:
         if not connected:
             why, hint = _absence(error)
             if self._tried:
-                # List the addresses that discovery has tried, because the user has not given a URL.
+                # The user has not given a URL, so list the addresses at which a controller was searched.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (
@@ -349,8 +349,8 @@ def _absence(error: Exception) -> tuple[str, str]:
 
 
 def _readable(line: socket.socket) -> bool:
-    # Drop a connection on which data waits before the request: the server has closed it, or it does not use
-    # HTTP.
+    # Drop a kept connection on which data has arrived before the next request: the server has closed it, or
+    # does not use HTTP.
     poll = select.poll()
     poll.register(line, select.POLLIN)
     return bool(poll.poll(0))

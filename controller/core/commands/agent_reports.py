@@ -95,9 +95,8 @@ class AgentReports:
             known = (job.id, job.attempt) in reported
             if job.members[given.node].leaving and (known or not rebooted) and job.stopping is None:
                 self._stopper.send_leave(job, given.node)
-            # The agent of a rebooted node does not know a job that was being stopped in order to be queued
-            # again. Such a job counts as lost and not as stopped, because it may have ended before the
-            # reboot.
+            # A job was being stopped, in order to be queued again, when its node was rebooted. Record the job
+            # as lost and not as stopped, because it may have ended before the reboot.
             elif job.stopping and (known or not rebooted or job.stopping not in RUNS_AGAIN):
                 self._stopper.send_stop(job, given.node)
             elif not known:
@@ -108,7 +107,7 @@ class AgentReports:
         """Handle an attempt that the agent of its node does not know: start it again if it has not started,
         otherwise record it as lost.
         """
-        # After a reboot of the node the attempt is not started again, because it may have run, or even
+        # If the node was rebooted, do not start the attempt again, because it may have run, or even
         # succeeded, before the reboot.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
@@ -123,8 +122,8 @@ class AgentReports:
         job = self._state.jobs.get(status.job)
         member = job.members.get(node) if job is not None and job.attempt == status.attempt else None
         if job is None or member is None or member.ended_at is not None:
-            # The message Settle allows the agent to forget an attempt that has ended. The message Stop ends
-            # the processes of an attempt that is not the present attempt of its job.
+            # If the attempt has ended, send Settle, so that the agent stops reporting it. Otherwise it is not
+            # the present attempt of its job: send Stop, so that the agent ends its processes.
             frame = (
                 Settle(status.job, status.attempt)
                 if status.ended_at is not None
@@ -214,9 +213,9 @@ class AgentReports:
             if member.allocation.gpus:
                 self._context.gpu_health.on_gpus_freed(node, member.allocation, now)
             word, _, why = member.why.partition(": ")
-            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. A report in a
-            # hello comes from an earlier agent. The agent that is connected now has already checked the host,
-            # so the node stays up.
+            # An agent that reports NODE_UNFIT exits, and the next agent checks the host again. If the report
+            # came in a hello, the next agent is connected already and has checked the host. So the node stays
+            # up.
             if word == NODE_UNFIT and node.up and not in_hello:
                 self._record(events.NodeWentAway(name, now, f"it cannot run jobs: {why}"))
         if not job.unended:

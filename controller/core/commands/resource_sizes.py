@@ -92,8 +92,8 @@ class DefaultSizes:
                 found[field], notes[field] = self._value(field, replace(spec, **found), placer)
         for name, limit in (("cpu_milli", spec.cpu_limit_milli), ("memory_mib", spec.memory_limit_mib)):
             if name in found and limit is not None:
-                # Keep the default within the limit that the job sets for it, because a request may not be
-                # above its limit.
+                # If the job sets a limit for its CPU or memory, reduce the default to the limit, because a
+                # request may not be above its limit.
                 found[name] = min(found[name], limit)
         return replace(spec, **found, by_default={**spec.by_default, **notes})
 
@@ -186,8 +186,8 @@ class DefaultSizes:
         nodes, columns = placer.nodes, placer.nodes.columns
         rows = placer.possible(shape.part).nonzero()[0]
         if not len(rows):
-            # Use all nodes if only taints exclude the job from every node, because an operator can remove a
-            # taint from any node.
+            # If taints exclude the job from every node, use all nodes, because an operator can remove the
+            # taints.
             rows = columns.cpu_total.nonzero()[0]
         least_cpu: tuple[int, str] | None = None
         least_memory: tuple[int, str] | None = None

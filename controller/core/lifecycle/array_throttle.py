@@ -42,8 +42,8 @@ class ArrayThrottle:
         return not (self.holding or self.waiting)
 
     def next_element(self) -> int | None:
-        """Return the id of the element that gets the next free slot; None if no slot is free or no element
-        waits.
+        """Return the id of the array element that may run next. Return None if the limit of running elements
+        is reached or no element waits.
         """
         heap = self._heap
         while heap and heap[0] not in self.waiting:
@@ -70,8 +70,8 @@ class ArrayThrottles:
         """
         for job in jobs:
             self.update(job)
-        # The state was loaded from the store, and all slots were given out before it was stored. So no array
-        # needs `settle`.
+        # Before the state was stored, `settle` had given out all slots. So no array of the loaded state needs
+        # it now.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
         self.unsettled.clear()
 

@@ -89,7 +89,9 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """Return the pairs (label, condition) about this job or its array for which other jobs wait."""
+        """Return the targets for which other jobs wait and that are about this job or its array. A target is
+        (label, condition), such as ("7", Until.OK).
+        """
         return [target for target in targets_of_job(job) if target in self.by_target]
 
     def waiting(self, target: Target) -> list[Edge]:

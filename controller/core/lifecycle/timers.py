@@ -95,7 +95,7 @@ class Timers:
             self._schedule(job)
         if isinstance(event, events.DependencyDecided):
             self.dependencies.remove(event.job, event.index)
-        # Skip the dependencies if the job waits for no other job and no other job waits for it.
+        # Do not update dependencies if the job waits for no other job and no other job waits for it.
         if job.spec.after or job.wait.inherited or self.dependencies.by_target:
             self.dependencies.update(job)
             self.inheritance.update(job)
@@ -110,7 +110,8 @@ class Timers:
         """
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
             for number in self.changed:
-                # `changed` grows during the loop, because decisions cause events about further jobs.
+                # The list `changed` grows during the loop, because each decision causes events about further
+                # jobs.
                 job = self._state.jobs[number]
                 for target in self.dependencies.targets(job):
                     outcome = self.dependencies.outcome(target, job)

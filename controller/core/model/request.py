@@ -147,8 +147,8 @@ def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
     compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
-        # Most jobs have no constraints. Their request depends on the amounts alone, so a smaller cache key is
-        # enough.
+        # Most jobs have no constraints. Their request depends only on the amounts of resources, so the
+        # amounts are enough as cache key.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec, user)
 

@@ -46,8 +46,8 @@ class AttemptStart:
     def starts(self) -> dict[str, Start]:
         """The message Start to the agent of each node, by node name."""
         if self._starts is None:
-            # Make the messages from a copy with the values at the placement, because the job may have been
-            # edited or placed again since.
+            # Make the messages from a copy of the job with its values at the placement, because the job may
+            # have been edited or placed again since then.
             job = copy(self._job)
             job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
             self._starts = start_frames(job, self._addresses(job))
@@ -171,7 +171,7 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_batch_variables(job, len(nodes)))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
-        # Use another port for each attempt, because the previous attempt may have failed on a port that was
+        # Use another port for each attempt, because the previous attempt may have failed because its port was
         # in use.
         made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
     return made

@@ -208,8 +208,8 @@ class UsageCounters:
             self.start(job, [member.allocation for member in job.members.values()])
             for member in job.members.values():
                 if member.ended_at is not None:
-                    # Do not add the GPU time of an ended member to `spent`, because `spent` is loaded from
-                    # the database rows of the tenants.
+                    # Do not add the GPU time of an ended member here: the database rows of the tenants, which
+                    # are loaded separately, contain it.
                     allocation = member.allocation
                     for tenant in self.tenants_of(job.user, job.spec):
                         tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]

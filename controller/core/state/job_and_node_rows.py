@@ -239,7 +239,7 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
     wait = record.wait or NEVER_WAITED
     if (
         wait.doubted and spec.deadline_at is None
-    ):  # An older version kept `doubted` when an edit removed the deadline.
+    ):  # An older version did not clear `doubted` when an edit removed the deadline.
         wait = replace(wait, doubted=False)
     copied: dict[str, Any] = dict(zip(_JOB_FIELDS, _job_values(record), strict=True))
     job = Job(

@@ -200,7 +200,7 @@ def _load_usage(state: State, notes: list[Note]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRecord:
-    """The JSON body of the note of a reservation."""
+    """The JSON body of the database row of a reservation."""
 
     spec: ReservationSpec
     nodes: tuple[str, ...]
@@ -275,8 +275,8 @@ def _runs(state: State, key: RunKind) -> Note:
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the kinds of jobs in the order of their last ends, because the estimates keep only the kinds that
-    # were loaded last.
+    # Load the run times of the kinds of jobs that ended last at the end, because only those that were loaded
+    # last are kept.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 

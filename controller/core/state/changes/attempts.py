@@ -134,8 +134,8 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
         job.unstarted -= never_started
         begun = [each.started_at for each in members.values() if each.started_at is not None]
         if begun and not job.unstarted and job.state is JobState.SCHEDULED:
-            # Count the last start of a member as the start of the job. A member that ended before it started
-            # is left out.
+            # The job has started when the last member has started. Members that ended without a start are
+            # left out.
             _run(state, job, max(begun))
     state.nodes.free(job.id, exits)
     if job.ask.part.social:
