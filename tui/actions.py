@@ -286,7 +286,7 @@ _SHOWN: Final = {
 
 
 def words_of(command: str) -> set[str]:
-    """Return the words in braces of a shell command, such as jobs for {jobs}."""
+    """Return the placeholders of a shell command: the words in braces, such as jobs for {jobs}."""
     return {name for _, name, _, _ in Formatter().parse(command) if name}
 
 

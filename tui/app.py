@@ -59,9 +59,10 @@ class CorralApp(OrderedKeysApp):
     """The application. It shows the state of the cluster and sends requests to the controller.
 
     1. A thread collects changes of the cluster (module cluster_feed) and wakes the screen.
-    2. `take` applies the changes to the model, at most once in PACE_S seconds, and updates the view.
-    3. A key is looked up in `tui.actions`; `act` checks whether its action is allowed and calls its
-       method.
+    2. The method `take` applies the changes to the model (class ClusterModel), at most once in PACE_S
+       seconds, and updates the view.
+    3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
+       the method of the action.
     4. RequestWorkers send requests in other threads and pass the answers to the screen's thread.
     """
 
@@ -113,8 +114,8 @@ class CorralApp(OrderedKeysApp):
         self._was_stale = True
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters for each screen line, followed by the translation to ASCII if the terminal
-        needs it.
+        """Return the filters that Textual applies to each line of the screen. If the terminal shows only
+        ASCII, the last filter translates the line to ASCII.
         """
         return [*super().get_line_filters(), *([self._ascii] if self._ascii else [])]
 
@@ -146,9 +147,7 @@ class CorralApp(OrderedKeysApp):
     # -- updates from the controller ------------------------------------------------------
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. The function does not run if the screen is closed by
-        then.
-        """
+        """Run a function on the screen's thread. If the screen has been closed, do nothing."""
 
         def run() -> None:
             if self.screen_stack:
@@ -299,8 +298,8 @@ class CorralApp(OrderedKeysApp):
     def open_node(self, name: str) -> None:
         self._enter(NodeDetailsView(name))
 
-    def show_jobs(self, wanted: str) -> None:
-        self.roots[0].narrow(wanted)
+    def show_jobs(self, filter_text: str) -> None:
+        self.roots[0].narrow(filter_text)
         self._go(self.roots[0])
 
     def act_next(self) -> None:

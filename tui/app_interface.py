@@ -56,11 +56,11 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def show_message(self, text: str, part: str = "text") -> None:
-        """Show a message on the status line for a few seconds."""
+        """Show a message on the status line for a few seconds, in the style with the name `part`."""
         raise NotImplementedError
 
     def use_theme(self, look: str) -> None:
-        """Use this theme from now on."""
+        """Change to this theme."""
         raise NotImplementedError
 
     def copy(self, text: str) -> None:
@@ -83,13 +83,13 @@ class AppInterface(App[int]):
         """Show the details of one node."""
         raise NotImplementedError
 
-    def show_jobs(self, wanted: str) -> None:
+    def show_jobs(self, filter_text: str) -> None:
         """Show the list of jobs with this filter text."""
         raise NotImplementedError
 
     def deliver(self, function: Callable[[], None]) -> None:
-        """Run a function on the screen's thread. Every thread may call this method. If the screen is closed,
-        the function does not run.
+        """Run a function on the screen's thread. Every thread may call this method. If the screen has been
+        closed, it does nothing.
         """
         raise NotImplementedError
 

@@ -42,17 +42,17 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
         return _complain(str(error), error.hint, EXIT_UNREACHABLE)
     except Refused as error:
         return _complain(error.problem.message, error.problem.hint, EXIT_DENIED)
-    kept = saved_settings.load()
+    saved = saved_settings.load()
     app = CorralApp(
         LiveFeed(lambda: Client(url)),
         lambda: Client(url),
         cli,
         read_only=read_only,
-        look=choose(os.environ, Console().color_system, str(kept.get("theme", ""))),
+        look=choose(os.environ, Console().color_system, str(saved.get("theme", ""))),
         ascii_only=ascii_only(os.environ),
     )
     threading.excepthook = app.thread_broke
-    saved_settings.apply_settings(app.roots, kept)
+    saved_settings.apply_settings(app.roots, saved)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: app.deliver(lambda: app.exit(128 + number)))
     code = app.run()

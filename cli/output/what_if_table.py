@@ -63,9 +63,9 @@ def summarise(answer: WhatIfAnswer) -> None:
     _sum_up(answer)
 
 
-def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
-    """Return the new jobs, then at most `each` jobs with the largest delays, then at most `each` jobs with
-    the largest gains.
+def _worst_and_best(answer: WhatIfAnswer, limit: int) -> list[Shift]:
+    """Return the jobs that the change would submit, then at most `limit` jobs with the largest delays, then
+    at most `limit` jobs that would start earlier by the most.
     """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]
@@ -73,7 +73,7 @@ def _worst_and_best(answer: WhatIfAnswer, each: int) -> list[Shift]:
     sooner = [shift for shift in moved if delay(answer, shift) <= 0]
     later.sort(key=lambda shift: -delay(answer, shift))
     sooner.sort(key=lambda shift: delay(answer, shift))
-    return [*new[: 2 * each], *later[:each], *sooner[:each]]
+    return [*new[: 2 * limit], *later[:limit], *sooner[:limit]]
 
 
 def _sum_up(answer: WhatIfAnswer) -> None:

@@ -30,8 +30,9 @@ LISTED: Final = 6
 class Confirmation:
     """The content of a confirmation dialog. If `must_type` is not empty, the user must type this text.
 
-    If `reason` is not empty, the user may type a reason; `reason` is the flag with which the shell command
-    passes it. If `trial` is set, the dialog shows which jobs would start sooner or later.
+    If `reason` is not empty, the user may type a reason; `reason` is the flag of the shell command for this
+    reason, such as --why. If `trial` is set, the dialog sends this what-if request and shows which jobs would
+    start sooner or later.
     """
 
     title: str
@@ -140,8 +141,8 @@ def cancel_reservation(row: ReservationView, now: float) -> Confirmation:
 
 
 def move(steps: Sequence[MoveRow]) -> Confirmation:
-    """Return the dialog that asks whether to move running jobs to other nodes. `steps` has one proposal, or
-    all.
+    """Return the dialog that asks whether to move running jobs to other nodes. `steps` has one proposed move
+    or all proposed moves.
     """
     proposals = [step.what for step in steps if isinstance(step.what, ProposalView)]
     moves = [each for proposal in proposals for each in proposal.moves]
@@ -163,7 +164,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
 
 
 def move_line(each: MoveView) -> Sequence[Piece]:
-    """Return a line with a job, its nodes now, and its nodes after the move."""
+    """Return a line that shows a job, the nodes on which it runs now, and its nodes after the move."""
     return [
         (f"{printable(each.label)} ", "strong"),
         (f"{printable(each.name, 24)}  ", "text"),
@@ -173,13 +174,13 @@ def move_line(each: MoveView) -> Sequence[Piece]:
 
 
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:
-    """Return the shell command that makes the same change, such as corral job cancel 7 8."""
+    """Return the shell command that makes the same change as the dialog, such as corral job cancel 7 8."""
     return f"corral job {verb} {' '.join(shlex.quote(printable(job.label)) for job in jobs)}"
 
 
 def _rows(jobs: Sequence[JobView], now: float) -> list[Sequence[Piece]]:
-    """Return lines for the first jobs, and for the number of further jobs. They come last in the dialog,
-    because a low screen does not show the last lines.
+    """Return one line for each of the first LISTED jobs, and one with the number of the other jobs. The
+    dialog shows these lines last, because a screen with few lines cuts off the end.
     """
     more = len(jobs) - LISTED
     rest: list[Sequence[Piece]] = [[(f"  … and {more:,} more", "muted")]] if more > 0 else []

@@ -90,8 +90,8 @@ class JobOrders:
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
-        """Ask the user to confirm a change of the chosen jobs. Then send the change for all of them that
-        `possible` still accepts.
+        """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then send the
+        change, but only for jobs that can still be changed: `possible` returns True for them.
         """
         ids = [job.id for job in self._chosen(possible)]
 
@@ -126,14 +126,14 @@ class JobOrders:
             self._app.show_message(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
-        """Send one request that changes all these jobs. `left_out` is added to the message about the result;
-        it is about jobs that cannot be changed.
+        """Send one request that changes all these jobs. `left_out` is a text about other jobs, which cannot
+        be changed; the message about the result ends with it.
         """
         meant = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
-            # Name each job by its label, such as 7_0, because the id 7 of the first element means the whole
-            # array.
+            # Name each job by its label, because ids are ambiguous: 7 is the id of the array element 7_0, but
+            # in a request it means the whole array.
             answer = client.order(JobsOrder(action, tuple(meant)))
             failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))

@@ -94,7 +94,7 @@ class TenantEdits:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
     def move_all(self) -> None:
-        """Ask the user to confirm, then carry out all proposed moves."""
+        """Ask the user to confirm, then move jobs as all proposals in the list describe."""
         steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 
@@ -110,7 +110,9 @@ class TenantEdits:
         self._ask(question, lambda client: client.run_rebalance(proposal), success)
 
     def _here(self, listing: Listing[str, Thing], what: str) -> Thing | None:
-        """Return the row under the cursor. If the list is empty, show a message and return None."""
+        """Return the row under the cursor. If the list is empty, show a message that names the kind of row
+        (`what`), and return None.
+        """
         rows = listing.chosen()
         if not rows:
             self._app.show_message(f"no {what} under the cursor", "warn")
@@ -120,15 +122,17 @@ class TenantEdits:
         self,
         question: Callable[[], confirm.Confirmation | None],
         order: Callable[[Client], Thing],
-        said: Callable[[Thing], str],
+        success_text: Callable[[Thing], str],
     ) -> None:
-        """Ask the user to confirm, then send the request. `said` returns the message about its success."""
+        """Ask the user to confirm a change, then send the request. `success_text` returns the message that is
+        shown if the request succeeds.
+        """
 
         def show_result(answer: Thing | Failure) -> None:
             if isinstance(answer, (Refused, Unreachable)):
                 self._app.show_message(failure_text(answer), "bad")
             else:
-                self._done(said(answer))
+                self._done(success_text(answer))
 
         def answered(yes: str | None) -> None:
             if yes is not None:
@@ -138,9 +142,9 @@ class TenantEdits:
         if first is not None:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
-    def _done(self, said: str) -> None:
-        """Show a message that the change was made, and update the list."""
-        self._app.show_message(said, "good")
+    def _done(self, message: str) -> None:
+        """Show this message about a change that was made, and update the list."""
+        self._app.show_message(message, "good")
         self._app.refresh_view()
 
     def _quota_set(self, view: QuotaView) -> None:

@@ -32,8 +32,8 @@ _ENDED: Final = tuple(state for state in JobState if state.terminal)
 
 @dataclass(frozen=True)
 class ConnectionStatus:
-    """The state of the connection to the controller. `heard` is the time at which its last message
-    arrived.
+    """The state of the connection to the controller. `heard` is the time at which the last message of the
+    controller arrived.
     """
 
     state: Literal["loading", "live", "lost"] = "loading"
@@ -44,8 +44,8 @@ class ConnectionStatus:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of the cluster since the last `take`. If `fresh` is true, they are the whole state and replace
-    all earlier data.
+    """Changes of the cluster since the last call of `ClusterFeed.take`. If `fresh` is true, the changes
+    contain the whole state of the cluster and replace all earlier data.
     """
 
     connection: ConnectionStatus = ConnectionStatus()
@@ -95,7 +95,9 @@ class PendingChanges:
         self._events: list[EventView] = []
 
     def on_wake(self, wake: Callable[[], None]) -> None:
-        """Set the function that is called when the first change after a `take` arrives."""
+        """Set the function to call when changes are ready: it is called for the first change after each
+        `take`, but not for later ones.
+        """
         self._wake = wake
 
     def put(self, changes: Changes) -> None:
@@ -218,10 +220,10 @@ class LiveFeed:
         self._seq = cluster.seq
 
     def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
-        """Yield the whole state of the cluster in parts, with nodes and active jobs first.
+        """Yield the whole state of the cluster in parts. The first parts have the nodes and the active jobs.
 
-        The event stream then continues from `cluster.seq`, so changes that happen while the parts are loaded
-        are not lost.
+        Afterwards the event stream starts at `cluster.seq`, the journal position before the first part. So
+        changes that happen while the parts are loaded are not lost.
         """
         yield Changes(fresh=True, cluster=cluster, nodes=source.nodes().nodes)
         yield from (Changes(jobs=page.jobs) for page in _pages(source, _ACTIVE, 0))

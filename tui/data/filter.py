@@ -28,8 +28,8 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a valid filter, which is common while the user types. The filter line shows the
-    message.
+    """Raised if a text is not a valid filter. This is common while the user types a filter; the line for the
+    filter shows the message.
     """
 
 
@@ -90,7 +90,7 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
             is_ = float(leading[0])
         if isinstance(is_, str) or is_ is None:
             return search(is_ or "") is not None
-        # Match all rows if the number is incomplete, as in `gpus:>`.
+        # Match all rows if the user has not typed the number yet, as in `gpus:>`.
         return not number or compare(is_, bound)
 
     return test

@@ -26,8 +26,9 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """Marks the end of a key's effect. The message is queued twice: first after the key, then after the
-    messages that the key has caused. When it arrives the second time, the key has had its effect.
+    """A message that marks the end of a key's effect. It is put into the message queue of the focused widget
+    twice: first directly after the key, then, on its first arrival, after all messages that the key has
+    caused. On its second arrival, the key has had its effect.
     """
 
     def __init__(self, key: events.Key, target: Widget, again: bool) -> None:
@@ -50,9 +51,7 @@ class OrderedKeysApp(AppInterface):
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
-        """Return True if the screen accepts the next key, for example because a dialog has opened
-        completely.
-        """
+        """Return True if the screen can take the next key. It cannot while a dialog is being opened."""
         raise NotImplementedError
 
     async def on_event(self, event: events.Event) -> None:
@@ -90,6 +89,6 @@ class OrderedKeysApp(AppInterface):
         target = self.focused or self.screen
         await super().on_event(key)
         target.post_message(KeyHandled(key, target, again=True))
-        # Handle the next key after PATIENCE_S seconds in any case, because a widget that was removed never
-        # returns the message.
+        # Handle the next key after at most PATIENCE_S seconds, because the message KeyHandled does not return
+        # if the widget that should handle it was removed.
         self.set_timer(PATIENCE_S, partial(self._done, key))

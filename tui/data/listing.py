@@ -18,7 +18,7 @@ Key = TypeVar("Key", int, str)
 
 
 class Listing(Generic[Key, Row]):
-    """Holds all rows by key, and the rows that pass the filter in sorted order."""
+    """Holds all rows by key. The rows that pass the filter are also held in sorted order."""
 
     def __init__(
         self,
@@ -202,8 +202,8 @@ class Listing(Generic[Key, Row]):
         self._order = sorted((value, key) for key, value in self._placed.items())
 
     def _restore_cursor(self) -> None:
-        """Put the cursor on its row after a change. If the filter hides the row, the cursor goes to where the
-        row would be. If the row no longer exists, the cursor keeps its index.
+        """Put the cursor back on its row after a change of the list. If the filter hides the row, put the
+        cursor at the index that the row would have. If the row no longer exists, the cursor keeps its index.
         """
         home = self._home
         if home is None:
@@ -214,8 +214,8 @@ class Listing(Generic[Key, Row]):
             self._point(index)
             self._home_value = self._placed[home]
         else:
-            # Search with the sort key that the row had when it was last shown, because a job that has ended
-            # has another sort key now and may be hidden by the filter.
+            # Search with the sort key that the row had when it was last shown. Its present sort key can be
+            # another one: a job that has ended is sorted to another place, and the filter may hide it.
             if self._home_value is None:
                 self._home_value = self.sorts[self.sort](self.rows[home])
             at = bisect_left(self._order, (self._home_value, home))

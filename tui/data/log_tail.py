@@ -25,8 +25,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def clean(line: str) -> str:
-    """Return a line without colours and cursor movements. If carriage returns overwrite text, only the last
-    text is returned.
+    """Return a line of a log without escape sequences for colours and cursor movements. If carriage returns
+    overwrite text, as in a progress bar, only the last text is returned.
     """
     bare = _ESCAPES.sub("", line.rstrip("\r"))
     return printable(bare.rsplit("\r", 1)[-1].expandtabs(8), LONGEST_LINE)
@@ -34,8 +34,8 @@ def clean(line: str) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """The lines that have arrived since the last `take`. If `fresh` is true, they replace all earlier lines.
-    `open_end` is the last line, of which the end has not arrived yet.
+    """The lines of a log that have arrived since the last call of `LogTail.take`. If `fresh` is true, they
+    replace all earlier lines. `open_end` is the last line, of which the end has not arrived yet.
     """
 
     fresh: bool

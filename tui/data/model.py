@@ -178,8 +178,8 @@ def _job_order(job: JobView) -> tuple[float, ...]:
 
 
 def _job_time(job: JobView) -> tuple[float, float]:
-    """Return the key for sorting by time: running, waiting, then ended jobs; in each group the longest time
-    comes first.
+    """Return the sort key of a job for sorting by time: running jobs come first, then waiting jobs, then
+    ended jobs. In each group, the job with the longest time comes first.
     """
     if job.state.terminal:
         return (2, (job.started_at or job.submitted_at) - (job.ended_at or 0))

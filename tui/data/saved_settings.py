@@ -24,16 +24,16 @@ def _path() -> Path:
 def load() -> Mapping[str, Any]:
     """Return the saved settings; empty if the file does not exist or cannot be read."""
     try:
-        kept = json.loads(_path().read_text(encoding="utf-8"))
+        saved = json.loads(_path().read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return saved if isinstance(saved, dict) else {}
 
 
-def apply_settings(views: Iterable[View], kept: Mapping[str, Any]) -> None:
+def apply_settings(views: Iterable[View], saved: Mapping[str, Any]) -> None:
     """Restore the saved filter and sort order of each list."""
     for view in views:
-        part = kept.get(view.NAME)
+        part = saved.get(view.NAME)
         if isinstance(view, ListView) and isinstance(part, dict):
             sort = str(part.get("sort"))
             if sort in view.listing.sorts:
@@ -44,11 +44,11 @@ def apply_settings(views: Iterable[View], kept: Mapping[str, Any]) -> None:
 
 def save_settings(views: Iterable[View], theme: str) -> None:
     """Save the settings. If the file cannot be written, do nothing."""
-    kept: dict[str, Any] = {"theme": theme}
+    saved: dict[str, Any] = {"theme": theme}
     for view in views:
         if isinstance(view, ListView):
             listing = view.listing
-            kept[view.NAME] = {
+            saved[view.NAME] = {
                 "sort": listing.sort,
                 "reverse": listing.reverse,
                 "filter": listing.filter.text,
@@ -60,5 +60,5 @@ def save_settings(views: Iterable[View], theme: str) -> None:
         with open(
             os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
         ) as file:
-            json.dump(kept, file)
+            json.dump(saved, file)
         fresh.replace(path)

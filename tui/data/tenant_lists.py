@@ -53,8 +53,9 @@ def quota_key(quota: QuotaView) -> str:
 
 
 def quota_state(quota: QuotaView) -> str:
-    """Return how the usage compares with the quota: borrows, over, full (the usage equals the limit) or over
-    soft; empty below all limits. Usage is over a limit if the limit was lowered after the jobs had started.
+    """Return a word for the usage of a quota: borrows (above the hard limit, which the quota allows), over
+    (above the hard limit, because the limit was lowered while jobs ran), full (at the hard limit) or over
+    soft (above the soft limit). The word is empty below all limits.
     """
     if quota.name == ANY_NAME:
         return ""

@@ -49,8 +49,8 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
-    """Return at most `room` jobs: about half of them have the largest delays, the others would start much
-    sooner.
+    """Return at most `room` jobs: the jobs with the largest delays, and about as many of those that would
+    start earlier by the most.
     """
     later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
     sooner = sorted(

@@ -68,8 +68,8 @@ class ConfirmDialog(Dialog[str]):
                 yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
 
     def on_mount(self) -> None:
-        """Set the focus to the input for the number or the reason; without an input, to the button that
-        closes the dialog.
+        """Set the focus to the input, in which the user types a reason or the number of jobs. A dialog
+        without an input sets the focus to the button that closes it.
         """
         self._trial.try_out(self._asked.trial)
         target = Input if self._asked.reason or self._asked.must_type else Button
@@ -90,8 +90,8 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Enable the confirm button if the right number was typed, and show a typed reason in the shell
-        command.
+        """Enable the confirm button if the user has typed the number of jobs that the dialog requires. Show a
+        typed reason in the shell command.
         """
         self.query_one(CommandLine).show_command(self.command)
         if self._asked.must_type:
@@ -99,8 +99,8 @@ class ConfirmDialog(Dialog[str]):
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """After Enter: confirm the change if the user typed a reason. If the user typed the right number,
-        move the focus to the confirm button.
+        """After Enter in the input for a reason, confirm the change. After Enter in the input for the number
+        of jobs, move the focus to the confirm button if the number is right.
         """
         if self._asked.reason:
             self.dismiss(self.typed)

@@ -45,7 +45,9 @@ class FormRow(Horizontal):
         yield self._wrong
 
     def show_error(self, wrong: Mapping[str, str]) -> None:
-        """Show the first error of the non-empty inputs on this line."""
+        """Show the first error on this line. Errors of empty inputs are not shown, because the user may not
+        have reached them yet.
+        """
         found = [
             wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong
         ]
@@ -111,8 +113,8 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
 
     @on(Input.Changed)
     def changed_line(self, event: Input.Changed) -> None:
-        """Remove the error that the controller reported for this field, because the user has changed the
-        text.
+        """Remove the error that the controller reported for this field, because it was about the text before
+        the user's change.
         """
         self._refused.pop(event.input.name or "", None)
         self._say("")

@@ -20,8 +20,8 @@ whole state for each request.
 
 
 class LiveWhatIf(Facts):
-    """Shows the answer to a what-if request. Only one request is sent at a time: if the form changes
-    meanwhile, the next request is sent after the answer.
+    """Shows the answer to a what-if request. Only one request is sent at a time. If the user changes the form
+    before the answer arrives, the next request is sent after the answer.
     """
 
     def __init__(self, lines: int) -> None:
@@ -37,8 +37,8 @@ class LiveWhatIf(Facts):
         self.styles.height = self._height
 
     def try_out(self, wish: WhatIf | None) -> None:
-        """Send this what-if request after REST_S seconds without a further call. None removes the shown
-        answer.
+        """Send this what-if request as soon as REST_S seconds have passed without another call. None removes
+        the answer from the screen.
         """
         if wish == self._wish or not self.is_attached:
             return

@@ -123,5 +123,5 @@ LABEL = 10
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:
-    """Return a line of text with a label and a value."""
+    """Return a line of text that shows a value after its label."""
     return [(f" {label:<{LABEL}}", "muted"), *pieces]

@@ -29,8 +29,8 @@ class Paint:
         made = self._on.get((part, ground))
         if made is None:
             over, under = self._styles[part], self._styles[ground] if ground else Style.null()
-            # If `ground` swaps text and background colours, use one colour for the whole line: otherwise the
-            # colour of each text would become the background of that text.
+            # If the style `ground` swaps text and background colours, use one colour for the whole line.
+            # Otherwise the text colour of each style would become the background behind its text.
             made = Style(bold=over.bold) + under if under.reverse else over + under
             self._on[part, ground] = made
         return made

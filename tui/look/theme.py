@@ -253,11 +253,12 @@ SIXTEEN = CorralTheme(
 THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTEEN)}
 
 
-def choose(environment: Mapping[str, str], colours: str | None, kept: str = "") -> str:
-    """Return the name of the theme for the start: that of CORRAL_THEME, or else the saved one (`kept`). If
-    there is none, or the terminal cannot show its colours, return one that suits the terminal.
+def choose(environment: Mapping[str, str], colours: str | None, saved: str = "") -> str:
+    """Return the name of the theme for the start: that of the environment variable CORRAL_THEME, or else the
+    saved one (`saved`). If there is none, or the terminal cannot show its colours, return one that suits the
+    terminal.
     """
-    wanted = environment.get("CORRAL_THEME") or kept
+    wanted = environment.get("CORRAL_THEME") or saved
     if "NO_COLOR" in environment or colours in (None, "standard"):
         return SIXTEEN.colours.name
     if wanted in THEMES:

@@ -75,7 +75,9 @@ class EventsView(ListView[int, EventView]):
             self.table.sync()
 
     def moved(self) -> None:
-        """Move to new events only if the cursor is on the last event."""
+        """After a movement of the cursor: follow new events if the cursor is on the last event, otherwise
+        stop following them.
+        """
         self._at_end = self.listing.index >= len(self.listing) - 1
         super().moved()
 

@@ -118,7 +118,9 @@ class JobDetailsView(View):
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
-        """Request the details again, because the reason or the log may have changed together with the job."""
+        """After a change of the job, request the details again, because the reason why it waits or its log
+        may have changed, too.
+        """
         row = self.row
         shape = (row.state, row.attempt, row.detail) if row else None
         if shape != self._shape:
@@ -153,7 +155,9 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def _advice(self) -> list[tuple[str, str]]:
-        """Return the changes that would start the job now, each as a sentence and a shell command."""
+        """Return the changes, such as a smaller request, that would start the waiting job now; each is a
+        sentence and a shell command.
+        """
         row, explanation = self.row, self._explanation
         if row is None or explanation is None:
             return []
@@ -223,7 +227,7 @@ class JobDetailsView(View):
         self._title.refresh()
 
     def act_follow(self) -> None:
-        """Follow the end of the log. If it is followed already, stop that."""
+        """Start or stop following the log, so that the view shows new lines as they arrive."""
         self.output.jump(self.output.total)
         self._title.refresh()
 

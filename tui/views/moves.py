@@ -66,7 +66,9 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     _mode = ""
 
     def nothing(self) -> Sequence[Piece]:
-        """Return the text of an empty list: rebalancing is off, or no move is worth its cost."""
+        """Return the text for an empty list. It explains that rebalancing is off, or that no move is worth
+        its cost.
+        """
         return [(OFF if self._mode == "off" else WORTHLESS, "muted")]
 
     def legend(self) -> Sequence[Piece]:
@@ -87,7 +89,9 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return {"proposal": step.key} if step is not None and step.state == "proposed" else {}
 
     def act_open(self) -> None:
-        """Open the job that would start or was moved, or the node that would become free."""
+        """Open the details of the job that a proposed move would start, of the node that it would make free,
+        or of the job that was moved.
+        """
         step = self.here
         if step is None:
             return

@@ -85,8 +85,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
             self.ask()
 
     def changed(self, changes: Changes) -> None:
-        """Request the list again if it may have changed: after these events, or after all data was loaded
-        again.
+        """Request the list again if it may have changed: after an event whose kind is in `CHANGED_BY`, or
+        after the whole state of the cluster was loaded again.
         """
         if changes.fresh or any(event.kind in self.CHANGED_BY for event in changes.events):
             self.ask()
@@ -111,8 +111,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def empty(self) -> Sequence[Piece]:
-        """Return the text for a list without rows: the filter hides all rows, the request failed, or there
-        are none.
+        """Return the text for a list without shown rows. It explains that the filter hides all rows, that the
+        request failed, or that there are no rows.
         """
         if self.listing.rows:
             return [("no row matches the filter; esc removes it", "muted")]
@@ -125,8 +125,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """Return the part of an empty list's text that names a key, such as "; N sets one". It is empty for
-        users who may not change anything.
+        """Return the last part of the text for an empty list, which names the key of an action, such as "; N
+        sets one". The part is empty in the read-only mode.
         """
         if app_of(self).read_only:
             return ()

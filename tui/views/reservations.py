@@ -58,14 +58,14 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return app_of(self).model.now()
 
     def _calendar(self, row: ReservationView) -> Sequence[Piece]:
-        """Return one symbol for each of the next 24 hours. It is filled if the reservation is active in that
-        hour.
+        """Return one symbol for each of the next 24 hours: a line that is thick in the hours in which the
+        reservation is active.
         """
         pieces: list[Piece] = []
         for hour in range(24):
             begin = self._now() + hour * 3_600
-            kept = _kept(row, begin, begin + 3_600)
-            pieces.append(("━", _state(row)[1]) if kept else ("─", "track"))
+            active = _active_between(row, begin, begin + 3_600)
+            pieces.append(("━", _state(row)[1]) if active else ("─", "track"))
         return pieces
 
     def question(self, client: Client) -> ReservationList:
@@ -131,7 +131,7 @@ def _every(row: ReservationView) -> str:
     return duration(row.spec.every_s) if row.spec.every_s else "-"
 
 
-def _kept(row: ReservationView, begin: float, end: float) -> bool:
+def _active_between(row: ReservationView, begin: float, end: float) -> bool:
     """Return True if the reservation, or one of its repetitions, overlaps the time from `begin` to `end`."""
     begins, ends, every = row.starts_at, row.ends_at, row.spec.every_s
     if every and begin >= ends:

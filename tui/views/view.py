@@ -61,8 +61,8 @@ class View(Vertical):
         return []
 
     def subjects(self) -> Mapping[str, str]:
-        """Return the texts for placeholders in shell commands, such as {share}, by the name of the
-        placeholder.
+        """Return the texts that replace placeholders in shell commands, by the name of the placeholder: for
+        example, the name of the share under the cursor replaces {share}.
         """
         return {}
 
@@ -70,7 +70,7 @@ class View(Vertical):
         """Update the view. The application calls this after each change of the cluster."""
 
     def tick(self) -> None:
-        """Update what depends on the time. The application calls this once a second."""
+        """Update shown times, such as run times. The application calls this once a second."""
 
     def close(self) -> None:
         """Free the resources of the view, because it is closed."""

@@ -90,8 +90,8 @@ class TrailLine(FrameLine):
         return both_ends(left, note, width)
 
     def _left(self, named: int) -> list[Piece]:
-        """Return the first `named` views by name and the others by number. The current view is always shown
-        by name.
+        """Return the left part of the line: the first `named` views with number and name, the others with
+        their number only. The current view is always shown with its name.
         """
         trail = self._trail()
         left: list[Piece] = [(" ", "text")]
@@ -118,7 +118,7 @@ class StatusLine(FrameLine):
         self._until = 0.0
 
     def show_message(self, text: str, part: str, seconds: float) -> None:
-        """Show a message for this many seconds."""
+        """Show a message in the style with the name `part` for this many seconds."""
         self._said, self._until = (printable(text, 1000), part), time.monotonic() + seconds
         self.refresh()
 

@@ -66,7 +66,9 @@ class LogPane(Pane):
         return len(self._lines)
 
     def next_trouble(self) -> bool:
-        """Scroll to the next line that contains an error. Returns False if there is no such line below."""
+        """Scroll to the next line that contains an error. Returns False if no line below the first visible
+        one contains an error.
+        """
         for place in range(self._line_at(self.top) + 1, self._count):
             if _TROUBLE.search(self._text(place)):
                 self.following = False
@@ -76,7 +78,7 @@ class LogPane(Pane):
         return False
 
     def toggle_wrap(self) -> None:
-        """Wrap long lines. If they are wrapped already, cut them."""
+        """Change between wrapping long lines and cutting them at the right edge."""
         place = self._line_at(self.top)
         self.wrapping = not self.wrapping
         self._arrange()

@@ -24,7 +24,7 @@ of the node, TIGHT cells are enough.
 
 
 class NodeCard(Pane):
-    """Shows the node whose name `name` returns."""
+    """Shows one node. The function `name` returns the name of the node to show."""
 
     def __init__(self, name: Callable[[], str | None], *, id: str | None = None) -> None:
         super().__init__(id=id)

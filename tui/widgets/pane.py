@@ -15,8 +15,8 @@ WHEEL = 3
 
 
 class Pane(Widget, can_focus=True):
-    """A scrolling widget that paints its own lines. Its work depends on the visible lines, not on the number
-    of all lines.
+    """A scrolling widget that paints its own lines. The cost of painting depends only on the number of
+    visible lines, not on the number of all lines.
     """
 
     ALLOW_SELECT = False
@@ -41,7 +41,9 @@ class Pane(Widget, can_focus=True):
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:
-        """Paint line `y` of the lines at the top that do not scroll."""
+        """Paint line `y` of the head, which are the lines at the top that do not scroll, such as column
+        titles.
+        """
         raise NotImplementedError
 
     # -- scrolling ----------------------------------------------------------------------
@@ -86,7 +88,9 @@ class Pane(Widget, can_focus=True):
         self.step(-WHEEL)
 
     def on_resize(self) -> None:
-        """Scroll back if there is now empty space below the last line."""
+        """After a change of the size: if there is empty space below the last line, scroll back until the last
+        line is at the bottom.
+        """
         self.scroll_lines(self.top)
 
     # -- painting -----------------------------------------------------------------------
