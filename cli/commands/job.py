@@ -32,7 +32,8 @@ SHOWN = 100
 DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would change, and change nothing.")]
 
 Clear = Annotated[
-    str, option("--clear", "OPTIONS", "Reset these options to their defaults, such as deadline,after.")
+    str,
+    option("--clear", "OPTIONS", "Options to reset to their defaults, separated by commas (deadline,after)."),
 ]
 
 app = application("Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.")
@@ -117,7 +118,7 @@ cancel_app.command(epilog=examples("corral cancel 7", "corral cancel 7_[0-9] 12-
 )
 @with_flag_groups
 def change(
-    asked: SubmitOptions,
+    options: SubmitOptions,
     chosen: Chosen,
     clear: Clear = "",
     answer: JobFormat = Format.TABLE,
@@ -126,7 +127,7 @@ def change(
 
     The options are those of 'corral submit'. Each option that you write replaces the job's present value.
     """
-    return chosen.order("set", answer, changes=changes_of(asked, clear))
+    return chosen.order("set", answer, changes=changes_of(options, clear))
 
 
 @app.command(epilog=examples("corral job signal 7 USR1", "corral job signal last SIGHUP"))

@@ -51,7 +51,7 @@ app = application()
 @with_flag_groups
 def run(
     context: typer.Context,
-    asked: SubmitOptions,
+    options: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
     as_user: AsUser = "",
     key: Key = "",
@@ -65,7 +65,7 @@ def run(
 
     The options are those of 'corral submit'.
     """
-    spec = spec_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
+    spec = spec_of(options, words, is_command=context.meta["is_command"], submitter=submitter())
     # Use two logs, so that the job's stdout goes to stdout of this command, and its stderr to stderr.
     spec = replace(spec, merge_output=False)
     if spec.array is not None:

@@ -95,7 +95,7 @@ app = application()
 @with_flag_groups
 def submit(
     context: typer.Context,
-    asked: SubmitOptions,
+    options: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
     as_user: AsUser = "",
     key: Key = "",
@@ -111,7 +111,7 @@ def submit(
     CORRAL_SUBMIT_GPUS=1. A flag overrides the environment, which overrides the script. '#SBATCH' lines are
     translated if Corral has the same option.
     """
-    made = submission_of(asked, words, is_command=context.meta["is_command"], submitter=submitter())
+    made = submission_of(options, words, is_command=context.meta["is_command"], submitter=submitter())
     if dry_run:
         show(previewed(made.spec, as_user), answer)
         return 0

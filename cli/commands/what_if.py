@@ -48,7 +48,7 @@ app = application("Show which jobs would start sooner or later after a change. N
 @with_flag_groups
 def submit(
     context: typer.Context,
-    asked: SubmitOptions,
+    options: SubmitOptions,
     words: Words = [],  # noqa: B006 - never changed
     within: Within = None,
     answer: JobFormat = Format.TABLE,
@@ -56,7 +56,7 @@ def submit(
     """Show when this job would start if it were submitted now, and which jobs would start later because of
     it.
     """
-    spec = spec_of(asked, words, is_command=context.meta["is_command"])
+    spec = spec_of(options, words, is_command=context.meta["is_command"])
     return _answer(WhatIf(submit=(spec,)), answer, within)
 
 
@@ -66,7 +66,7 @@ def submit(
 )
 @with_flag_groups
 def change(
-    asked: SubmitOptions,
+    options: SubmitOptions,
     jobs: Jobs,
     clear: Clear = "",
     within: Within = None,
@@ -76,7 +76,7 @@ def change(
 
     The options are those of 'corral submit', as in 'corral job set'.
     """
-    changes = changes_of(asked, clear)
+    changes = changes_of(options, clear)
     found = select(Client(), jobs, mine=False)
     return _answer(WhatIf(edit=tuple(JobEdit(job.id, changes) for job in found)), answer, within)
 
@@ -97,8 +97,8 @@ def preempt(
 ) -> int:
     """Show which jobs would start sooner if these jobs were preempted and queued again."""
     found = select(Client(), jobs, mine=False)
-    asked = WhatIf(preempt=tuple(job.id for job in found), stay_held=hold)
-    return _answer(asked, output, within)
+    request = WhatIf(preempt=tuple(job.id for job in found), stay_held=hold)
+    return _answer(request, output, within)
 
 
 @app.command(epilog=examples("corral what-if hold 7"))
@@ -157,8 +157,8 @@ def quota(
     """Show which jobs would start sooner or later if this quota had other limits."""
     if unset == bool(words):
         raise CommandError("there is nothing to try", "Write limits such as gpus=8, or --unset.")
-    asked = QuotaEdit(scope_of(scope), name, None if unset else quota_of(words))
-    return _answer(WhatIf(quotas=(asked,)), output, within)
+    request = QuotaEdit(scope_of(scope), name, None if unset else quota_of(words))
+    return _answer(WhatIf(quotas=(request,)), output, within)
 
 
 @app.command(
@@ -205,5 +205,5 @@ def config(file: File, within: Within = None, output: Output = Format.TABLE) -> 
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
 
 
-def _answer(asked: WhatIf, output: Format, within: float | None) -> int:
-    return show(Client().what_if(asked, within_s=within), output)
+def _answer(request: WhatIf, output: Format, within: float | None) -> int:
+    return show(Client().what_if(request, within_s=within), output)

@@ -14,11 +14,11 @@ from wire.api.problem import Problem
 from wire.codec import encode
 
 
-def changes_of(asked: SubmitOptions, clear: str) -> dict[str, Any]:
+def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
     """Return the new value of each changed field as JSON data. The value None resets the field to its
     default.
     """
-    given = from_flags(asked)
+    given = from_flags(options)
     spec = encode(spec_from(("true",), "", given, {}))
     changes: dict[str, Any] = {field: spec[field] for name in given for field in _fields(OPTIONS[name])}
     for word in filter(None, (part.strip() for part in clear.split(","))):

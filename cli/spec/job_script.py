@@ -30,11 +30,11 @@ _PYTHON = re.compile(r"python[\d.]*")
 @dataclass(frozen=True)
 class Script:
     """A job script after parsing. `command` contains the text of the script, so that nodes need no shared
-    file system. `asked` has the options of the #CORRAL and #SBATCH lines.
+    file system. `options` has the options of the #CORRAL and #SBATCH lines.
     """
 
     command: tuple[str, ...]
-    asked: Layer
+    options: Layer
     name: str
     wait: bool = False
     """True if the script has a line #SBATCH --wait."""
@@ -55,8 +55,8 @@ def read(path: str, arguments: list[str]) -> Script:
             f"{path} line 1: a script for {program!r} cannot be sent as text, only shell and Python can",
             "Put it on a shared file system, and submit the command: corral submit -- /shared/path/script",
         )
-    asked, wait = _directives(text, path)
-    return Script(command, asked, name, wait)
+    options, wait = _directives(text, path)
+    return Script(command, options, name, wait)
 
 
 def _text(path: str) -> str:

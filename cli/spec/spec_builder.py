@@ -33,7 +33,7 @@ class Submission:
 
 
 def spec_of(
-    asked: SubmitOptions,
+    options: SubmitOptions,
     words: list[str],
     *,
     is_command: bool,
@@ -42,12 +42,12 @@ def spec_of(
 ) -> JobSpec:
     """Return the JobSpec of the job that `submission_of` would return."""
     return submission_of(
-        asked, words, is_command=is_command, environment=environment, submitter=submitter
+        options, words, is_command=is_command, environment=environment, submitter=submitter
     ).spec
 
 
 def submission_of(
-    asked: SubmitOptions,
+    options: SubmitOptions,
     words: list[str],
     *,
     is_command: bool,
@@ -60,7 +60,7 @@ def submission_of(
     Flags override environment variables, and these override the lines of the script. With a `submitter`, the
     job also gets the umask and the activated venv or conda environment of that shell.
     """
-    layers = [from_flags(asked), from_environment(environment)]
+    layers = [from_flags(options), from_environment(environment)]
     if not words:
         raise CommandError(
             "there is nothing to run",
@@ -72,7 +72,7 @@ def submission_of(
     else:
         read = job_script.read(words[0], words[1:])
         command, name, wait = read.command, read.name, read.wait
-        layers.append(read.asked)
+        layers.append(read.options)
     spec = spec_from(command, name, merged(*layers), environment, submitter)
     _check(spec)
     return Submission(spec, wait)

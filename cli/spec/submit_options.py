@@ -47,10 +47,10 @@ Layer = Mapping[str, list[Given]]
 """The options of one source (flags, environment or script) by option name."""
 
 
-def from_flags(asked: SubmitOptions) -> Layer:
+def from_flags(options: SubmitOptions) -> Layer:
     """Return the options that were written as flags."""
     found: dict[str, list[Given]] = {}
-    for name, value in asked.items():
+    for name, value in options.items():
         row = OPTIONS[name]
         if value not in (None, False, []):
             texts = value if row.repeats else ["true" if row.is_switch else value]

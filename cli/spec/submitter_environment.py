@@ -56,14 +56,16 @@ def inherited(spec: JobSpec) -> JobSpec:
     return replace(spec, umask=shell.umask, merge_output=True, env={**shell.activated, **spec.env})
 
 
-def variables(asked: list[Given], environment: Mapping[str, str], first: Mapping[str, str]) -> dict[str, str]:
+def variables(
+    env_options: list[Given], environment: Mapping[str, str], first: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment variables of a job: those in `first`, changed by each --env option in order.
 
     NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all its
     variables. `none` removes all variables that came before it.
     """
     found = dict(first)
-    for given in asked:
+    for given in env_options:
         if given.text == NONE:
             found.clear()
         elif given.text == ALL:

@@ -121,22 +121,22 @@ def apply(
     administrator may send another file.
     """
     client = Client()
-    asked = _asked(file, previous, dry_run=True)
-    plan = client.apply_config(asked)
+    request = _asked(file, previous, dry_run=True)
+    plan = client.apply_config(request)
     shown = Format.TABLE if output.is_data and not dry_run else output
     if plan.problems or not plan.changes or dry_run:
         code = _show(plan, output)
         if dry_run and not plan.problems and output in (Format.TABLE, Format.WIDE):
-            _forecast(client, asked, plan)
+            _forecast(client, request, plan)
         if plan.problems or dry_run:
             return code
     elif not yes:
         _to_stderr(plan)
-        _forecast(client, asked, plan)
+        _forecast(client, request, plan)
         if not confirmed(f"Apply {counted(len(plan.changes), 'change')}?"):
             return FAILED
     done = client.apply_config(
-        ConfigRequest(asked.text, asked.name, asked.previous, dry_run=False, expect=plan.digest)
+        ConfigRequest(request.text, request.name, request.previous, dry_run=False, expect=plan.digest)
     )
     if output.is_data:
         write_data(output, done)
@@ -189,15 +189,15 @@ def _note_restarts(answer: ConfigAnswer) -> None:
         print_note(f"Needs a restart of the controller: {', '.join(fixed)}.")
 
 
-def _forecast(client: Client, asked: ConfigRequest, plan: ConfigAnswer) -> None:
+def _forecast(client: Client, request: ConfigRequest, plan: ConfigAnswer) -> None:
     """Print which jobs would start sooner or later under the new configuration. Print nothing if neither the
     request nor the controller's answer contains the text of that configuration.
     """
-    text = asked.text if asked.text is not None else plan.text
+    text = request.text if request.text is not None else plan.text
     if not text:
         return
     try:
-        answer = client.what_if(WhatIf(config=ConfigFile(text, asked.name if asked.text else plan.file)))
+        answer = client.what_if(WhatIf(config=ConfigFile(text, request.name if request.text else plan.file)))
     except Refused as refused:
         print_note(f"Start times cannot be compared: {refused.problem.message}.")
         return
