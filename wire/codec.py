@@ -187,8 +187,8 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
 
 def _inline_check(kind: Any) -> tuple[str, list[tuple[str, str]]]:
-    """Return an expression (as Python text) that is true for values of a type that need no decoder. Also
-    return pairs of an empty value and its decoded form, such as `[]` and `()`.
+    """Return a condition, as Python text, that is true for JSON values that are used without decoding. Also
+    return the empty JSON values that are replaced directly, as pairs such as `[]` and `()`.
     """
     if typing.get_origin(kind) in _UNION_TYPES:
         check, empties = _inline_check(_only_optional(kind))

@@ -119,8 +119,8 @@ def _spool(spool: Path, cluster: str) -> list[PreflightCheck]:
 
 
 def _other_agents(spool: Path) -> list[PreflightCheck]:
-    """Check for other agents on this host. The result is a note if there are any, because each agent offers
-    all CPUs and GPUs.
+    """Check for other agents on this host. If there are any, the verdict is NOTE (a restriction, not a
+    failure), because each agent offers all CPUs and GPUs.
     """
     found = other_agents.describe_other_agents(spool)
     if not found:

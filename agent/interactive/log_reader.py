@@ -68,7 +68,7 @@ class LogReader:
             self._readings[request.request] = _LogRequest(request, key, request.offset)
 
     def stop(self, request: int) -> None:
-        """Stop answering the request with this number."""
+        """Send no more of the log for the request with this number."""
         reading = self._readings.pop(request, None)
         if reading is not None and reading.descriptor is not None:
             os.close(reading.descriptor)

@@ -221,7 +221,7 @@ def remove_directory(folder: str) -> bool:
     except FileNotFoundError:
         return True
     except (OSError, UntrustedPath):
-        return False  # A user may have created the root directory.
+        return False  # Delete nothing: a user may have created the root.
     try:
         return trusted_paths.remove_tree(parent, name)
     finally:

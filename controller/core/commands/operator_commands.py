@@ -123,7 +123,7 @@ class OperatorCommands:
         return DONE
 
     def set_quota(self, given: inputs.SetQuota, now: float) -> Reply:
-        """Set limits of a tenant, which override those of scheduler.toml."""
+        """Set limits of a tenant. They override the limits of scheduler.toml."""
         refused = tenant_problem(given.scope, given.name)
         if refused is not None:
             return refused
@@ -138,7 +138,9 @@ class OperatorCommands:
         return DONE
 
     def unset_quota(self, given: inputs.UnsetQuota, now: float) -> Reply:
-        """Remove the limits of a tenant that an operator set, so that those of scheduler.toml apply again."""
+        """Remove the limits that an operator set for a tenant, so that the limits of scheduler.toml apply
+        again.
+        """
         if (given.scope, given.name) not in self._state.quotas.edits:
             message = f"no quota was set for {given.scope} {given.name!r}"
             return Refusal("not_found", message, "name", "'corral quota list' shows all quotas.")
@@ -146,7 +148,7 @@ class OperatorCommands:
         return DONE
 
     def set_share(self, given: inputs.SetShare, now: float) -> Reply:
-        """Set a weight or limits of a share, which override those of scheduler.toml."""
+        """Set the weight or limits of a share. They override the values of scheduler.toml."""
         wrong = share_problem(given.share, given.weight, given.soft, given.hard)
         if wrong is not None:
             return Refusal("invalid", wrong[1], wrong[0], "'corral shares' shows all shares.")

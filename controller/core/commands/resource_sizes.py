@@ -80,8 +80,8 @@ class DefaultSizes:
         self._provisional: set[int] | None = None
 
     def fill(self, spec: JobSpec, placer: Placer) -> JobSpec:
-        """Return the spec with CPU and memory filled in. `by_default` of the spec then has the source of each
-        default.
+        """Return the spec with CPU and memory filled in. Its field `by_default` then has the source of each
+        default, such as the queue.
         """
         if spec.cpu_milli and spec.memory_mib:
             return spec

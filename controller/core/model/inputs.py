@@ -188,7 +188,9 @@ class SetQuota(Input):
 
 @dataclass(frozen=True, slots=True)
 class UnsetQuota(Input):
-    """Remove the limits of a tenant that an operator set; those of the configuration apply again."""
+    """Remove the limits that an operator set for a tenant. The limits of the configuration then apply
+    again.
+    """
 
     scope: str
     name: str
@@ -341,7 +343,7 @@ class GpusIdle(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpusBusy(Input):
-    """A GPU of a job that was flagged as idle is busy again."""
+    """A job was flagged because its GPUs were idle. One of these GPUs is busy again."""
 
     job: int
     attempt: int

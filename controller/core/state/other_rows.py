@@ -275,8 +275,8 @@ def _runs(state: State, key: RunKind) -> Note:
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
-    # Load the run times of the kinds of jobs that ended last at the end, because only those that were loaded
-    # last are kept.
+    # The estimates keep only the kinds of jobs that are loaded last. So load the kinds in the order of their
+    # last ends.
     for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
         state.estimates.load_runs(key, at, run_times)
 
