@@ -47,8 +47,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
             print(f"corral controller: {problem}", file=sys.stderr)
         return EXIT_CONFIG
     try:
-        # Create missing parents only for the default directory: the disk of a configured directory may not be
-        # mounted.
+        # Create missing parent directories only for the default directory. If the parents of a configured
+        # directory are missing, its disk may not be mounted.
         if chosen.state_dir == addresses.state_dir():
             chosen.state_dir.parent.mkdir(parents=True, exist_ok=True)
         _raise_descriptor_limit(chosen.api.max_connections)
@@ -56,7 +56,8 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
         os.close(trusted_paths.open_directory(str(chosen.state_dir), make=True))
         _refuse_former_jobs(chosen, store, new_cluster)
         daemon = Daemon(chosen, pipeline, store)
-        gc.freeze()  # Exclude the loaded objects from garbage collection, because they stay in memory.
+        # Exclude the loaded objects from garbage collection, because they stay in memory until the end.
+        gc.freeze()
         return asyncio.run(_serve(daemon))
     except StoreFailure as failure:
         print(f"corral controller: {failure.message}\n{failure.hint}".rstrip(), file=sys.stderr)

@@ -14,14 +14,16 @@ MAX_PENDING_COMMITS = 4_096
 
 
 class Lagged(Exception):
-    """The subscriber was too slow and missed commits. It must read the journal from the last entry that it
-    got."""
+    """Raised in a subscriber that was too slow and missed commits. The subscriber must read the journal from
+    the last entry that it got.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit, with the jobs and nodes that it changed. Without entries, only GPU measurements have
-    changed."""
+    """One commit, with its journal entries and the changed jobs and nodes. If there are no entries, only GPU
+    measurements of the nodes have changed.
+    """
 
     seq: int
     entries: tuple[JournalEntry, ...]
@@ -41,8 +43,9 @@ class Subscription:
         self._lagged = False
 
     def push(self, commit: Commit) -> None:
-        """Add a commit without blocking. If too many commits wait, drop them and raise Lagged in the
-        subscriber."""
+        """Add a commit without blocking. If too many commits wait to be read, drop them and raise Lagged in
+        the subscriber.
+        """
         if len(self._waiting) >= MAX_PENDING_COMMITS:
             self._lagged = True
             self._waiting.clear()

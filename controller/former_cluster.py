@@ -4,9 +4,11 @@ If the store is empty although jobs run on this host, the state directory was lo
 configured. The new controller does not know these jobs. Its agents would end them, and new jobs would get the
 same job numbers. Therefore the controller refuses to start unless the operator agrees.
 
-1. Look in each configured spool on this host: does it contain attempts of a controller with another store?
-2. Read the environment of each process on this host: does it name an attempt in one of these spools?
-3. If so, refuse and list them. If the operator agrees, end these processes and rename these spools.
+1. Look in each configured spool (the directory of an agent) on this host for attempts of a controller with
+   another store.
+2. Read the environment of each process on this host, and find processes of attempts in these spools.
+3. If there are any, refuse to start and list them. If the operator agrees, end these processes and rename
+   these spools.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class FormerCluster:
 
 
 def find(spools: Iterable[Path], store_id: str) -> FormerCluster:
-    """Find processes and spools of another cluster, as far as the controller's user may read them."""
+    """Find processes and spools of another cluster among those that the controller's user may read."""
     real = [Path(os.path.realpath(spool)) for spool in spools]
     foreign = [spool for spool in real if _is_foreign(spool, store_id)]
     return FormerCluster(tuple(_processes(real)), tuple(foreign))
@@ -98,7 +100,7 @@ def _is_foreign(spool: Path, store_id: str) -> bool:
         owner = (spool / "cluster").read_text(encoding="utf-8", errors="replace").partition("@")[0].strip()
         return bool(owner) and owner != store_id and any((spool / "attempts").iterdir())
     except (OSError, UntrustedPath):
-        return False  # Skip a spool that another user can change; the agent refuses it anyway.
+        return False  # Skip a spool that another user can change, because the agent refuses to use it.
 
 
 def _processes(spools: list[Path]) -> Iterator[FormerProcess]:
@@ -110,7 +112,8 @@ def _processes(spools: list[Path]) -> Iterator[FormerProcess]:
             variables = Path("/proc", name, "environ").read_bytes().split(b"\0")
             uid = os.stat(f"/proc/{name}").st_uid
         except OSError:
-            continue  # The process has ended, or the controller's user may not read its environment.
+            # Skip a process that has ended, or whose environment the controller's user may not read.
+            continue
         for variable in variables:
             place = variable.removeprefix(_MARK) if variable.startswith(_MARK) else b""
             beginning = next((each for each in beginnings if place.startswith(each)), None)

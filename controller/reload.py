@@ -47,7 +47,7 @@ class ConfigNotWritable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReloadPlan:
-    """A valid new configuration and its differences from the current one. Nothing has been applied."""
+    """A valid new configuration and its differences from the current one, before it is applied."""
 
     read: Config
     """The configuration as it is in the text. In `config`, keys that need a restart have the running
@@ -58,7 +58,7 @@ class ReloadPlan:
 
     @property
     def decides(self) -> bool:
-        """Whether the change concerns a table of the configuration that affects the engine's decisions."""
+        """Whether a changed table affects the engine's scheduling decisions."""
         return any(each.live and each.key.partition(".")[0] in DECIDING for each in self.changes)
 
 
@@ -89,7 +89,9 @@ class ConfigReload:
         return self._applied_texts.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
-        """Call `adopt` with the current configuration, and again with each configuration that is applied."""
+        """Call `adopt` with the current configuration now, and with each new configuration when it is
+        applied.
+        """
         self._followers.append(adopt)
         adopt(self.daemon.config)
 

@@ -28,8 +28,8 @@ class UserTurns:
 
     1. While a turn is free, the next request gets it at once.
     2. Further requests wait in a separate line for each user.
-    3. A turn that becomes free goes to the first request of one user: of the waiting users, the one whose
-       last turn is longest ago.
+    3. A turn that becomes free goes to the waiting user whose last turn is longest ago, for the first request
+       in this user's line.
 
     Invariant: no turn is free while a request waits.
     With `wait_s`, a request waits at most that many seconds, and each user has at most MAX_WAITING requests
@@ -71,7 +71,8 @@ class UserTurns:
             async with asyncio.timeout(self._wait_s):
                 await turn
         except BaseException as error:
-            # The request got its turn in the moment of the timeout or the cancellation. Pass the turn on.
+            # The request got its turn at the same moment as the timeout or the cancellation, so give the turn
+            # to the next request.
             if turn.done() and not turn.cancelled():
                 self._free += 1
                 self._give()

@@ -40,8 +40,8 @@ from wire.http import addresses
 
 
 class _Environment(EnvSettingsSource):
-    """Reads lists and tables in environment variables as JSON. Text that is not JSON is kept as it is; the
-    later check of types refuses it with the name of the variable.
+    """Reads lists and tables in environment variables as JSON. Text that is not JSON stays a string; the
+    later check of types then refuses it and names the variable.
     """
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
@@ -92,7 +92,7 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """The line of each key in the file. Messages about mistakes that are found later name the line."""
+        """The line of each key in the file. Messages about mistakes contain this line."""
         return self._source
 
     @property

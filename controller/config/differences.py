@@ -87,8 +87,8 @@ def _shown(value: Any) -> str:
 
 
 def in_effect(running: Config, new: Config) -> Config:
-    """Return the new configuration, but with the values that the controller uses now for keys that only a
-    restart can change.
+    """Return the new configuration. Keys that only a restart can change keep the values that the controller
+    uses now.
     """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:
@@ -119,7 +119,7 @@ def policy_text(config: Config) -> str:
 
 
 def policy_config(text: str) -> Config:
-    """Return the configuration that a text made by policy_text() describes. Tables that are not in the text
-    have their defaults.
+    """Return the configuration described by a text that policy_text() has made. Tables missing in the text
+    get their defaults.
     """
     return Config(**json.loads(text))

@@ -41,8 +41,8 @@ class ConfigRefused(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar valid name, such as `Did you mean 'fit'?`, or with all valid
-    names.
+    """Return a hint with the most similar valid name, such as `Did you mean 'fit'?`. If none is similar, list
+    all valid names; "" if there are none.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
@@ -52,8 +52,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """Return the names that are valid in place of the last part of `path`, which leads into an object of the
-    class `kind`. Empty if any name is valid.
+    """Return the names that are valid as the last part of `path`, a key in a table of the class `kind`. Empty
+    if any name is valid.
     """
     for part in path[:-1]:
         types = _field_types(kind)

@@ -52,8 +52,8 @@ class Source:
 
 
 def variable_of(key: Key) -> str:
-    """Return the name of the environment variable that sets this key or a parent of it; empty if there is
-    none.
+    """Return the name of the environment variable that sets this key or a table that contains it; empty if
+    there is none.
     """
     present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
     for length in range(len(key), 0, -1):
@@ -104,8 +104,8 @@ class _Scanner:
                 yield from self._pair(table)
 
     def _inside(self, key: Key, counts: dict[Key, int]) -> Key:
-        """Return the full key of a table: `[a.b]` after `[[a]]` belongs to the last element of the array
-        a.
+        """Return the full key of a table, with array indices: `[a.b]` after `[[a]]` belongs to the last
+        element of the array `a`.
         """
         full: Key = ()
         for part in key:

@@ -64,7 +64,7 @@ def load_with_problems(
 
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
     """Return the configuration from the valid part of the file. First the wrong keys are left out, then the
-    tables that contain them, until the remaining part is valid.
+    tables that contain them, until the remaining configuration is valid.
     """
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):
@@ -217,8 +217,8 @@ def _strange_tables(data: dict[str, Any], source: Source) -> list[ConfigProblem]
 
 
 def _strange_variables() -> list[ConfigProblem]:
-    """Return a mistake for each CORRAL_ variable that does not name a table. pydantic would ignore these
-    variables.
+    """Return a mistake for each environment variable whose name begins with CORRAL_ but names no table.
+    pydantic ignores such variables.
     """
     found = []
     for variable in os.environ:
@@ -231,7 +231,7 @@ def _strange_variables() -> list[ConfigProblem]:
 
 
 def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem]:
-    """Return a mistake for each value that is NaN or infinite, also in options of plugins."""
+    """Return a mistake for each value that is NaN or infinite, including the options of plugins."""
     found = []
     waiting: list[tuple[Key, Any]] = [((), data)]
     while waiting:
@@ -251,7 +251,9 @@ def problem_at(source: Source, key: Key, message: str, hint: str = "") -> Config
 
 
 def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
-    """Convert an error of pydantic to a mistake. `known` are the names that are valid at its position."""
+    """Convert an error of pydantic to a mistake. `known` contains the names that are valid at the position of
+    the error.
+    """
     key = (*above, *(part for part in error["loc"] if part != "[key]"))
     kind = error["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

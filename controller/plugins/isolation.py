@@ -35,7 +35,9 @@ T = TypeVar("T")
 
 
 class IsolatedPlugin:
-    """Calls a plugin, and returns a fixed value instead of the plugin's result while the plugin fails."""
+    """A wrapper that calls a plugin. While the plugin fails, the wrapper returns a fixed value instead of the
+    plugin's result.
+    """
 
     kind = ""
 
@@ -46,7 +48,9 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """The reason of the last failure, while the plugin is not called because of it; empty otherwise."""
+        """The reason of the last failure if the plugin is not called at present because of it; otherwise
+        empty.
+        """
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
@@ -58,7 +62,8 @@ class IsolatedPlugin:
         try:
             answer = question()
             why = wrong(answer)
-        except Exception as error:  # The plugin is code of a site and may raise any exception.
+        # Catch every exception, because the plugin is code of a site and may raise any.
+        except Exception as error:
             why = f"{type(error).__name__}: {error}"
         if why:
             self._breaker.fail(self.kind, self.name, why[:500])
@@ -88,8 +93,8 @@ class IsolatedFilter(IsolatedPlugin):
         return bool(getattr(self.plugin, "static", False))
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that may hold the request. While the filter fails: False for all nodes,
-        or True for all with `on_error = "pass"`.
+        """Return True for each node that the filter keeps for the request. While the filter fails, the value
+        is False for all nodes, or True for all nodes with `on_error = "pass"`.
         """
         return self._keep(part, nodes, rows, passes=self._passes)
 
@@ -133,12 +138,14 @@ class IsolatedScorer(IsolatedPlugin):
 
 
 class IsolatedPicker(IsolatedPlugin):
-    """Isolates a picker: while it fails, the first GPU with enough free is chosen."""
+    """Isolates a picker (it chooses the GPU for a job that requests part of a GPU): while the picker fails,
+    the first suitable GPU is chosen.
+    """
 
     kind = "picker"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return one of `slots`, the GPUs of the node with enough free."""
+        """Return one of `slots`, which are the indices of the node's GPUs with a large enough free part."""
 
         def wrong(picked: int) -> str:
             return "" if picked in slots else f"returned slot {picked!r}, which is not one of {list(slots)}"
@@ -157,10 +164,10 @@ class IsolatedOrder(IsolatedPlugin):
 
 
 class IsolatedDynamicOrder(IsolatedOrder):
-    """Isolates a queue order in which positions change while jobs wait."""
+    """Isolates a queue order in which the positions of jobs change while they wait, such as `fair`."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the group of the job. Jobs of one group never overtake each other in the queue."""
+        """Return the group of the job. The order of jobs within one group never changes while they wait."""
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
@@ -179,8 +186,8 @@ class IsolatedStrategy(IsolatedPlugin):
     kind = "preemption"
 
     def standing(self, job: Job) -> float:
-        """Return the rank of a running job against preemption; NEVER (infinite) while the plugin fails, so
-        that the job is not stopped.
+        """Return the rank of a running job: it may be stopped only for a waiting job whose `reach` is at
+        least this rank. While the plugin fails, the rank is NEVER (infinite), so that the job is not stopped.
         """
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
@@ -194,13 +201,13 @@ class IsolatedStrategy(IsolatedPlugin):
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """Isolates a reclaim strategy (it stops jobs of tenants that use too much). The policy objects that it
-    returns are not isolated.
+    """Isolates a reclaim strategy, which stops jobs of tenants that use too much. The policy objects that the
+    strategy returns are not isolated.
     """
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the group of a running job, such as its tenant. Either the jobs of a group have to give
-        resources back, or none of them.
+        """Return the group of a running job, such as its tenant. The reclaim policy decides for each group
+        whether its jobs may be stopped.
         """
         found: Hashable = self.call(lambda: self.plugin.group(job, state), job.id)
         return found
@@ -254,8 +261,8 @@ class IsolatedHook(IsolatedPlugin):
 class IsolatedBackfill(IsolatedPlugin):
     """Isolates a kind of backfill: while the plugin fails, backfill candidates are tried in queue order.
 
-    Attributes that the plugin does not have get the values of EASY backfill. Only `in_queue_order` becomes
-    False, so that candidates are tried in the order of the plugin's `candidate_key`.
+    An attribute that the plugin does not have gets the value of EASY backfill, except `in_queue_order`: it
+    becomes False, so that candidates are tried in the order of the plugin's `candidate_key`.
     """
 
     kind = "backfill"
@@ -294,7 +301,7 @@ def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = 
     """Return the plugin in the wrapper for its kind. A plugin of a kind without a wrapper is returned
     unchanged.
 
-    With `passes`, a filter keeps all nodes while it fails, instead of none.
+    If `passes` is True, a failing filter keeps all nodes and not none.
     """
     if kind == "filter":
         return IsolatedFilter(plugin, breaker, passes=passes)

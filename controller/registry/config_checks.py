@@ -22,8 +22,8 @@ def filter_problems(names: list[str], key: Key, source: Source) -> list[ConfigPr
 
 
 def unfiltered_settings(config: Config) -> list[ConfigProblem]:
-    """Return the problems of settings for nodes that have no effect, because the filter that reads them is
-    not in the configuration.
+    """Return a problem for each node setting that has no effect because the configuration does not use the
+    filter that reads it.
     """
     names = {each.name for each in config.scheduler.filters}
     settings: list[tuple[str, Key]] = [

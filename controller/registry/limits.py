@@ -1,5 +1,5 @@
-"""Makes the ceilings of users and operators from [access.limits] and [projects], and finds mistakes in these
-tables.
+"""Computes the most that users and operators may request (their ceilings) from [access.limits] and
+[projects], and finds mistakes in these tables.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _ceiling(section: LimitSection) -> Ceiling:
 def _limits_of_all(config: Config) -> Ceiling:
     """Return the most that all users may ask for, from [access.limits].
 
-    With `[backfill] deadlines = "lift"`, a job with a deadline can come before all other jobs. So jobs may
-    have a deadline only where a table allows it.
+    With `[backfill] deadlines = "lift"`, a job with a deadline can come before all other jobs. Therefore a
+    job may then have a deadline only if a table of [access.limits] allows it.
     """
     usual = _ceiling(config.access.limits)
     return (
@@ -47,8 +47,8 @@ def _limits_of_all(config: Config) -> Ceiling:
 
 
 def raised_open_projects(config: Config) -> list[ConfigProblem]:
-    """Return the problems of projects that have higher limits than all users have, but no members. Every user
-    could get the higher limits there.
+    """Return a problem for each project without members that has higher limits than [access.limits] gives all
+    users. Every user may submit to such a project and would get the higher limits.
     """
     usual, members = _limits_of_all(config), {name for name, each in config.projects.items() if each.members}
     problems = []

@@ -92,7 +92,7 @@ class PipelineBuilder:
     def _on_error(
         self, kind: str, name: str, options: Mapping[str, Any], key: Key
     ) -> tuple[bool, Mapping[str, Any]]:
-        """Remove the option `on_error` from the options of a filter. Return True if the option is "pass", and
+        """Remove the option `on_error` from the options of a filter. Return whether its value is "pass", and
         the other options.
         """
         if kind != "filter" or "on_error" not in options:
@@ -106,15 +106,17 @@ class PipelineBuilder:
         return given == "pass", {each: value for each, value in options.items() if each != "on_error"}
 
     def _options(self, kind: str, name: str) -> list[str]:
-        """Return the names of a plugin's options; empty if the plugin cannot be loaded, because `make`
-        reports this problem.
+        """Return the names of a plugin's options; empty if the plugin cannot be loaded. `make` reports that
+        problem.
         """
         points = known_plugins(kind, self.config.plugin_files).get(name, ())
         loaded = load_plugin(points[0], METHODS[kind]) if points else ""
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return the fields of a Pipeline that follow from the keys `keys` of a [scheduler] table."""
+        """Return those fields of a Pipeline (all scheduling settings) that the keys `keys` of a [scheduler]
+        table decide.
+        """
         policy: dict[str, Any] = {}
         if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
             known = self._options("backfill", section.backfill)
@@ -145,7 +147,7 @@ class PipelineBuilder:
         return policy
 
     def preemption(self, section: PreemptionSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return the fields of a Pipeline for a [preemption] table."""
+        """Return those fields of a Pipeline (all scheduling settings) that a [preemption] table decides."""
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in keys:
             made = tuple(
@@ -255,8 +257,8 @@ def check_config(
     1. Check the values of all keys. An invalid value is replaced by its default, so that step 2 can continue.
     2. Check the plugins and their options, and the keys that refer to other tables.
 
-    A running controller does not load further plugin files, because they are code. It passes the files that
-    it has already loaded as `allowed`; any other plugin file is a problem.
+    A running controller loads no further plugin files, because they are code. It sets `allowed` to the files
+    that it has already loaded; any other plugin file is a problem.
     """
     config, problems = load_with_problems(path, text)
     found = list(problems)
@@ -278,7 +280,7 @@ def check_config(
 
 
 def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaConfig:
-    """Return the queues, quotas, licences and ceilings that scheduler.toml describes."""
+    """Return the queues, quotas, licences and request limits that scheduler.toml describes."""
     section = config.quota
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files

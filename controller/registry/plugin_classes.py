@@ -94,7 +94,8 @@ def make_plugin(
     if isinstance(loaded, str):
         raise refuse(f"the {kind} {name!r} of {points[0].value} {loaded}")
     try:
-        # Pass the options as JSON, because pydantic then accepts lists for tuples and strings for enums.
+        # Parse the options from JSON, because pydantic then accepts a list for a tuple and a string for an
+        # enum.
         given = json.dumps(options, default=str)
         return TypeAdapter(loaded).validate_json(given, strict=True, extra="forbid")
     except ValidationError as error:
@@ -111,7 +112,8 @@ def load_plugin(point: EntryPoint | FilePlugin, methods: tuple[str, ...]) -> typ
     """Return the class of a plugin, or a text with the reason why it cannot be used."""
     try:
         loaded = point.load()
-    except Exception as error:  # The plugin is code of a site and may raise any exception.
+    # Catch every exception, because the plugin is code of a site and may raise any.
+    except Exception as error:
         return f"cannot be loaded ({type(error).__name__}: {error})"
     if not isinstance(loaded, type) or not dataclasses.is_dataclass(loaded):
         return "is not a dataclass"
@@ -132,6 +134,6 @@ def installed_plugins(kind: str) -> dict[str, list[EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {}
     for group in (f"corral.{kind}", *ALSO.get(kind, ())):
         for point in entry_points(group=group):
-            # Count a plugin only once if its package is on the Python path twice.
+            # If a package is on the Python path twice, count its plugins only once.
             found.setdefault(point.name, {})[point.value] = point
     return {name: list(points.values()) for name, points in found.items()}

@@ -72,14 +72,17 @@ def _module(path: Path) -> Any:
     sys.modules[_name(path)] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # The plugin file is code of a site and may raise any exception.
+    # Catch every exception, because the plugin file is code of a site and may raise any.
+    except Exception as error:
         line = next((f", line {number}" for number in _lines(error, path)), "")
         raise PluginFileError(f"cannot be loaded ({type(error).__name__}: {error}{line})") from error
     return module
 
 
 def _lines(error: Exception, path: Path) -> list[int]:
-    """Return the line numbers of the file in the traceback of the error, innermost call first."""
+    """Return the line numbers at which the traceback of the error is inside the file, the innermost call
+    first.
+    """
     found: list[int] = []
     trace = error.__traceback__
     while trace is not None:

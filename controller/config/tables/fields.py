@@ -15,8 +15,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Section(BaseModel):
-    """Base class of the tables of scheduler.toml. A table cannot change, allows no unknown keys, and does not
-    convert values to other types.
+    """Base class of the tables of scheduler.toml. A table object cannot change, has no unknown keys, and does
+    not convert values to other types.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -81,8 +81,7 @@ def _absolute(text: str) -> str:
 
 
 def _root(text: str) -> str:
-    # Require a path without `..`, `//` and the like, because it is compared with the paths of jobs character
-    # by character.
+    # Refuse a path with `.`, `..` or `//`, because the path is compared with the paths of jobs as text.
     if not text.startswith("/") or "//" in text or {".", ".."} & set(text.split("/")):
         raise ValueError(f"{text!r} is not a plain absolute path; start it with / and leave out . and ..")
     return text
@@ -109,7 +108,7 @@ class SizesSection(Section):
 
     @property
     def defaults(self) -> JobDefaults:
-        """Return the same values in the units of the engine: thousandths of a CPU, and MiB."""
+        """Return these defaults in the units of the engine: thousandths of a CPU, and MiB of memory."""
         return JobDefaults(
             _milli(self.cpus), _mib(self.memory), _milli(self.cpus_per_gpu), _mib(self.memory_per_gpu)
         )

@@ -27,8 +27,8 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits: the most that jobs may ask for. If a key is missing, the next table that applies
-    to the job decides.
+    """One table of limits: the most that jobs may ask for. For a missing key, the next table decides. The
+    tables of the job's queue, of its user, of its project and of all users apply in this order.
     """
 
     priority: Priority | None = None

@@ -54,7 +54,9 @@ class ContainersSection(Section):
 
 
 class JobsSection(SizesSection):
-    """How agents run jobs, and the run time that plans assume for jobs without a time limit: [jobs]."""
+    """How agents run jobs, and the run time that the scheduler assumes for jobs without a time limit:
+    [jobs].
+    """
 
     default_time_limit_s: float = Field(86_400.0, ge=0, le=315_360_000)
     limits: Literal["auto", "none"] = "auto"
@@ -92,7 +94,9 @@ Remedy = Literal["ignore", "suspect", "cordon", "reset", "reboot"]
 
 
 class GpuRulesSection(Section):
-    """The actions after GPU readings such as ECC errors, and the thresholds of the readings: [gpus.rules]."""
+    """The actions after GPU problems such as ECC errors, and the thresholds at which measurements count as a
+    problem: [gpus.rules].
+    """
 
     ecc_uncorrected: Remedy = "cordon"
     ecc_corrected: Remedy = "suspect"
@@ -154,7 +158,7 @@ class NodeSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, value: Any) -> Any:
-        """Set the kind of link to SSH if the table has the key `ssh`."""
+        """Set the kind of connection to SSH if the table has the key `ssh`."""
         if isinstance(value, dict) and value.get("ssh") and "link" not in value:
             return {**value, "link": "ssh"}
         return value

@@ -45,7 +45,9 @@ Weight = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class FairShareSection(Section):
-    """How use of resources is counted, and the shares of organisations, projects and users: [fair_share]."""
+    """How the use of resources is counted, and the weights and limits of organisations, projects and users:
+    [fair_share].
+    """
 
     half_life_s: float = Field(86_400.0, ge=60, le=315_360_000)
     window_s: float | None = Field(None, ge=60, le=315_360_000)
@@ -107,8 +109,8 @@ class SchedulerSection(Section):
 
     @property
     def beat_s(self) -> float:
-        """The seconds between two pings to an agent, so short that at least six pings are sent within a
-        lease.
+        """The seconds between two pings to an agent. At least six pings are sent within a lease, which is the
+        time that jobs may run without a message from the controller.
         """
         return min(self.heartbeat_s, self.lease_s / 6)
 
@@ -129,8 +131,8 @@ class BackfillSection(Section):
 
 
 class OvercommitSection(Section):
-    """The factors by which the CPUs and the memory of a node are multiplied to get what jobs may hold. Above
-    1, jobs may hold more than the node has.
+    """The factors by which the CPUs and the memory of a node are multiplied to get the amounts that jobs may
+    hold. With a factor above 1, jobs may hold more than the node has.
     """
 
     cpu: float = Field(1.0, ge=0.1, le=100)

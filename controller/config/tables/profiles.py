@@ -45,7 +45,7 @@ class ProfilePreemption(Section):
 
     @property
     def keys_set(self) -> dict[str, Any]:
-        """Return the keys that the file sets, with their values."""
+        """Return those keys of the profile's preemption table that the file sets, with their values."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
@@ -84,7 +84,7 @@ class ProfileSection(Section):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The label conditions that a node of the profile must meet."""
+        """The conditions on labels that a node must meet to belong to the profile."""
         named = (Term("node", Operator.IN, tuple(self.nodes)),) if self.nodes else ()
         labels = (Term(key, Operator.IN, (value,)) for key, value in self.select.items())
         return (*named, *labels, *map(parse_term, self.affinity))

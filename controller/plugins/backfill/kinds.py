@@ -23,7 +23,9 @@ class _InQueueOrder:
 
 @dataclass(frozen=True, slots=True)
 class Easy(_InQueueOrder):
-    """The `easy` backfill: a job may start before its turn if it does not delay the first waiting job."""
+    """The `easy` backfill: a job may start before jobs ahead of it if it does not delay the first waiting
+    job.
+    """
 
     name: ClassVar[str] = "easy"
     reserves: ClassVar[Reserves] = Reserves.FIRST_JOB
@@ -47,8 +49,8 @@ class EasySjbf(Easy):
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """The `aggressive` backfill: like `easy`, but backfilled jobs may delay the first waiting job by a
-    limited time.
+    """The `aggressive` backfill: like `easy`, but jobs that start early may delay the first waiting job by up
+    to a fixed time.
     """
 
     name: ClassVar[str] = "aggressive"
@@ -75,8 +77,8 @@ class Conservative(_InQueueOrder):
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Easy):
-    """The `greedy` backfill: every job that fits starts at once. So a large job may wait forever behind small
-    ones.
+    """The `greedy` backfill: every job that fits starts at once. A large job may wait forever, because small
+    jobs keep starting before it.
     """
 
     name: ClassVar[str] = "greedy"

@@ -15,18 +15,18 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class JobAffinityFilter:
-    """Keeps nodes where the required affinity terms of the waiting job are met and no anti-affinity of a
-    running job forbids it.
+    """Keeps nodes on which the required affinity terms of the waiting job are met, and on which no running
+    job has an anti-affinity term that excludes the waiting job.
     """
 
     name: ClassVar[str] = "company"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node where all required affinity terms are met."""
+        """Return True for each node on which all required affinity terms are met."""
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # A table without `job_affinity` has only empty nodes. Keep the nodes where the terms can be met at
-        # all.
+        # A table without `job_affinity` contains no jobs. Keep the nodes on which the affinity terms could be
+        # met after other jobs have started.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

@@ -68,8 +68,8 @@ class AffinityFilter:
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
-        """Return one request for each required affinity term, with this term alone, so that the nodes which
-        each term rejects can be counted.
+        """Return one request for each required affinity term, with no other term. With these requests, the
+        nodes that each term rejects can be counted.
         """
         return (replace(part, affinity=(term,)) for term in part.affinity)
 

@@ -16,7 +16,7 @@ from wire.text import counted, memory
 
 @dataclass(frozen=True, slots=True)
 class AvailableFilter:
-    """The `available` filter keeps nodes that take new jobs: those that are up and not drained."""
+    """The `available` filter keeps nodes that are up and not drained."""
 
     name: ClassVar[str] = "available"
 
@@ -56,8 +56,8 @@ class CapacityFilter:
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Return a text that names which of CPU, memory and scratch these nodes lack. With `idle`, the nodes
-        would lack them even without jobs.
+        """Return a text that names which of CPU, memory and scratch these nodes lack. If `idle` is True, the
+        nodes would lack them even without jobs, so the text does not say "free".
         """
         short = [
             f"{amount} {what}"

@@ -14,15 +14,15 @@ from wire.names import WHOLE_GPU, JobState
 
 @dataclass(frozen=True, slots=True)
 class TenantMetrics:
-    """Counts GPUs and jobs by tenant. `by` selects users, projects or queues."""
+    """Counts the GPUs held and the jobs of each user, project or queue; `by` selects which of the three."""
 
     name: ClassVar[str] = "tenants"
 
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Return three samples for each tenant with jobs that have not ended: GPUs held, running jobs and
-        waiting jobs.
+        """Return three samples for each user, project or queue with unended jobs: the numbers of GPUs held,
+        of running jobs and of waiting jobs.
         """
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()

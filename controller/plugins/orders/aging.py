@@ -25,18 +25,20 @@ class AgingOrder:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the time from which the job's age counts, so that of two jobs with equal priority the older
-        one is first.
+        """Return the time since which the job's age counts. Of two jobs with equal priority, the one with the
+        earlier time is first.
         """
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the priority of the job without the age. Jobs with equal values never overtake each
-        other.
+        """Return the job's priority without its age. Two jobs with the same value never change their order
+        while they wait.
         """
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the negative of the priority with the age. The job with the lowest value is first."""
+        """Return the negative of the priority that includes the job's age. The job with the lowest value is
+        first.
+        """
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -15,8 +15,8 @@ LEVELS = 3
 
 @dataclass(frozen=True, slots=True)
 class FairShareOrder:
-    """Ranks tenants by weight / (usage + 1), the greatest first: by the organisation, on a tie by the
-    project, then by the user.
+    """Orders jobs by weight / (usage + 1) of their tenant, the greatest first. The value of the organisation
+    decides, on a tie that of the project, then that of the user.
 
     The jobs of one user keep their submit order.
     """
@@ -24,7 +24,7 @@ class FairShareOrder:
     name: ClassVar[str] = "fair"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return an empty key for all jobs, so that jobs of one user are in submit order."""
+        """Return an empty sort key for all jobs, so that jobs of one user stay in submit order."""
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
@@ -32,8 +32,8 @@ class FairShareOrder:
         return tenant
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the sort key of the job; the lowest is first. Tenants above a soft limit are last; then the
-        fairness at each level of the share tree decides.
+        """Return the sort key of the job; the lowest is first. Jobs of tenants above a soft limit are last.
+        Otherwise the tenant's weight / (usage + 1) at each level of the share tree decides.
         """
         path = view.path(job)
         fairness = [-each for each in view.shares.fairness(path, view.now)]

@@ -15,7 +15,7 @@ class FifoOrder:
     name: ClassVar[str] = "fifo"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return an empty key for all jobs, so that the submit order decides."""
+        """Return an empty sort key for all jobs, so that the submit order decides."""
         return ()
 
 

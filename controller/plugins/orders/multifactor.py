@@ -25,8 +25,8 @@ class MultifactorOrder:
     - size: GPUs of the job / GPUs of the cluster.
     - deadline: rises from 0 to 1 in the `deadline_from_s` seconds before the latest start that meets the
       job's deadline.
-    - queue: the priority of the queue. With weight 0 it is no factor: jobs of a queue with a higher priority
-      then come first in any case.
+    - queue: the priority of the queue. If its weight is 0, it adds no points; instead, all jobs of a queue
+      with a higher priority come first.
 
     Example with the default weights: a job has priority 50 (500 points), has waited half of `age_full_s`
     (250), has the fair-share factor 0.8 (800) and no deadline. It has 1550 points, plus at most 100 for its
@@ -50,8 +50,8 @@ class MultifactorOrder:
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the time from which the job's age counts. Among jobs of one `group`, an older job never has
-        fewer points than a younger one.
+        """Return the time since which the job's age counts. Of two jobs with the same `group`, the one with
+        the earlier time never has fewer points.
         """
         return (job.ages_from,)
 
@@ -88,7 +88,7 @@ class MultifactorOrder:
 
 def _last_start(job: Job) -> float:
     """Return the latest start with which the job meets its deadline if it runs for its whole time limit;
-    NEVER without a deadline.
+    NEVER if it has no deadline.
     """
     if job.spec.deadline_at is None:
         return NEVER

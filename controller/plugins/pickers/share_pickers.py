@@ -12,35 +12,40 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class TightestPicker:
-    """The `tightest` picker chooses the GPU with the least free that is still enough, so that other GPUs stay
+    """The `tightest` picker chooses the suitable GPU with the smallest free part, so that other GPUs stay
     wholly free.
     """
 
     name: ClassVar[str] = "tightest"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU with the least free; on a tie, the first one."""
+        """Return the slot (index on the node) of the GPU with the smallest free part; on a tie, the first
+        one.
+        """
         free = nodes.gpu_free[row]
         return min(slots, key=lambda slot: (free[slot], slot))
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadPicker:
-    """The `spread` picker chooses the GPU with the most free, so that jobs that share GPUs disturb each other
-    less.
+    """The `spread` picker chooses the GPU with the largest free part, so that jobs that share GPUs disturb
+    each other less.
     """
 
     name: ClassVar[str] = "spread"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU with the most free; on a tie, the first one."""
+        """Return the slot (index on the node) of the GPU with the largest free part; on a tie, the first
+        one.
+        """
         free = nodes.gpu_free[row]
         return max(slots, key=lambda slot: (free[slot], -slot))
 
 
 @dataclass(frozen=True, slots=True)
 class GpuValuePicker:
-    """The `thrift` picker chooses the GPU that loses the least value for later jobs if a part of it is taken.
+    """The `thrift` picker chooses the GPU that loses the least value for later jobs when the job takes a part
+    of it.
 
     The value is computed by the same model as for the `thrift` scorer: core/cluster/gpu_value.py.
     """

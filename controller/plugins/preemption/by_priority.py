@@ -1,7 +1,7 @@
 """Preemption strategies that compare the priorities of jobs.
 
-A waiting job preempts by the priority that it requests. A running job is protected by the priority that it
-has inherited as well, so that no job of a lower priority stops a job for which a more important one waits.
+A waiting job preempts by the priority that it requests. A running job inherits the priority of a more
+important job that waits for it, and is protected by the higher of the two priorities.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class PriorityStrategy:
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return the highest priority of jobs that may be stopped: the waiting job's priority minus `gap`.
-        None if the waiting job's priority is below `least`.
+        """Return the highest priority of running jobs that may be stopped for this waiting job: its priority
+        minus `gap`. None if its priority is below `least`, so that it may stop no job.
         """
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None
 

@@ -21,7 +21,8 @@ class FairShareStrategy:
     """The `fair` strategy stops jobs of tenants far above their fair share for jobs of tenants below their
     fair share.
 
-    It compares what organisations, projects and users hold now, in billing units (see FairShareReclaim).
+    The strategy compares the resources that organisations, projects and users hold now, in billing units (see
+    FairShareReclaim).
     """
 
     name: ClassVar[str] = "fair"
@@ -42,8 +43,8 @@ class FairShareStrategy:
         return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
-        """Return `most` for all waiting jobs, because not the priority of the waiting job decides, but its
-        tenant's fair share.
+        """Return `most`, the highest priority of jobs that may be stopped, for all waiting jobs. Their own
+        priority does not matter, because the fair share of their tenant decides.
         """
         return self.most
 
@@ -52,8 +53,8 @@ class FairShareStrategy:
         return state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the reclaim policy for this waiting job; None if its tenant would be above its own fair
-        share with the job.
+        """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job
+        would take its tenant above the tenant's fair share.
         """
         return fair_share_reclaim(ground, job, self.threshold)
 
@@ -73,7 +74,7 @@ class QuotaReclaimStrategy:
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """Return 0, the `standing` of all running jobs, so that all of them may be stopped."""
+        """Return 0, which equals the `standing` of all running jobs, so that each of them may be stopped."""
         return 0.0
 
     def group(self, job: Job, _state: State) -> Hashable:
@@ -81,7 +82,7 @@ class QuotaReclaimStrategy:
         return job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the reclaim policy for this waiting job; None if the job would exceed the quota of its
-        project.
+        """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job
+        would exceed the quota of its project.
         """
         return quota_reclaim(ground, job)

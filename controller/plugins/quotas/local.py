@@ -31,7 +31,7 @@ class QuotaAmounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """Return the limits in the engine's units: CPUs in thousandths, memory in MiB."""
+        """Return the limits in the engine's units: thousandths of a CPU, and MiB of memory."""
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),

@@ -19,8 +19,8 @@ _FULL = 2 * WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FragmentationScorer:
-    """Scores a node by how much the placement increases its unusable free GPU resources: those that jobs with
-    whole GPUs cannot use.
+    """Scores a node by how much the placement increases the free GPU resources that jobs with whole GPUs
+    cannot use.
 
     Two kinds of free GPU resources are unusable: the free part of a partly used GPU, and a free GPU for which
     the node has too few free CPUs (fewer than its CPUs divided by its GPUs). Unlike the `thrift` scorer, this

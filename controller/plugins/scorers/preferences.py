@@ -1,4 +1,6 @@
-"""Scorers for the preferences of jobs: labels, taints, data sets, other jobs, and connections of GPUs."""
+"""Scorers for the preferences of jobs about labels, taints, data sets, other jobs, and connections between
+GPUs.
+"""
 
 from __future__ import annotations
 
@@ -118,8 +120,8 @@ class GpuTopologyScorer:
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return the fraction of the job's NUMA and NVLink preferences that the free GPUs of the node can
-        meet.
+        """A job may prefer GPUs on one NUMA node, and GPUs linked by NVLink. Return the fraction of these
+        preferences that the free GPUs of the node can meet.
         """
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))

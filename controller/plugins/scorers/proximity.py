@@ -16,8 +16,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ProximityScorer:
-    """Prefers nodes with many neighbours: nodes with the same value of `label`, such as a rack or a
-    switch.
+    """Prefers nodes with many neighbours, which are nodes with the same value of the label `label`, such as a
+    rack.
     """
 
     name: ClassVar[str] = "proximity"

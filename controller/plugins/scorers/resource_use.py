@@ -25,7 +25,9 @@ class FitScorer:
     gpu: float = 0.7
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 if nothing on the node is free after the placement, 0 if everything is."""
+        """Return 1 for a node on which nothing is free after the placement, 0 for a node on which everything
+        is free.
+        """
         total = nodes.gpu_count[rows] * WHOLE_GPU
         free = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         gpu_left = free / np.maximum(total, 1)
@@ -36,14 +38,16 @@ class FitScorer:
 
 @dataclass(frozen=True, slots=True)
 class LoadScorer:
-    """The `load` scorer prefers the node with the largest free fraction of CPU or of memory, whichever
-    fraction is smaller.
+    """The `load` scorer compares the free fractions of CPU and of memory on each node, takes the smaller one,
+    and prefers the node where it is largest.
     """
 
     name: ClassVar[str] = "load"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 if the node is idle after the placement, 0 if no CPU or no memory is free on it."""
+        """Return 1 for a node that is idle after the placement, 0 for a node without free CPU or without free
+        memory.
+        """
         cpu = (nodes.cpu_free[rows] - part.cpu_milli) / np.maximum(nodes.cpu_total[rows], 1)
         memory = (nodes.memory_free[rows] - part.memory_mib) / np.maximum(nodes.memory_total[rows], 1)
         score: Floats = np.clip(np.minimum(cpu, memory), 0.0, 1.0)
@@ -80,7 +84,9 @@ class SpreadScorer:
     name: ClassVar[str] = "spread"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 if everything on the node is free after the placement, 0 if nothing is."""
+        """Return 1 for a node on which everything is free after the placement, 0 for a node on which nothing
+        is free.
+        """
         asked = part.gpus * WHOLE_GPU + part.share
         if asked:
             left = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - asked

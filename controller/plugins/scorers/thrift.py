@@ -1,4 +1,6 @@
-"""The `thrift` scorer prefers nodes on which the placement takes the least value from the free GPUs."""
+"""The `thrift` scorer prefers nodes on which the placement reduces the value of the free GPUs for later jobs
+the least.
+"""
 
 from __future__ import annotations
 
