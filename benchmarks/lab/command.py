@@ -140,15 +140,19 @@ def show(found: LabResult) -> None:
     )
     bar = "5 points" if found.config == EMPTY else "3 points"
     row("worst deviation of a project from its entitlement", _points(worst(found.projects)), bar)
+    row("the same in one week, for any project", _points(found.worst_week))
     row("worst deviation of a user within a project", _points(worst(found.users)), "5 points")
     row("idle while a job waits that would delay no other", f"{found.wasted_percent:.1f} %", "1 %")
-    never = f"{found.gangs_never_started} of {found.gangs}"
-    row("gangs of 3 or more nodes that never started", never, "0")
-    twice = f"{2 * found.longest_narrow_wait_h:.0f} h (2 x narrow jobs)"
-    row("longest wait of such a gang", f"{found.longest_gang_wait_h:.0f} h", twice)
+    if found.gangs:
+        never = f"{found.gangs_never_started} of {found.gangs}"
+        row("gangs of 3 or more nodes that never started", never, "0")
+        twice = f"{2 * found.longest_narrow_wait_h:.0f} h (2 x narrow jobs)"
+        row("longest wait of such a gang", f"{found.longest_gang_wait_h:.0f} h", twice)
     row("GPU-hours used", f"{found.used_percent:.1f} %", "94 %" if found.load >= 1 else "")
-    row("deadlines met, submitted 30 h ahead", f"{found.deadlines_met} of {found.deadlines}", "all")
-    row("start of notebooks, p95", f"{found.interactive_p95_minutes:.0f} min", "15 min")
+    if found.deadlines:
+        row("deadlines met, submitted 30 h ahead", f"{found.deadlines_met} of {found.deadlines}", "all")
+    if "notebooks" in MIXES[found.mix].rates:
+        row("start of notebooks, p95", f"{found.interactive_p95_minutes:.0f} min", "15 min")
     row("GPU-hours lost to preemption", f"{found.lost_percent:.2f} %", "0.5 %")
     row("CPU time of the run", f"{found.cpu_s:.1f} s", "60 s" if found.days <= 28 else "")
     for each in (*found.projects, *found.users):

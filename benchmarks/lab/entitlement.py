@@ -57,14 +57,14 @@ def entitled_hours(
     capacity: Sequence[float],
     step_s: float,
     gpus_of: Mapping[tuple[str, ...], float],
-) -> dict[str, float]:
-    """Return the GPU-hours to which each tenant is entitled. `capacity`: the GPUs of each step.
+) -> dict[str, list[float]]:
+    """Return the GPU-hours to which each tenant is entitled in each step. `capacity`: the GPUs of each step.
 
     `gpus_of`: the number of GPUs that meet a requirement of GPU models.
     """
     coming = deque(sorted((replace(each) for each in demands), key=lambda each: each.submit_s))
     unfinished: defaultdict[str, deque[Demand]] = defaultdict(deque)
-    entitled: defaultdict[str, float] = defaultdict(float)
+    entitled: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * len(capacity))
     for step, gpus in enumerate(capacity):
         while coming and coming[0].submit_s <= step * step_s:
             unfinished[coming[0].tenant].append(coming.popleft())
@@ -73,7 +73,7 @@ def entitled_hours(
             for tenant, jobs in unfinished.items()
         }
         for tenant, part in max_min(gpus, demanded, weights).items():
-            entitled[tenant] += part * step_s / HOUR_S
+            entitled[tenant][step] = part * step_s / HOUR_S
             _serve(unfinished[tenant], part, step_s, gpus_of)
     return dict(entitled)
 

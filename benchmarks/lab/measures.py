@@ -11,7 +11,7 @@ from benchmarks.lab.entitlement import Demand, entitled_hours
 from benchmarks.lab.history import RecordedJob
 from benchmarks.lab.idle import WASTE
 from benchmarks.lab.outages import DRAIN, MAINTENANCE
-from benchmarks.lab.workload import DEADLINE, HOUR_S, NOTEBOOK
+from benchmarks.lab.workload import DEADLINE, HOUR_S, NOTEBOOK, WEEK_H
 from controller.sim.job_results import quantile
 from wire.names import JobState
 
@@ -83,16 +83,44 @@ def project_deviations(record: Record) -> list[Deviation]:
     Scavengers neither demand nor get anything here. GPUs of nodes that take no new jobs are no capacity while
     they are idle.
     """
-    out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
-    capacity = [record.gpus - lost for lost in out]
-    jobs = [job for job in record.jobs if not job.scavenges]
-    entitled = entitled_hours(_demands(record, jobs), record.weights, capacity, STEP_S, record.gpus_of)
+    jobs, entitled = _entitled_projects(record)
     got = _used_hours((job.tenant, job) for job in jobs)
     waits = Counter(tenant for sample in record.samples for tenant in {pair[0] for pair in sample.waiting})
     return [
-        _deviation(record, tenant, got[tenant], entitled.get(tenant, 0.0), record.gpu_hours, waits[tenant])
-        for tenant in sorted({job.tenant for job in jobs})
+        _deviation(
+            tenant, got[tenant], sum(entitled[tenant]), record.gpu_hours, waits[tenant] / len(record.samples)
+        )
+        for tenant in sorted(entitled)
     ]
+
+
+def worst_week(record: Record) -> Deviation | None:
+    """Return the largest deviation of a project within one week, in percent of the GPU-hours of the week.
+
+    It shows a project that takes the cluster for some days, although the months of all projects are fair.
+    None if the run is shorter than a week.
+    """
+    jobs, entitled = _entitled_projects(record)
+    week = int(WEEK_H * HOUR_S / STEP_S)
+    found: list[Deviation] = []
+    for tenant, hours in sorted(entitled.items()):
+        used = _used_by_step(record, [job for job in jobs if job.tenant == tenant])
+        for begin in range(0, len(hours) - week + 1, week):
+            got = sum(used[begin : begin + week]) * STEP_S / HOUR_S
+            samples = record.samples[begin : begin + week]
+            waits = sum(tenant in {pair[0] for pair in sample.waiting} for sample in samples)
+            due = sum(hours[begin : begin + week])
+            found.append(_deviation(tenant, got, due, record.gpus * WEEK_H, waits / week))
+    return max(found, key=lambda each: abs(each.points), default=None)
+
+
+def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, list[float]]]:
+    """Return the jobs that are not scavengers, and the entitlement of each project by step."""
+    out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
+    capacity = [record.gpus - lost for lost in out]
+    jobs = [job for job in record.jobs if not job.scavenges]
+    demands = _demands(record, jobs)
+    return jobs, entitled_hours(demands, record.weights, capacity, STEP_S, record.gpus_of)
 
 
 def user_deviations(record: Record) -> list[Deviation]:
@@ -113,18 +141,20 @@ def user_deviations(record: Record) -> list[Deviation]:
         total = sum(got.values()) or 1.0
         found += [
             _deviation(
-                record, f"{tenant}/{user}", got[user], entitled.get(user, 0.0), total, waits[tenant, user]
+                f"{tenant}/{user}",
+                got[user],
+                sum(entitled.get(user, ())),
+                total,
+                waits[tenant, user] / len(record.samples),
             )
             for user in users
         ]
     return found
 
 
-def _deviation(
-    record: Record, tenant: str, got: float, entitled: float, total: float, waits: int
-) -> Deviation:
-    part = waits / len(record.samples)
-    return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, part)
+def _deviation(tenant: str, got: float, entitled: float, total: float, waits: float) -> Deviation:
+    """Return the deviation of GPU-hours in percent of `total`."""
+    return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, waits)
 
 
 def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = False) -> Iterator[Demand]:

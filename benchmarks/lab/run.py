@@ -32,6 +32,7 @@ from controller.core.rebalance.rebalancer import AUTO
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import cluster_of_config
+from controller.sim.errors import SimulationRefused
 from controller.sim.simulation import REBALANCE, REQUEST, Simulation
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import PlannedRun
@@ -70,6 +71,7 @@ class LabResult:
     refused: dict[str, int]
     """Number of jobs that the engine refused, by message."""
     projects: list[measures.Deviation]
+    worst_week: measures.Deviation | None
     users: list[measures.Deviation]
     """The deviations of the users of projects in which several users often wait."""
     wasted_percent: float
@@ -141,7 +143,7 @@ class LabRun:
     def _command(self, command: Input, _now: float) -> None:
         reply = self._simulation.tell(command).reply
         if not isinstance(reply, Accepted):
-            raise ValueError(f"the admin's command was refused: {reply.message}")
+            raise SimulationRefused(f"the admin's command was refused: {reply.message}")
 
     def _rebalance(self, now: float) -> None:
         simulation = self._simulation
@@ -214,6 +216,7 @@ class LabRun:
             jobs=len(record.jobs),
             refused=dict(self._refused),
             projects=measures.project_deviations(record),
+            worst_week=measures.worst_week(record),
             users=measures.user_deviations(record),
             wasted_percent=measures.wasted_percent(record),
             idle_hours=measures.idle_hours(record),

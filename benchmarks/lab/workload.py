@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
+from controller.sim.errors import SimulationRefused
 from controller.sim.trace_job import TraceJob
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Restart, RestartWhen
@@ -237,9 +238,9 @@ MIXES: Mapping[str, Mix] = {
 
 
 def lab_jobs(seed: int, days: float, load: float, mix: str) -> list[TraceJob]:
-    """Return the jobs of the mix, in the order of their submits. Raises ValueError if the load is too large.
+    """Return the jobs of the mix, in the order of their submits.
 
-    The flood does not count towards the load.
+    Raises SimulationRefused if the load is too large for the mix. The flood does not count towards the load.
     """
     chosen, until_h = MIXES[mix], 24 * days
     fixed = [*_service(until_h), *(_deadlines(until_h) if chosen.deadlines else [])]
@@ -288,7 +289,7 @@ def _scale(drawn: list[tuple[float, bool, list[Request]]], wanted: float, until_
 
     least, most = 0.0, _LARGEST_SCALE
     if demanded(most) < wanted:
-        raise ValueError("the load is too large for this mix")
+        raise SimulationRefused("the load is too large for this mix", "Use a smaller --loads.")
     for _ in range(30):
         middle = (least + most) / 2
         least, most = (middle, most) if demanded(middle) < wanted else (least, middle)

@@ -92,13 +92,13 @@ def test_entitlement_follows_the_demand_of_each_step() -> None:
     ]
     # Each tenant gets 4 of 8 GPUs in the first two hours; in the third hour b is alone.
     found = entitled_hours(demands, {}, [8.0] * 3, HOUR_S, {})
-    assert found == pytest.approx({"a": 8.0, "b": 16.0})
+    assert found == {"a": [4.0, 4.0, 0.0], "b": [4.0, 4.0, 8.0]}
 
 
 def test_entitlement_is_at_most_the_gpus_of_the_required_model() -> None:
     demands = [Demand("a", 0.0, 8, 8 * HOUR_S, ("H100",)), Demand("b", 0.0, 2, 2 * HOUR_S)]
     found = entitled_hours(demands, {}, [8.0], HOUR_S, {("H100",): 4})
-    assert found == pytest.approx({"a": 4.0, "b": 2.0})
+    assert found == {"a": [4.0], "b": [2.0]}
 
 
 # --- the records ---
@@ -183,6 +183,19 @@ def test_the_deviation_of_a_tenant_that_seldom_waits_does_not_count() -> None:
     assert (found.points, found.waits) == (-25.0, 0.0)
     assert measures.worst([found]) is None
     assert measures.user_deviations(record) == []
+
+
+def test_worst_week_of_a_project_that_got_its_hours_too_early() -> None:
+    week = 168.0
+    jobs = [
+        _job(1, "ann", "vision", 8, 0, [(0, week)], run_h=week),
+        _job(2, "bob", "speech", 8, 0, [(week, 2 * week)], run_h=week),
+    ]
+    record = _record(jobs, int(2 * week), set())
+    assert [each.points for each in measures.project_deviations(record)] == pytest.approx([0.0, 0.0])
+    found = measures.worst_week(record)
+    assert found is not None
+    assert abs(found.points) == pytest.approx(50.0)
 
 
 def test_waits_deadlines_losses_and_idle_hours() -> None:
@@ -280,3 +293,8 @@ def test_json_of_a_short_run(capsys: pytest.CaptureFixture[str], monkeypatch: py
 def test_unknown_mixes_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--mixes", "labb"]) != 0
     assert "labb" in capsys.readouterr().err
+
+
+def test_a_load_that_the_mix_cannot_reach_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--days", "7", "--loads", "50"]) != 0
+    assert "the load is too large for this mix" in capsys.readouterr().err
