@@ -58,7 +58,7 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
     """
     folder, name = os.path.split(os.path.abspath(path))
     if not name:
-        raise UntrustedPath("/ cannot be used for this; name a directory below it")
+        raise UntrustedPath("the directory / is not allowed here; name a directory below it")
     parent = open_parent(folder, make)
     try:
         return open_child(parent, name, path, make, mode)

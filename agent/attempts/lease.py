@@ -14,7 +14,7 @@ from agent.attempts import attempt_record
 from agent.attempts.attempt_record import UnreadableRecord
 
 NAME = "lease"
-LEASE_EXPIRED = "node_lost: the controller was not heard of for longer than the lease"
+LEASE_EXPIRED = "node_lost: no message from the controller for longer than the lease"
 _TRIES = 3
 
 

@@ -223,5 +223,5 @@ async def test_lease_expires_when_the_link_is_down(open_link: Callable[..., Any]
     assert alive(pids[1])
     link.open(listener.deliver)
     told = {status.job: status for status in (await listener.nth(Hello, 2)).attempts}
-    assert told[1].why.startswith("node_lost: the controller was not heard of")
+    assert told[1].why.startswith("node_lost: no message from the controller")
     assert told[2].ended_at is None

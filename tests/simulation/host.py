@@ -33,7 +33,7 @@ LAUNCH_S = 2.0
 FAILED_LAUNCHES = 0.01
 LOOK_S = 10.0
 """Seconds between lease checks of supervisors."""
-LEASE_OVER = "node_lost: the controller was not heard of for longer than the lease"
+LEASE_OVER = "node_lost: no message from the controller for longer than the lease"
 
 
 @dataclass(slots=True)

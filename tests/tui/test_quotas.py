@@ -119,7 +119,7 @@ def test_shown_command_sets_the_same_quota(typed: dict[str, str], wish: Quota) -
 def test_invalid_quota_field_is_reported_at_its_line() -> None:
     typed = {"of": "user", "name": "carl", "soft queued": "3", "borrow gpus": "1", "hard memory": "16"}
     assert form.new().read(typed).wrong == {
-        "soft queued": "only a hard limit on queued jobs means anything",
+        "soft queued": "only a hard limit on queued jobs has an effect",
         "borrow gpus": "only projects borrow from each other",
         "hard memory": "write 16M or 16G, or none",
     }

@@ -47,7 +47,7 @@ async def test_reservation_form_makes_a_reservation() -> None:
         await press(pilot, "ctrl+s")
         assert "name: must be printable" in screen.text()
         await press(pilot, *"upgrade", "ctrl+s")
-        assert "nodes: name nodes, or say how many nodes" in screen.text()
+        assert "nodes: name nodes, or give a number of nodes" in screen.text()
         await press(pilot, "tab", "2", *["tab"] * 6, *"2h")
         assert "corral reserve create upgrade --count 2 --for 2h" in screen.text()
         await until(pilot, lambda: "1 starts later" in screen.text())

@@ -124,8 +124,8 @@ def move_purpose(move: Moved) -> str:
     """Return why a job was moved, as text for users."""
     if move.for_job is not None:
         return f"job {move.for_job} starts"
-    return {"load": f"{move.node} is lighter", "drain": f"{move.node} is empty"}.get(
-        move.kind, f"more is free on {move.node}"
+    return {"load": f"{move.node} has less load", "drain": f"{move.node} is empty"}.get(
+        move.kind, f"more GPUs are free on {move.node}"
     )
 
 

@@ -57,7 +57,7 @@ def extent(answer: WhatIfAnswer) -> str:
                 f"{counted(answer.unknown, 'job')} {'starts' if answer.unknown == 1 else 'start'} later"
             )
     elif not answer.complete:
-        limits.append("not everything could be worked out in time")
+        limits.append("the forecast is not complete, because its time limit was reached")
     return "; ".join(limits)
 
 

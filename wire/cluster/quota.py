@@ -113,7 +113,7 @@ def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
             if value is not None and value != UNLIMITED and not 0 <= value <= 1 << 50:
                 found.append((where, "must not be negative"))
             if value is not None and part.name == "soft" and each.name == "queued":
-                found.append((where, "only a hard limit on queued jobs means anything"))
+                found.append((where, "only a hard limit on queued jobs has an effect"))
             if value is not None and part.name == "borrow":
                 if scope != "project":
                     found.append((where, "only projects borrow from each other"))

@@ -58,7 +58,7 @@ def reservation_problems(spec: ReservationSpec) -> list[tuple[str, str]]:
         "must be longer than the reservation itself, and at most ten years",
     )
     ways = bool(spec.nodes) + (spec.count is not None) + (spec.gpus is not None)
-    need(ways == 1, "nodes", "name nodes, or say how many nodes, or how many GPUs: one of the three")
+    need(ways == 1, "nodes", "name nodes, or give a number of nodes or of GPUs; set exactly one of these")
     need(not (spec.nodes and spec.selector), "selector", "cannot be combined with node names")
     need(spec.count is None or 1 <= spec.count <= 100_000, "count", "must be positive")
     need(spec.gpus is None or 1 <= spec.gpus <= 1_000_000, "gpus", "must be positive")

@@ -58,7 +58,7 @@ def find_controller() -> ControllerAddress:
         return ControllerAddress(f"unix://{found}", str(near), tuple(tried))
     if known.current in known.known:
         return ControllerAddress(known.known[known.current].url, f"context {known.current}", tuple(tried))
-    tried.append("contexts: none is chosen ('corral config use NAME')")
+    tried.append("contexts: no context is chosen ('corral config use NAME')")
     own_file = addresses.config_dir() / "scheduler.toml"
     found = _socket_in(own_file, tried)
     if found:

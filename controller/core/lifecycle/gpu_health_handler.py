@@ -172,7 +172,7 @@ class GpuHealthHandler:
             return refusal
         old = node.condition(gpu)
         if old.ok:
-            return Refusal("conflict", f"GPU {given.gpu} of node {given.node} takes work already", "gpu")
+            return Refusal("conflict", f"GPU {given.gpu} of node {given.node} is in service already", "gpu")
         new = gpu_health.probing(old, now)
         self._change(node, gpu, old, gpu_health.resumed_by_operator(new, self._care), now, given.by)
         return DONE
