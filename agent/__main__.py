@@ -130,7 +130,8 @@ def _read_options() -> list[str]:
     """
     line = b""
     while not line.endswith(b"\n"):
-        # Read single bytes, because the first messages of the controller follow the line in the same pipe.
+        # Read single bytes up to the end of the line, because the first messages of the controller follow in
+        # the same pipe.
         byte = os.read(0, 1)
         if not byte or len(line) > 1 << 16:
             raise SystemExit("agent: stdin must begin with one line of JSON that has the options")

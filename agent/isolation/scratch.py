@@ -195,8 +195,8 @@ def make_directory(folder: str, user: Optional[tuple[int, int, list[int]]]) -> N
 
 
 def _open_root(root: str, make: bool = True) -> int:
-    """Return a descriptor of the scratch root. Its mode lets users open the directories below it but not
-    list them.
+    """Return a descriptor of the scratch root. The mode of the root lets users open the directories below it
+    but not list them.
     """
     folder, name = os.path.split(root)
     parent = trusted_paths.open_parent(folder)

@@ -210,9 +210,9 @@ class Client:
         """Yield the output of a `corral exec` command. The last item is the end of the command."""
         return self._lines(ShellSaid, f"/v1/shells/{_quoted(shell)}")
 
-    def write_shell(self, shell: str, given: ShellGiven) -> None:
-        """Send input to a `corral exec` command."""
-        self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", given)
+    def write_shell(self, shell: str, message: ShellGiven) -> None:
+        """Send `message`, which has input, its end or a new window size, to a `corral exec` command."""
+        self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", message)
 
     def nodes(self) -> NodeList:
         """Return all nodes, ordered by name."""

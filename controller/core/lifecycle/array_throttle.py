@@ -104,7 +104,7 @@ class ArrayThrottles:
         throttle = self.by_array[array]
         while (following := throttle.next_element()) is not None:
             record(GateOpened(following, now, Reason.ARRAY))
-        # The events that were recorded here have added the array to `unsettled` again. Remove it, because all
+        # Each event recorded above has added the array to `unsettled` again. Remove the array, because all
         # its slots are given out now.
         self.unsettled.pop(array, None)
         if throttle.unused:

@@ -53,8 +53,8 @@ class DependencyIndex:
 
     @property
     def edges(self) -> list[tuple[Target, Edge]]:
-        """All dependencies for which jobs wait, sorted. Each is a pair of the target, which is (label or
-        path, condition), and (id of the waiting job, index of the dependency in the job's spec).
+        """All dependencies for which jobs wait, as sorted pairs (target, edge). A target is (label or path,
+        condition). An edge is (id of the waiting job, index of the dependency in the job's spec).
         """
         return sorted((target, edge) for target, edges in self.by_target.items() for edge in edges)
 

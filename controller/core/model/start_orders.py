@@ -171,8 +171,7 @@ def environment(job: Job, addresses: dict[str, str]) -> dict[str, str]:
         made.update(_slurm_batch_variables(job, len(nodes)))
     if job.spec.gang.elastic or len(nodes) * job.spec.tasks_per_node > 1:
         made["MASTER_ADDR"] = addresses[first]
-        # Use another port for each attempt, because the previous attempt may have failed because its port was
-        # in use.
+        # Use another port for each attempt: the previous attempt may have failed because its port was in use.
         made["MASTER_PORT"] = str(FIRST_PORT + (job.id + (job.attempt - 1) * PORT_STEP) % PORTS)
     return made
 

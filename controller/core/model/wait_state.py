@@ -14,8 +14,8 @@ GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The gates of a job (the reasons that keep it out of the queue), and what waiting has changed.
-    Immutable, because most jobs share one object.
+    """The closed gates of a job (the reasons, such as a dependency, that keep it out of the queue), and what
+    its wait has changed, such as the priority. Objects are immutable, because most jobs share one.
 
     A Wait is stored in the job's database row.
     """

@@ -361,7 +361,7 @@ class Quotas:
         return kind in limits and account.used[kind] + need > limits[kind]
 
     def lenders(self, kind: int) -> list[TenantKey]:
-        """Return the projects that lend each other their unused quota of this resource."""
+        """Return the projects that lend each other their unused quota of the resource `kind`."""
         return [account.key for account, _ in self._lenders_of(kind)]
 
     def _over_loan(
