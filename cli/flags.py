@@ -36,7 +36,9 @@ class FlagGroup:
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """Return the parameters that a command needs for these flags, one for each field."""
+        """Return the parameters that a command needs for the flags of this group: one for each field of the
+        dataclass.
+        """
         hints = get_type_hints(cls, include_extras=True)
         return [parameter(each.name, hints[each.name], _default(each)) for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
 

@@ -50,7 +50,9 @@ def front(
     ] = "",
     context: Annotated[
         str,
-        option("--context", "NAME", "Use this controller; the name is one from 'corral config list'."),
+        option(
+            "--context", "NAME", "Use the controller that was saved under this name with 'corral config add'."
+        ),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -58,7 +60,8 @@ def front(
 ) -> None:
     """Corral schedules jobs on GPU hosts."""
     if url:
-        # Put the address into the environment, because child processes such as the terminal UI need it, too.
+        # Put the controller's address (--url) into the environment, because child processes of this command
+        # need the address, too.
         os.environ["CORRAL_URL"] = url
     elif context:
         os.environ.pop("CORRAL_URL", None)

@@ -228,8 +228,8 @@ class CorralApp(OrderedKeysApp):
             method()
 
     def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
-        """Return the method that does the action; None if there is none. Search the view, the application,
-        JobOrders, TenantEdits and Menus in this order.
+        """Return the method that does the action; None if no object has one. The view, the application,
+        JobOrders, TenantEdits and Menus are searched in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -263,8 +263,8 @@ class CorralApp(OrderedKeysApp):
         self.refresh_lines()
 
     def _focus_view(self) -> bool:
-        """Give the keyboard focus to the view at once, because the next key may be waiting already. Returns
-        True if the view has the focus.
+        """Give the keyboard focus to the view at once. Textual's `Widget.focus` would do so later, but the
+        next key may be waiting already. Returns True if the view has the focus.
         """
         pane = self.view.pane
         if pane.is_attached and pane.is_mounted:
@@ -312,7 +312,7 @@ class CorralApp(OrderedKeysApp):
         self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
 
     def act_back(self) -> None:
-        """Undo one step: remove the filter, remove the marks, or go back to the previous view."""
+        """Remove the filter, or else the marks. If there are none, go back to the previous view."""
         if self.view.undo():
             self.refresh_lines()
         elif len(self.trail) > 1:

@@ -26,8 +26,8 @@ def run(url: str, cli: CliFunctions, *, read_only: bool = False) -> int:
     """Run the terminal UI until the user quits, and return the exit code, which is 7 if the controller cannot
     be reached at the start.
     """
-    # All three must be terminals: Textual reads stdin and writes the screen to stderr, and messages after the
-    # end of the terminal UI go to stdout.
+    # stdin, stdout and stderr must all be terminals: Textual reads stdin and writes the screen to stderr, and
+    # this program writes messages to stdout when the terminal UI has ended.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stderr, sys.stdout)):
         return _complain(
             "the terminal UI needs a terminal",

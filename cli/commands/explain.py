@@ -72,8 +72,8 @@ def of_easings(answer: Explanation) -> str:
 
 
 def starts(answer: Explanation) -> str:
-    """Return the latest time at which a waiting job starts, as text, or the reason why that time is
-    unknown.
+    """Return a text with the time at which a waiting job starts at the latest, or with the reason why this
+    time is unknown.
     """
     if answer.job.state is not JobState.QUEUED:
         return ""

@@ -61,12 +61,13 @@ def run(
     """Submit a job, show its output live, and exit with the job's exit code. Ctrl-C cancels the job.
 
     SIGUSR1 and SIGUSR2 are passed on to the processes of the job that have a handler for them. The stdin of
-    the job is empty: if the job is queued again, it could not read the same input a second time.
+    the job is empty, because a second attempt of the job could not read the same input again.
 
     The options are those of 'corral submit'.
     """
     spec = spec_of(options, words, is_command=context.meta["is_command"], submitter=submitter())
-    # Use two logs, so that the job's stdout goes to stdout of this command, and its stderr to stderr.
+    # Use separate logs for stdout and stderr of the job, so that this command can write them to its own
+    # stdout and stderr.
     spec = replace(spec, merge_output=False)
     if spec.array is not None:
         raise CommandError(
@@ -210,8 +211,8 @@ class _Reader(threading.Thread):
                 self._sink.finish()
         except BrokenPipeError:
             self.unread = True
-            # Send a signal to the main thread, because it waits for the job and would not notice the closed
-            # pipe.
+            # The program that reads the output has closed the pipe. Send a signal to the main thread, because
+            # it waits for the job and would not notice that.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         except (Refused, Unreachable) as failure:
             print_note(f"corral: {self._source.stream} of job {self._source.job} cannot be shown: {failure}")

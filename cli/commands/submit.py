@@ -105,7 +105,8 @@ def submit(
     dry_run: DryRun = False,
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Queue a job: a command after '--', or a script, whose text is sent to the controller.
+    """Queue a job: a command after '--', or a script. The text of the script is sent to the controller, so
+    nodes need no copy of the script.
 
     Every option can also be set in a '#CORRAL' line of the script, or in an environment variable such as
     CORRAL_SUBMIT_GPUS=1. A flag overrides the environment, which overrides the script. '#SBATCH' lines are
@@ -129,8 +130,8 @@ def submit(
 
 
 def previewed(spec: JobSpec, as_user: str) -> JobSpec:
-    """Return the job as the controller would queue it, with all defaults. If no controller answers, return it
-    unchanged.
+    """Return the job as the controller would queue it, with all defaults. If no controller answers, return
+    the job without the controller's defaults.
     """
     try:
         return Client().preview(spec, as_user=as_user)
@@ -138,13 +139,13 @@ def previewed(spec: JobSpec, as_user: str) -> JobSpec:
         return spec
     except Refused as refused:
         if refused.problem.code == "not_found":
-            return spec  # show no defaults, because this older controller cannot compute them
+            return spec  # an older controller cannot compute the defaults
         raise _by_option(refused, spec) from None
 
 
 def _by_option(refused: Refused, spec: JobSpec) -> Refused:
-    """Change the error of the controller so that it names the flag of the command instead of the API
-    field.
+    """Return the controller's error about a job with the name of the flag, such as --time, instead of the
+    name of the API field.
     """
     where = flag_of(refused.problem.where.removeprefix("spec."), spec)
     return Refused(refused.status, replace(refused.problem, where=where))

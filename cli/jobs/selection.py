@@ -42,7 +42,10 @@ Job = Annotated[
     ),
 ]
 Mine = Annotated[bool, switch("--mine", "Select only your jobs. Without job ids: all your active jobs.")]
-Yes = Annotated[bool, switch("--yes -y", "Do not ask if 'all' or a range selects jobs of other users.")]
+Yes = Annotated[
+    bool,
+    switch("--yes -y", "Do not ask for confirmation if 'all' or a range of ids selects jobs of other users."),
+]
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:

@@ -55,8 +55,8 @@ class RetryLimit:
         self._since: float | None = None
 
     def connected(self) -> None:
-        """Record that the controller has answered, so that the next lost connection again has PATIENCE_S
-        seconds.
+        """Record that the controller has answered. After the next loss of the connection, the limit of
+        PATIENCE_S seconds starts again.
         """
         self._since = None
         self._check()
@@ -102,8 +102,8 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
 
 
 def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
-    """Yield the jobs in their present state, then each job that changes; None for each heartbeat of the
-    stream.
+    """Yield the jobs in their present state, and then each job whenever it has changed. Also yield None for
+    each heartbeat of the event stream.
     """
     # Read the journal position before the jobs, so that no change is missed. A change between the two reads
     # is yielded twice.

@@ -94,8 +94,8 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """Return the requested resources and options of a job. The first lines combine several fields; each
-    further option with a title has its own line.
+    """Return the requested resources and options of a job. Each of the first lines combines several fields.
+    Further options have one line each if the table of job options gives them a title.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
@@ -227,8 +227,9 @@ def _numa(numa: NumaFacts) -> str:
 
 
 def of_quality(job: JobView) -> str:
-    """Return the quality of the chosen nodes and GPUs as text. All on one cluster node is 100 points, on
-    several is 50; one NUMA node adds 30, NVLink between all GPUs adds 20.
+    """Return the score of the job's placement as text. GPUs on one cluster node score 100 points, GPUs on
+    several nodes 50. If all GPUs are on one NUMA node, 30 points are added; if NVLink connects all of them,
+    20.
     """
     if job.quality is None:
         return ""

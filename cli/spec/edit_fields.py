@@ -32,8 +32,8 @@ def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """Change the error of the controller so that it names the flag of the command instead of the API
-    field.
+    """Return the controller's error about a job with the name of the flag, such as --time, instead of the
+    name of the API field.
     """
     return replace(problem, where=flag_of(problem.where))
 

@@ -43,7 +43,8 @@ def use_fast_readers(command: Any, above: Any = None) -> Any:
     """Give a `Reader` to each parameter of a command and of its subcommands whose type is simple, such as int
     or str. `above` is the Typer context of the parent command.
     """
-    # Create the context of the group first, because a command gets the names of its --help option from it.
+    # Create the context of a command before the contexts of its subcommands, because they take the names of
+    # the --help option from it.
     context = command.context_class(command, above, **command.context_settings)
     for param in command.get_params(context):  # `get_params` also returns --help
         read = _reader(param)

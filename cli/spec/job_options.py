@@ -75,8 +75,8 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """Return the texts with which this option sets its field to the value in `spec`; empty for the
-        default value.
+        """Return the texts that a user would write for this option to get the value in `spec`: one text for
+        each time that the option is written, and none for the default value.
         """
         value = getattr(spec, self.field)
         # The value may have no field with the name `part`. Then `show` computes the text from the whole

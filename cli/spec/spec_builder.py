@@ -40,7 +40,7 @@ def spec_of(
     environment: Mapping[str, str] = os.environ,
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """Return the JobSpec of the job that `submission_of` would return."""
+    """Return the JobSpec of the job that the command line describes, after the checks of `submission_of`."""
     return submission_of(
         options, words, is_command=is_command, environment=environment, submitter=submitter
     ).spec
@@ -85,7 +85,7 @@ def spec_from(
     environment: Mapping[str, str],
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """Return the JobSpec that these options describe, without checks.
+    """Return the JobSpec that the options in `given` describe. Combinations of options are not checked.
 
     1. Parse each option of the table of job options. COMBINED joins options that set the same field.
     2. Compute the numbers of GPUs and nodes and the environment, which depend on several options.

@@ -32,8 +32,8 @@ def flags_of(changes: Mapping[str, Any]) -> list[str]:
 
 
 def command_of(easing: Easing, label: str = "") -> str:
-    """Return the command that makes a suggested change. Without a label, return only the flags, because the
-    job is not submitted yet.
+    """Return the shell command that makes a suggested change of the job with this label. Without a label,
+    return only the flags of the change, because the job is not submitted yet.
     """
     if easing.command:
         return f"corral {shlex.join(easing.command)}"

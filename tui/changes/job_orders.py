@@ -62,7 +62,7 @@ class JobOrders:
         self._waiting("released", "release")
 
     def drain(self) -> None:
-        """Ask the user to confirm and for an optional reason, then drain the nodes."""
+        """Ask the user for confirmation and an optional reason, then drain the nodes that the view names."""
         nodes = self._app.view.nodes()
         if not nodes:
             return
@@ -79,25 +79,25 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def resume(self) -> None:
-        """Resume the drained nodes."""
+        """Resume the nodes that the view names, so that new jobs may start there."""
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
     def _ask(
         self,
         action: str,
         done: str,
-        possible: Callable[[JobView], bool],
+        can_change: Callable[[JobView], bool],
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then send the
-        change, but only for jobs that can still be changed: `possible` returns True for them.
+        change, but only for jobs that can still be changed: `can_change` returns True for them.
         """
-        ids = [job.id for job in self._chosen(possible)]
+        ids = [job.id for job in self._chosen(can_change)]
 
         def still() -> list[JobView]:
             rows = self._app.model.jobs.rows
-            return [rows[job] for job in ids if job in rows and possible(rows[job])]
+            return [rows[job] for job in ids if job in rows and can_change(rows[job])]
 
         def question() -> confirm.Confirmation | None:
             jobs = still()
@@ -113,8 +113,8 @@ class JobOrders:
         else:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
-    def _chosen(self, possible: Callable[[JobView], bool]) -> list[JobView]:
-        return [job for job in self._app.view.jobs() if possible(job)]
+    def _chosen(self, can_change: Callable[[JobView], bool]) -> list[JobView]:
+        return [job for job in self._app.view.jobs() if can_change(job)]
 
     def _waiting(self, done: str, verb: str) -> None:
         jobs = self._chosen(confirm.holdable)
@@ -155,8 +155,8 @@ class JobOrders:
         self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
-        """Show the result on the status line. Jobs that were held or released keep their marks, so that the
-        user can undo the change with one key.
+        """Show the result on the status line, and remove the marks of changed jobs. Only jobs that were held
+        or released keep their marks, so that the user can undo the change with one key.
         """
         if not isinstance(outcome, OrderResults):
             self._app.show_message(failure_text(outcome), "bad")

@@ -37,7 +37,7 @@ class TenantEdits:
             self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
 
     def new_quota(self) -> None:
-        """Open the form that sets a quota for a user, project or queue without one."""
+        """Open the form that sets a quota for a user, project or queue that has none."""
         self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:

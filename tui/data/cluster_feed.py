@@ -208,7 +208,9 @@ class LiveFeed:
         self._basket.put(replace(changes, connection=self._connection))
 
     def _catch_up(self, source: ClusterSource) -> None:
-        """Load the whole state, unless the event stream can continue after the last received event."""
+        """Load the whole state of the cluster. Do nothing if the event stream can continue after the last
+        event that was received.
+        """
         cluster = source.cluster()
         if self._seq is not None and cluster.seq >= self._seq:
             return

@@ -55,8 +55,8 @@ def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> Row
 
 
 def exact_filter(*names: str) -> str:
-    """Return the text of a filter that passes only these names. The text contains no spaces, because spaces
-    separate terms.
+    """Return the text of a filter that only rows with one of these names pass. The text contains no spaces,
+    because spaces separate the terms of a filter.
     """
     escaped = (re.escape(name).replace(r"\ ", r"\s") for name in names)
     return f"^({'|'.join(escaped)})$"

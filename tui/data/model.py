@@ -123,7 +123,7 @@ class ClusterModel:
 
 
 def _removed(events: Iterable[EventView]) -> set[str]:
-    """Return the names of nodes that were removed and not added again, according to their latest event."""
+    """Return the names of nodes that were removed and not added again, as these events show."""
     last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 

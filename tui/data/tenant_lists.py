@@ -17,12 +17,14 @@ def share_key(share: ShareView) -> str:
 
 
 def share_state(share: ShareView) -> str:
-    """Return a word about the share if it exceeds a limit; otherwise an empty text."""
+    """Return a word for the limit that the share exceeds; empty if it exceeds none."""
     return "stopped" if share.stopped else "over soft" if share.beyond else ""
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Return a new, empty list of shares. Sorted by name it is a tree, otherwise a flat list."""
+    """Return a new, empty list of shares. Sorted by name, the list is shown as a tree, otherwise as a flat
+    list.
+    """
     return Listing(
         key=share_key,
         sorts={

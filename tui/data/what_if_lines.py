@@ -9,8 +9,8 @@ from wire.text import counted, printable
 
 
 def what_if_lines(answer: WhatIfAnswer, lines: int) -> list[list[Piece]]:
-    """Return at most `lines` lines: a summary, then the jobs with the largest delays, then those that would
-    start much sooner.
+    """Return at most `lines` lines: a summary, then the jobs with the largest delays, then the jobs that
+    would start earlier by the most.
     """
     found: list[list[Piece]] = [
         [("would be refused: ", "bad"), (printable(refused, 300), "bad")] for refused in answer.refused[:1]

@@ -42,7 +42,7 @@ class CommandLine(Static):
         self.show_command(command)
 
     def show_command(self, command: str) -> None:
-        """Show this shell command from now on."""
+        """Replace the shown shell command by this one."""
         self.update(f"$ {printable(command, 1000)}")
 
 
@@ -54,7 +54,7 @@ class DialogLine(FrameLine):
         self._pieces = pieces
 
     def update(self, pieces: Sequence[Piece]) -> None:
-        """Show this text from now on."""
+        """Replace the shown text by this one."""
         self._pieces = pieces
         self.refresh()
 

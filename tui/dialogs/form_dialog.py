@@ -56,8 +56,8 @@ class FormRow(Horizontal):
 
 
 class FormDialog(Dialog[None], Generic[Wish, Answer]):
-    """Shows a form until the controller has accepted it. Then `done` is called with the controller's
-    answer.
+    """Shows a form until the controller has accepted its request. Then the dialog closes, and `done` is
+    called with the controller's answer.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -64,8 +64,8 @@ class LiveWhatIf(Facts):
         )
 
     def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
-        """Show an answer. If it covers only the near future, request the complete answer, which takes
-        longer.
+        """Show an answer. If the answer covers only the near future, also request the complete answer, which
+        takes the controller longer.
         """
         if answer is None or not self.is_attached:
             return

@@ -61,8 +61,8 @@ class FormContents(Generic[Wish]):
 
 @dataclass(frozen=True)
 class Form(Generic[Wish, Answer]):
-    """A form: its fields, and functions that parse it, send it, and return its shell command. `trial` returns
-    the what-if request for the form.
+    """A form: its fields, and functions that parse the typed texts, send the request, and return the shell
+    command that does the same. `trial` returns the what-if request that shows the effect of the form.
     """
 
     title: str
@@ -83,7 +83,7 @@ class Form(Generic[Wish, Answer]):
         return found
 
     def name_of(self, where: str) -> str:
-        """Return the form's field for a field name of the API; empty if the form has none."""
+        """Return the name of the form's field that sets the API field `where`; empty if the form has none."""
         for part in (where, where.partition(".")[2], where.partition(".")[0]):
             for field in self.fields:
                 if part and field.target == part.partition("[")[0]:

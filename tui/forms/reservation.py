@@ -17,8 +17,8 @@ from wire.text import printable
 
 @dataclass(frozen=True)
 class ReservationRequest:
-    """The request for a reservation. If `anyway` is true, it is made even if running jobs may still use the
-    nodes at its start.
+    """The request for a reservation. If `anyway` is true, the nodes are reserved even if running jobs may
+    still use them when the reservation starts.
     """
 
     spec: ReservationSpec

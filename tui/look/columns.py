@@ -19,8 +19,8 @@ class ListColumn(Generic[Row]):
     """One column of a list. If the screen is too narrow, the columns with the highest `rank` are left out
     first.
 
-    A column with `narrow` (its least width) is shown before columns without. Remaining width is given to
-    columns in proportion to `grow`.
+    `narrow` is the smallest width of the column; columns that have one are chosen before the others. Width
+    that is left is given to columns in proportion to `grow`.
     """
 
     name: str

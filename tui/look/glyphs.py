@@ -1,5 +1,5 @@
-"""The symbols of the screen. Different meanings have different shapes, so the symbols can be told apart
-without colours.
+"""The symbols of the screen. Symbols with different meanings have different shapes, so that users can
+distinguish them without colours.
 """
 
 from __future__ import annotations

@@ -56,10 +56,13 @@ def span(text: str) -> int:
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
-    """Return the text in exactly this many cells. A text that is too long ends with an ellipsis."""
+    """Return the text in exactly `width` cells, at their right end if `right` is true. A text that is too
+    long is cut and ends with an ellipsis.
+    """
     size = span(text)
     if size > width:
-        # Cut a text of only spaces or line symbols without an ellipsis, because nothing is lost.
+        # Cut a text that has only spaces or line symbols without an ellipsis, because it carries no
+        # information.
         if not text.strip(" ─"):
             return text[:width]
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""

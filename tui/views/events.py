@@ -22,7 +22,9 @@ _BAD = ("Failed", "Lost", "Refused")
 
 
 class EventsView(ListView[int, EventView]):
-    """The list of the latest events. While the cursor is on the last event, it moves to each new event."""
+    """The list of the latest events. While the cursor is on the last event, the cursor moves to each new
+    event.
+    """
 
     NAME = actions.EVENTS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.EVENTS)
@@ -84,7 +86,7 @@ class EventsView(ListView[int, EventView]):
     _at_end = True
 
     def act_open(self) -> None:
-        """Open the job or the node of the event."""
+        """Open the details of the job or the node that the event under the cursor names."""
         event = self.listing.rows.get(self.listing.cursor or -1)
         if event is not None and event.job is not None:
             app_of(self).open_job(event.job)

@@ -39,8 +39,8 @@ class View(Vertical):
         return self.NAME.title()
 
     def note(self, *, brief: bool = False) -> Sequence[Piece]:  # noqa: ARG002 - views without a list have none
-        """Return the text at the right of the view's name, such as the filter. With `brief`, the sort order
-        is left out.
+        """Return the text to the right of the view's name, such as the filter and the sort order. With
+        `brief`, the sort order is left out.
         """
         return ()
 
@@ -49,15 +49,19 @@ class View(Vertical):
         return ()
 
     def jobs(self) -> list[JobView]:
-        """Return the jobs to which an action applies."""
+        """Return the jobs that actions of the user, such as cancel, change: those that are marked or under
+        the cursor.
+        """
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes to which an action applies."""
+        """Return the nodes that actions of the user, such as drain, change: those under the cursor, or the
+        one that the view shows.
+        """
         return []
 
     def advised(self) -> list[str]:
-        """Return the shell commands that the view suggests."""
+        """Return the shell commands that the view suggests, for the menu of commands to copy."""
         return []
 
     def subjects(self) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ _TROUBLE = re.compile(
 
 
 class LogPane(Pane):
-    """Shows the lines that a LogTail has received."""
+    """Shows the lines of a log, which a thread (LogTail) reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -134,8 +134,8 @@ class NodeCard(Pane):
 
 
 def _marks(gpu: GpuView) -> list[Piece]:
-    """Return what is wrong with a GPU: processes that no job started, broken links, memory errors or slowed
-    clocks.
+    """Return texts about problems of a GPU: processes that no job started, broken NVLink links, memory errors
+    or reduced clock rates.
     """
     off_queue = [each for each in gpu.processes if each.job is None]
     pieces: list[Piece] = [

@@ -31,7 +31,8 @@ Words = Annotated[
     list[str],
     argument(
         "NODE... CHANGE...",
-        "Names of nodes, and the taints or labels to set or remove, as described above.",
+        "Names of nodes, then the changes: KEY=VALUE sets a label, KEY=VALUE:EFFECT sets a taint,"
+        " and '-' at the end removes the label or taint.",
         autocompletion=completion.nodes,
     ),
 ]

@@ -70,7 +70,9 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 @app.command(epilog=examples("corral nodes drain gpu01 --why 'new fan'", "corral nodes drain gpu01 gpu02"))
 def drain(
     names: Names,
-    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
+    why: Annotated[
+        str, option("--why", "TEXT", "Reason why the nodes are drained, shown to all users.")
+    ] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:
@@ -103,7 +105,9 @@ def cordon(
             "of MIG is NODE:GPU:INSTANCE (gpu01:2:1).",
         ),
     ],
-    why: Annotated[str, option("--why", "TEXT", "Reason, shown to all users.")] = "",
+    why: Annotated[
+        str, option("--why", "TEXT", "Reason why the GPUs are cordoned, shown to all users.")
+    ] = "",
     dry_run: DryRun = False,
     output: Output = Format.TABLE,
 ) -> int:

@@ -110,18 +110,18 @@ def _show(body: ShareList, output: Format) -> int:
     return 0
 
 
-def _state(each: ShareView, now: float) -> str:
+def _state(share: ShareView, now: float) -> str:
     """Return text about the limit that the share has exceeded; empty if the share is below its limits."""
-    if not each.stopped:
-        return "above its soft limit" if each.beyond else ""
-    parent = "" if each.stopped == each.share else f" {printable(each.stopped)}"
-    until = f", for {duration(each.until - now)} at most" if each.until is not None else ""
+    if not share.stopped:
+        return "above its soft limit" if share.beyond else ""
+    parent = "" if share.stopped == share.share else f" {printable(share.stopped)}"
+    until = f", for {duration(share.until - now)} at most" if share.until is not None else ""
     return f"stopped by the hard limit{' of' if parent else ''}{parent}{until}"
 
 
-def _limits(each: ShareView) -> str:
+def _limits(share: ShareView) -> str:
     """Return the soft limit and the hard limit as soft/hard; empty if the share has no limits."""
-    limits = ["-" if limit is None else f"{limit:g}" for limit in (each.soft, each.hard)]
+    limits = ["-" if limit is None else f"{limit:g}" for limit in (share.soft, share.hard)]
     return "" if limits == ["-", "-"] else "/".join(limits)
 
 

@@ -109,7 +109,10 @@ class PolicyFlags(FlagGroup):
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate. Raises CommandError if one of them is invalid."""
+        """Return the policies to simulate: those of --compare, the profile named `profile`, or the
+        configuration `chosen` changed by --order and --backfill. Raises CommandError if one of them is
+        invalid.
+        """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (
             Policy,

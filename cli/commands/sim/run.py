@@ -112,17 +112,18 @@ def run(
 ) -> int:
     """Run a log of jobs through the scheduler in simulated time, under one policy or several.
 
-    The simulated cluster is that of --pool or --nodes. Without these it has the nodes of --config, else the
-    number of processors in the header of an SWF log, else the nodes of the usual scheduler.toml. A job of an
-    SWF log that requests k processors gets them on as few nodes as possible, the same number on each, rounded
-    up.
+    --pool or --nodes sets the simulated cluster. Without them, it has the nodes of --config; without
+    --config, the number of processors in the header of an SWF log; otherwise the nodes of the scheduler.toml
+    that the controller would read. A job of an SWF log that requests k processors gets them on as few nodes
+    as possible, the same number on each, rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
     duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority and more;
     docs/simulator.md lists all fields.
 
-    The policy is that of --order and --backfill; without these it is that of --config or of the usual
-    scheduler.toml, with all its profiles. --profile uses one of the profiles for all jobs, on all nodes.
+    --order and --backfill set the policy. Without them, it is that of --config or of the scheduler.toml that
+    the controller would read, with all profiles. --profile uses one of the profiles for all jobs, on all
+    nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 
