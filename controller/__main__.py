@@ -33,8 +33,8 @@ log = logging.getLogger("corral")
 def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     """Run the controller until SIGTERM or SIGINT, and return the exit code.
 
-    An empty store is refused if jobs of another cluster run on this host. With `new_cluster` these jobs are
-    ended instead.
+    An empty store is refused if jobs of another cluster run on this host. If `new_cluster` is True, these
+    jobs are ended instead.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Hide alembic's messages, because it logs several at every start.

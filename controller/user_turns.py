@@ -44,8 +44,9 @@ class UserTurns:
         """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
-        """Allow `more` further requests at the same time, or fewer if it is negative. Requests being
-        served go on."""
+        """Raise the number of requests that are served at the same time by `more`, or lower it if `more` is
+        negative. Requests that are being served continue.
+        """
         self._free += more
         self._give()
 

@@ -1,4 +1,4 @@
-"""The connections to the agents, and those of their reports that are kept in memory and not in the
+"""The connections to the agents, and the reports of agents that are kept only in memory and not in the
 journal."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SILENCE_CHECK_S = 1.0
 
 
 class AgentLinks:
-    """The connections to the agents, and those of their reports that are kept in memory and not in the
+    """The connections to the agents, and the reports of agents that are kept only in memory and not in the
     journal.
 
     1. `open` connects to an agent. Every frame (message) from the agent is passed to `on_frame`.

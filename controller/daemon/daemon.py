@@ -275,7 +275,7 @@ class Daemon:
                     return
 
     def stop(self) -> None:
-        """Accept no more requests. run() ends when the inbox is empty."""
+        """Accept no more requests. run() ends when the inputs that have already arrived are processed."""
         self._stopping = True
         if self._retention_task is not None:
             self._retention_task.cancel()
@@ -351,13 +351,15 @@ class Daemon:
         return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
-        """Process a batch of inputs: steps 2 to 6 in the docstring of the class."""
+        """Process a batch of inputs: pass them to the engine, commit the events, send replies and orders.
+        Steps 2 to 6 of the algorithm in the class's docstring.
+        """
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
         handled: list[tuple[Input, float]] = []
         try:
-            for given, future in merge_member_reports(batch):  # step 2
+            for given, future in merge_member_reports(batch):  # Step 2: pass each input to the engine.
                 handled.append((given, self.now()))
                 decision = self.engine.handle(*handled[-1])
                 events += decision.events
@@ -365,7 +367,7 @@ class Daemon:
                 if future is not None:
                     replies.append((future, decision.reply))
             self._pass_wanted = self._pass_wanted or bool(events)
-            if self._pass_due():  # step 3
+            if self._pass_due():  # Step 3: run a scheduling pass.
                 began = time.monotonic()
                 handled.append((Tick(), self.now()))
                 decision = self.engine.handle(*handled[-1])
@@ -376,12 +378,12 @@ class Daemon:
                 self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
                 self._pass_wanted = False
             if events:
-                await self._commit(tuple(events))  # steps 4 and 5
+                await self._commit(tuple(events))  # Steps 4 and 5: write and publish the events.
             self.questions.committed(handled, events, self.seq)
         except asyncio.CancelledError:
             _refuse(batch, Stopping("failed"))
             raise
-        for future, reply in replies:  # step 6
+        for future, reply in replies:  # Step 6: reply to the callers, then send the orders.
             if not future.done():
                 future.set_result(reply)
         for effect in effects:

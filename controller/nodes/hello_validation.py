@@ -1,5 +1,6 @@
-"""Checks the hardware that an agent reports in its hello, because the engine needs valid amounts and GPU
-UUIDs."""
+"""Checks the hardware that an agent reports in its first message (hello), because the engine needs valid
+amounts and GPU UUIDs.
+"""
 
 from __future__ import annotations
 

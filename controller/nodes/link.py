@@ -52,8 +52,9 @@ class NodeLink(Protocol):
         """
 
     def session(self) -> AgentSession:
-        """Return the session on the current connection, for logs and commands. Raises NodeAway if there is
-        none."""
+        """Return the session (exchange of messages) on the current connection, to read logs and run commands.
+        Raises NodeAway if there is no connection.
+        """
 
     async def close(self) -> None:
         """Disconnect from the agent. The jobs on the node continue."""

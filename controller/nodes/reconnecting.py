@@ -24,7 +24,7 @@ class ReconnectingLink(ABC):
     """A NodeLink that connects again after a loss. A subclass opens the channel to the agent.
 
     1. Open a channel (`connect`) and run a session on it until the connection is lost.
-    2. Pass a LinkLost to the handler. For repeated failures with the same reason do so only once, so that a
+    2. Report the loss to the handler (`LinkLost`). Report failures with the same reason only once, so that a
        host that is switched off is not reported again and again.
     3. Wait, and start again. The pause doubles from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
@@ -57,7 +57,9 @@ class ReconnectingLink(ABC):
             self._session.send(frame)
 
     def session(self) -> AgentSession:
-        """Return the session on the current connection. Raises NodeAway if there is none."""
+        """Return the session (exchange of messages) on the current connection. Raises NodeAway if there is no
+        connection.
+        """
         if self._session is None or not self._session.greeted:
             raise NodeAway(f"node {self.name} is away")
         return self._session

@@ -232,7 +232,7 @@ class IsolatedQuota(IsolatedPlugin):
         return self.call(lambda: self.plugin.quota(scope, name), none, _no_quota)
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, projects or queues (the scope) with a quota."""
+        """Return the names of all users, projects or queues (`scope` selects which) with a quota."""
         none: list[str] = []
         return iter(self.call(lambda: list(self.plugin.names(scope)), none))
 

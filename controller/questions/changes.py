@@ -1,4 +1,6 @@
-"""Translates the changes of a what-if question into inputs for the engine, and into another pipeline."""
+"""Translates the changes of a what-if question into inputs for the engine (such as Cancel) and into another
+scheduling policy.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
     """Return the scheduling policy of the configuration in `file`. Raises ConfigRefused with all problems."""
     config = load_text(file.text, file.name)
     strange = [path for path in config.plugin_files if path not in running.plugin_files]
-    if strange:  # Only a restart may load code into a running controller.
+    # Refuse plugin files that are not loaded, because a running controller loads no further code.
+    if strange:
         message = f"{strange[0]} is not among the files that the running controller has loaded"
         hint = "Start the controller with it first, or leave it out of the question."
         raise ConfigRefused([problem_at(config.source, ("plugins", "files"), message, hint)])
@@ -46,8 +49,9 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
 
 
 def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
-    """Return the inputs that make the changes of a what-if question, in the order in which they must be
-    applied."""
+    """Return the engine's inputs that make the changes of a what-if question, in the order in which they must
+    be applied.
+    """
     return [
         *(each for more in asked.nodes for each in _joining(more, engine, user)),
         *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in asked.marks),
@@ -67,8 +71,9 @@ def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None
 
 
 def _resumed(name: str, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the inputs that resume a node, or one GPU (gpu01:3). For a GPU, they include a passed health
-    check."""
+    """Yield the engine's inputs that resume a node, or one GPU (gpu01:3). For a GPU, they include a passed
+    health check.
+    """
     node, _, gpu = name.rpartition(":")
     there = engine.state.nodes.get(node)
     if there is None or not (gpu.isascii() and gpu.isdigit()):
@@ -87,7 +92,9 @@ def _quota(each: QuotaEdit, user: str) -> Input:
 
 
 def _joining(more: MoreNodes, engine: Engine, user: str) -> Iterator[Input]:
-    """Yield the inputs that add nodes like an existing one. The new nodes get GPUs with new UUIDs."""
+    """Yield the engine's inputs that add nodes like an existing node. The new nodes get GPUs with new
+    UUIDs.
+    """
     nodes = engine.state.nodes
     like = nodes.get(more.like)
     if like is None or not like.boot_id:

@@ -1,4 +1,4 @@
-"""Forks processes from this one, limits their resources and ends them."""
+"""Forks processes from the current process, limits their resources and ends them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def leave_a_core() -> None:
 
 
 def limit(seconds: float, more_mib: int) -> None:
-    """Limit the CPU time and the memory that this process may use in addition to what it has used."""
+    """Limit the CPU time (seconds) and memory (MiB) that this process may use in addition to the amounts that
+    it has used so far.
+    """
     used = sum(os.times()[:2])
     most = int(used + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))

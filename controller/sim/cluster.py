@@ -93,8 +93,9 @@ def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> C
 
 
 def cluster_of_config(config: Config) -> Cluster:
-    """Return the nodes of scheduler.toml. Raises SimulationRefused if a node's CPUs, memory or GPUs are
-    not in it."""
+    """Return the nodes of scheduler.toml. Raises SimulationRefused if the file does not state a node's CPUs,
+    memory or GPUs.
+    """
     nodes = {}
     for name, node in config.nodes.items():
         for key, value in (("cpus", node.cpus), ("memory", node.memory)):

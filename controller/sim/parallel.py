@@ -1,4 +1,4 @@
-"""Runs tasks in parallel, each in its own process, and at most one per CPU core at a time."""
+"""Runs simulations and replays (tasks) in parallel processes, at most one per CPU core at a time."""
 
 from __future__ import annotations
 

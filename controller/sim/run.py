@@ -81,13 +81,15 @@ def policy_of(name: str, config: Config) -> Policy:
 
 
 def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config:
-    """Return the configuration with another order or backfill kind. An empty string leaves a setting
-    unchanged."""
+    """Return the configuration with another queue order or kind of backfill. An empty string leaves a setting
+    unchanged.
+    """
     changes: dict[str, Any] = {}
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # Consider all waiting jobs, because the textbook policies with these names have no limit.
+        # Let backfill consider all waiting jobs, because the textbook policies with these names have no limit
+        # on the number.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
         # Remove the profiles, because the order and backfill must apply to all jobs.
@@ -249,7 +251,7 @@ def with_exact_estimate(work: TraceJob) -> TraceJob:
 def run_policies(
     tasks: Sequence[RunTask], progress: Progress | None = None, cores: int | None = None
 ) -> list[RunResult]:
-    """Simulate several policies, each in its own process. The results have the order of the tasks.
+    """Simulate several policies, each in its own process. The results are in the order of the tasks.
 
     `progress` is called with the number of jobs that have ended in all runs. Raises RunFailed.
     """

@@ -69,7 +69,7 @@ class Simulation:
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs, and rebalancing if it is automatic."""
+        """Schedule the submits of these jobs. If rebalancing is automatic, schedule its runs too."""
         first: float | None = None
         for each in work:
             first = each.submit_s if first is None else min(first, each.submit_s)
@@ -105,7 +105,9 @@ class Simulation:
         return self._first_start.setdefault(key, now)
 
     def tell(self, given: Input) -> Decision:
-        """Pass one input to the engine now, and carry out the orders with which the engine replies."""
+        """Pass one input (command, report or timer) to the engine now, and carry out the orders that the
+        engine returns.
+        """
         decision = self.engine.handle(given, self.now)
         if self._observe is not None:
             for event in decision.events:
@@ -182,7 +184,8 @@ class Simulation:
     def run_pass(self) -> None:
         """Run one scheduling pass, and another one after each pass that preempted jobs.
 
-        A virtual job ends as soon as it is stopped, so the job that preempted it starts in the next pass.
+        A virtual job ends as soon as it is stopped, so the job that preempted it starts in the next
+        scheduling pass.
         """
         self.tell(TICK)
         while self.engine.cycle.victims_have_left():

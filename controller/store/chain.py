@@ -1,6 +1,7 @@
 """The hash chain of the journal, which reveals changed, missing and reordered entries.
 
-The hash of each entry covers the entry and the hash of the entry before it, and so all earlier entries.
+The hash of each journal entry is computed from the entry and the hash of the previous entry. It thus depends
+on all earlier entries.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """The result of a check that found an entry which does not fit into the chain: the reason, and the last
-    good entry."""
+    """The result of a check that found a journal entry which does not fit into the hash chain: the reason,
+    and the last good entry.
+    """
 
     before: Head
     how: str
 
 
 def genesis(store_id: str) -> Head:
-    """Return the hash before the first entry. It depends on the store's id, so entries of other stores do
-    not fit."""
+    """Return the start of the hash chain, before the first journal entry. Its hash depends on the store's id,
+    so that entries of another store do not fit.
+    """
     return Head(0, hashlib.sha256(store_id.encode()).digest())
 
 
 def link(before: bytes, entry: JournalEntry) -> bytes:
-    """Return the hash of an entry. `before` is the hash of the entry before it.
+    """Return the hash of a journal entry. `before` is the hash of the previous entry.
 
     The hashed bytes contain the length of each text, so that different entries never give the same bytes.
     """
@@ -49,7 +52,9 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 
 
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
-    """Check that the entries follow `head`. Returns the last entry, or ChainBroken at the first wrong one."""
+    """Check the hash chain of journal entries that follow the entry `head`. Returns the last entry, or
+    ChainBroken at the first wrong one.
+    """
     for entry, stored in entries:
         if entry.seq != head.seq + 1:
             return ChainBroken(head, f"entry {head.seq + 1} of the journal is missing")

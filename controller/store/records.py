@@ -44,7 +44,7 @@ def entry_record(entry: JournalEntry, digest: bytes) -> Record:
 
 
 def job_record(job: JobRow) -> Record:
-    """Return the column values for a new row of a job."""
+    """Return the column values, with checksums, for a new row of a job."""
     return _values(job) | {"origin_seal": _origin_seal(job), "seal": _job_seal(job)}
 
 
@@ -79,7 +79,7 @@ def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
     """
     *values, origin_seal, seal = row
     if texts is not None:
-        # The last two values are the spec and the body.
+        # The last two values are the spec and the body of the job, which are JSON texts.
         values[-2:] = [texts.setdefault(text, text) for text in values[-2:]]
     job = JobRow(*values)
     if origin_seal != _origin_seal(job) or seal != _job_seal(job):
@@ -93,7 +93,9 @@ def read_node(row: Sequence[Any]) -> NodeRow:
 
 
 def read_note(row: Sequence[Any]) -> NoteRow:
-    """Return the note in a row of the query NOTES. Raise Unsealed if its checksum does not match."""
+    """Return the note (other state, such as a reservation) in a row of the query NOTES. Raise Unsealed if its
+    checksum does not match.
+    """
     return _read_sealed(NoteRow, row, "{} {}")
 
 

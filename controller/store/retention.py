@@ -43,7 +43,7 @@ def read_base(facts: dict[str, str]) -> Head | None:
 
 
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
-    """Return the next ended jobs to delete, at most `at_once`, in the order of their ends.
+    """Return the ids of up to `at_once` ended jobs to delete, the job that ended first first.
 
     These are the jobs that ended before `before`, and the oldest ones if more than `most` ended jobs exist.
     """
@@ -93,7 +93,7 @@ def delete_entries(connection: Connection, through: int, base: Head | None, at_o
 
 
 def write_meta(connection: Connection, name: str, value: str) -> None:
-    """Write or replace a row of the table `meta`."""
+    """Write or replace a row of the table `meta`, which holds values of the whole store, such as its id."""
     meta = tables.meta
     if not connection.execute(update(meta).where(meta.c.name == name).values(value=value)).rowcount:
         connection.execute(insert(meta), {"name": name, "value": value})

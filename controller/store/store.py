@@ -379,7 +379,7 @@ class Store:
         return Head(seq, digest), chained
 
     def _facts(self) -> dict[str, str]:
-        """Return the rows of the table `meta` as a dictionary."""
+        """Return the rows of the table `meta`, such as the id of the store, as a dictionary."""
         with self._writer.begin():
             facts = {row.name: row.value for row in self._writer.execute(select(tables.meta))}
         if "id" not in facts:

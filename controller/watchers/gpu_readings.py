@@ -66,7 +66,7 @@ class GpuHealthWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def reconfigure(self, care: GpuHealthPolicy) -> None:
-        """Use other rules and thresholds from now on."""
+        """Use other rules and thresholds for GPU problems from now on."""
         self._care = care
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
@@ -97,7 +97,7 @@ class GpuHealthWatch:
         self._busy.pop(node, None)
 
     def open(self, clock: Callable[[], float]) -> None:
-        """Report new problems to the engine at once, and again every CHECK_S seconds."""
+        """Start reporting: pass new problems to the engine now and then every CHECK_S seconds."""
         for given in list(self.found(clock())):
             self._tell(given)
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)

@@ -30,7 +30,7 @@ log = logging.getLogger("corral.retention")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The numbers of jobs and of journal entries that one run of retention has deleted."""
+    """The number of jobs and the number of journal entries that one run of retention has deleted."""
 
     jobs: int = 0
     entries: int = 0

@@ -115,8 +115,8 @@ class EventStreams:
     async def render_entries(self, entries: Sequence[JournalEntry], rows: bool) -> bytes:
         """Return journal entries as the bytes of server-sent events, up to BATCH entries per event.
 
-        With `rows`, each event also contains the jobs and nodes that its entries change, in their current
-        state. This state may be newer than the entries, but never older.
+        With `rows`, each event also contains the jobs and nodes that its journal entries change. Their state
+        may be newer than the entries, but never older.
         """
         messages = []
         for start in range(0, len(entries), BATCH):

@@ -33,7 +33,8 @@ class RequestTurns:
     @asynccontextmanager
     async def of(self, user: str) -> AsyncIterator[None]:
         """Wait until this user may run another request, which then counts as running until the end of the
-        block."""
+        `async with` block.
+        """
         places = self._places.setdefault(user, asyncio.Semaphore(AT_ONCE))
         self._present[user] += 1
         try:

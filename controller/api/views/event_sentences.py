@@ -40,9 +40,9 @@ def jobs_of(facts: Facts) -> Iterator[int]:
 
 
 def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
-    """Return the fields of an event, with job labels (17 or 12_3) in place of ids.
+    """Return the fields of an event, with the label (17 or 12_3) of each job in place of its id.
 
-    If `labels` does not contain a job, its id stays.
+    `labels` contains labels by id. The id of a job without a label there is kept.
     """
     found = dict(facts)
     for name in ("job", "for_job"):
@@ -215,8 +215,9 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """Return a sentence about the changed weight and limits of a share. Entries of older versions contain
-    only a weight."""
+    """Return a sentence about the changed weight and limits of a share. Journal entries of older versions
+    contain only a weight.
+    """
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
     for kind in ("soft", "hard"):
         limit = facts.get(kind)

@@ -77,7 +77,7 @@ class JobsSection(SizesSection):
 
     @property
     def policy(self) -> JobPolicy:
-        """Return the same settings in the form that agents receive."""
+        """Return these settings of [jobs] in the form that agents receive."""
         return decode(
             JobPolicy, self.model_dump(exclude={*SizesSection.model_fields, "default_time_limit_s"})
         )

@@ -48,8 +48,8 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
 
 
 def with_strategy(section: Any) -> Any:
-    """Return the [scheduler] table with the scorers and the picker of its strategy. If the table itself sets
-    scorers or a picker, these are kept.
+    """Return the [scheduler] table with the scorers and the picker of its strategy. Scorers or a picker that
+    the table itself sets are kept.
     """
     if not isinstance(section, Mapping):
         return section

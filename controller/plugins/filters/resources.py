@@ -99,8 +99,8 @@ class GpuFilter:
         return part.wants_gpus
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Return a text that names the GPUs that these nodes lack. With `idle`, the nodes would lack them
-        even without jobs, so the text does not mention jobs.
+        """Return a text that names the GPUs that these nodes lack. If `idle` is True, the nodes would lack
+        them even without jobs, so the text does not mention jobs.
         """
         reason = self.explain(part)
         if not idle:

@@ -54,7 +54,7 @@ class PressureStrategy:
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return `most` if the waiting job's priority is higher than `most`; otherwise None, because the job
-        may stop no other job.
+        """Return `most`, the highest priority of jobs that may be stopped, if the waiting job's priority is
+        higher; otherwise None, because the job may stop no other job.
         """
         return self.most if job.spec.priority > self.most else None

@@ -99,12 +99,14 @@ class LocalQuotas:
     queues: Mapping[str, QuotaTable] = field(default_factory=dict)
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """Return the quota of this user, project or queue; None if it has no table."""
+        """Return the quota of this user, project or queue; None if scheduler.toml has no quota table for
+        it.
+        """
         table = self._tables(scope).get(name)
         return None if table is None else table.quota
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, projects or queues (the scope) with a table."""
+        """Return the names of all users, projects or queues (`scope` selects which) with a quota table."""
         return (name for name in self._tables(scope) if name != ANY_NAME)
 
     def _tables(self, scope: str) -> Mapping[str, QuotaTable]:

@@ -81,7 +81,9 @@ class WorkloadRequest:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedJob:
-    """One generated job, as it is written to the file. `cpu` (cores) and `memory` (MiB) are per node."""
+    """One generated job, as it is written to the workload file. `cpu` (cores) and `memory` (MiB) are per
+    node.
+    """
 
     submit: int
     duration: int

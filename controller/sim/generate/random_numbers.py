@@ -1,5 +1,6 @@
-"""Reproducible random numbers. All use only random(), because its sequence is the same in every Python
-version."""
+"""Reproducible random numbers. They are all computed from random.random(), whose sequence is the same in
+every Python version.
+"""
 
 from __future__ import annotations
 

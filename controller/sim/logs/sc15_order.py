@@ -1,9 +1,9 @@
 """The order of events within a second in predictsim, the simulator of a paper at SC'15.
 
-The paper's simulator orders events in this way, and in this order our simulation reproduces the paper's
-tables exactly. Within one second, jobs arrive before other jobs end, and a scheduling pass follows every
-event. There is one exception: if a job ends exactly at its time limit, its nodes are free for the jobs that
-arrive in that second, because the scheduler planned with this end.
+In the same order, our simulation reproduces the tables of that paper exactly. Within one second, jobs arrive
+before other jobs end, and a scheduling pass follows every event. There is one exception: if a job ends
+exactly at its time limit, its nodes are free for the jobs that arrive in that second, because the scheduler
+planned with this end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _AT_LIMIT = 0
 
 
 class Sc15Simulation(Simulation):
-    """A simulation that handles the events of a second in the order of predictsim, each followed by a
-    pass."""
+    """A simulation that handles the events of a second in the order of the simulator predictsim, and runs a
+    scheduling pass after each event.
+    """
 
     def schedule(self, when: float, rank: int, callback: Callback) -> None:
         """Schedule a callback. Of callbacks with the same time, submits run before reports of agents."""

@@ -63,7 +63,7 @@ class RecordedAgents:
     # --- methods that repeat the recorded inputs of agents and operators ---
 
     def configured(self, event: events.ConfigApplied) -> Input:
-        """Return the input that repeats a recorded change of the configuration.
+        """Return the engine's input that repeats a recorded change of the configuration.
 
         If the replay keeps its own scheduling policy, the input contains no policy (pipeline) and so does not
         change it.
@@ -87,8 +87,9 @@ class RecordedAgents:
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
 
     def hello(self, event: events.NodeJoined) -> Input | None:
-        """Return the input for a node that connected: the hello of its agent, with the status of its attempts
-        in this replay."""
+        """Return the engine's input for a node that connected: the first message of its agent, with the
+        status that each attempt on the node has in this replay.
+        """
         node = self.state.nodes.get(event.node)
         if node is not None and node.boot_id != event.boot_id:
             for key in [key for key in self._other if key[2] == event.node]:
@@ -99,8 +100,9 @@ class RecordedAgents:
         return inputs.AgentSaidHello(event.node, hello)
 
     def ready(self, event: events.MemberReady) -> Input | None:
-        """Return the input for the recorded report that a gang member is ready; None if the attempt differs
-        from the recorded one."""
+        """Return the engine's input for the recorded report that a gang member is ready; None if the attempt
+        differs from the recorded one.
+        """
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -108,8 +110,9 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def started(self, event: events.AttemptStarted | events.MembersStarted) -> Input | None:
-        """Return the input for the recorded report that processes have started; None if the attempt differs
-        from the recorded one."""
+        """Return the engine's input for the recorded report that processes have started; None if the attempt
+        differs from the recorded one.
+        """
         statuses = {}
         for node, pid in event.pids.items():
             key = (event.job, event.attempt, node)
@@ -119,8 +122,9 @@ class RecordedAgents:
         return _input_of(event, statuses)
 
     def saved(self, event: events.CheckpointSaved) -> Input | None:
-        """Return the input for the recorded report of a saved checkpoint; None if the attempt differs from
-        the recorded one."""
+        """Return the engine's input for the recorded report of a saved checkpoint; None if the attempt
+        differs from the recorded one.
+        """
         key = (event.job, event.attempt, event.node)
         if key not in self._as_recorded:
             return None
@@ -128,8 +132,9 @@ class RecordedAgents:
         return inputs.AgentReported(event.node, self._as_recorded[key])
 
     def exited(self, event: events.AttemptExited | events.MembersExited) -> Input | None:
-        """Return the input for the recorded report that processes have ended; None if the attempt differs
-        from the recorded one."""
+        """Return the engine's input for the recorded report that processes have ended; None if the attempt
+        differs from the recorded one.
+        """
         statuses = {}
         for node, how in event.exits.items():
             status = self._as_recorded.pop((event.job, event.attempt, node), None)
@@ -159,7 +164,7 @@ class RecordedAgents:
                 self._as_recorded[key] = AttemptStatus(placed.job, placed.attempt)
 
     def carry_out(self, node: str, order: Start | Go | Stop | Settle) -> None:
-        """Carry out an order of the engine if the node is connected."""
+        """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
             # Ignore the order to start a gang: virtual gang members start together anyway, or at the recorded
@@ -227,7 +232,8 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        if self._reachable(key[2]):  # If the node has no connection, its next hello contains the report.
+        # If the node has no connection, its first message after the next connect contains the report.
+        if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 
     def _reachable(self, name: str) -> bool:
@@ -247,8 +253,9 @@ class RecordedAgents:
 
 
 def _input_of(event: _OfMembers, statuses: dict[str, AttemptStatus]) -> Input | None:
-    """Return one input for reports that agents of a gang sent at the same time; None if there are no
-    reports."""
+    """Return one input of the engine for reports that agents of a gang sent at the same time; None if there
+    are no reports.
+    """
     if not statuses:
         return None
     if isinstance(event, events.AttemptStarted | events.AttemptExited):

@@ -1,4 +1,4 @@
-"""Reconstructs the inputs and scheduling passes of a controller from its journal.
+"""Reconstructs the inputs (commands, reports, timers) and scheduling passes of a controller from its journal.
 
 The inputs and the passes are the steps of a replay. A step is added wherever the journal shows that an input
 arrived or that a pass had an effect. A pass without an effect writes no journal entry, so
@@ -109,7 +109,7 @@ class _Reader:
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:
-        """Read all entries with the same time: usually one input and its consequences."""
+        """Read all journal entries with the same time: usually those of one input and of its consequences."""
         self._at = at
         self._moment.clear()
         shown = [self._read(event) for event in moment]
@@ -118,8 +118,8 @@ class _Reader:
             shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
-            # Add only one step for a pass with several placements, and only one for a restart with several
-            # lost nodes.
+            # Add only one step for a scheduling pass with several placements, and only one step for a restart
+            # with several lost nodes.
             if what is not None and not (isinstance(what, Mark) and what is before):
                 self.steps.append(HistoryStep(at, what, event))
             before = what or before
@@ -127,7 +127,9 @@ class _Reader:
                 self.steps.append(HistoryStep(at, Mark.STOP, event))
 
     def _read(self, event: Event) -> type[Any] | Mark | None:
-        """Read one entry. Returns the kind of step that caused it, or None if an earlier step caused it."""
+        """Read one journal entry. Returns the kind of step that caused the entry, or None if an earlier step
+        caused it.
+        """
         shown = _mark_of(event) or input_of(event, self)
         history = self.history
         history.records.observe(event)
@@ -174,10 +176,10 @@ def _mark_of(event: Event) -> Mark | None:
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
     """Yield the steps, and in addition a step for each scheduling pass that changed nothing.
 
-    A pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass without
-    events followed it. Its step is added after the last of several inputs in quick succession: a job that was
-    submitted and held in one batch must not start in between. Under another configuration, jobs may therefore
-    start up to SOON_S later.
+    A scheduling pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass
+    without events followed it. Its step is added after the last of several inputs in quick succession: a job
+    that was submitted and held in one batch must not start in between. Under another configuration, jobs may
+    therefore start up to SOON_S later.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):
@@ -193,7 +195,7 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
 
 def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
-    """Return for every step the time of the next recorded pass; infinity if there is none."""
+    """Return for every step the time of the next recorded scheduling pass; infinity if there is none."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

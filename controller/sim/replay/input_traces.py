@@ -1,4 +1,5 @@
-"""Defines for each kind of input how the journal shows it and how a replay makes it again.
+"""Defines for each kind of input of the engine (command, report or timer) how the journal shows it, and how a
+replay repeats it.
 
 An event is a trace of an input if nothing else causes it. Every other event is a consequence of an earlier
 input with the same time, or of a scheduling pass if there is none. Each new kind of input needs a row in the
@@ -50,7 +51,7 @@ class ReplayAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputTrace:
-    """A kind of event that proves that an input arrived, if `shows` returns True for the event.
+    """A kind of event that proves that an input arrived at the engine, if `shows` returns True for the event.
 
     `recreate` makes the input from the event, or returns None if the input does not apply in the replay. If
     `recreate` is None, the fields of the input get the values of the event's fields with the same names.
@@ -63,7 +64,9 @@ class InputTrace:
 
 @dataclass(frozen=True, slots=True)
 class InternalInput:
-    """An input that the controller itself makes. `shows` returns whether an event is a trace of it."""
+    """An input that the controller itself makes and no user or agent. `shows` returns whether an event proves
+    such an input.
+    """
 
     shows: Callable[[Event], bool]
 
@@ -123,7 +126,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
         InputTrace(
             events.JobQueued,
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
-            # One submit makes all elements of an array, so only the first element is a trace.
+            # One submit makes all elements of a job array, so only the event of the first element proves a
+            # submit.
             lambda event, _: event.array in (None, event.job),
         ),
     ),
@@ -210,8 +214,8 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.GpusBusy: (InputTrace(events.IdleEnded),),
     inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
     inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),
-    # A replay does not repeat these inputs, because a GPU check could have another result. It repeats the
-    # recorded change of the GPU's health instead (the row above).
+    # A replay does not repeat problems, checks and resets of GPUs, because a check could have another result.
+    # It repeats the recorded change of the GPU's health instead.
     inputs.GpuTroubled: (),
     inputs.GpuChecked: (),
     inputs.GpuWasReset: (),
@@ -258,12 +262,16 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """Return the kind of input that this event shows; None if another input or a pass caused the event."""
+    """Return the kind of input that this event proves; None if the event is a consequence of another input or
+    of a scheduling pass.
+    """
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """Make the input that the event shows. Returns None if the input does not apply in the replay."""
+    """Make the input of the engine that the event proves. Returns None if the input does not apply in the
+    replay.
+    """
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:
         return trace.recreate(event, agents)
@@ -273,5 +281,5 @@ def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input
 
 
 def traced() -> Iterator[type[Any]]:
-    """Yield the kinds of events that can show an input."""
+    """Yield the kinds of events that can prove an input."""
     return iter(_TRACES)

@@ -31,8 +31,9 @@ class JournalRefused(SimulationRefused):
 
 
 def read_journal(url: str, progress: Callable[[int, int], None] | None = None) -> list[Event]:
-    """Return all events in order. `progress` is called with the numbers of entries read and of all
-    entries."""
+    """Return all events in order. `progress` is called with the number of entries that have been read and the
+    number of all entries.
+    """
     engine, where = _reach(url)
     with _failures(where), engine.connect() as connection, connection.begin():
         head = chain.genesis(_name_of(connection, where))

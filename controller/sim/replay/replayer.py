@@ -166,7 +166,9 @@ class Replay:
             self._clock.at(self._clock.now, self._cycle, rank=1)
 
     def _wake_when_due(self) -> None:
-        """Schedule a pass at the next timer of the engine, unless the journal shows a pass at that time."""
+        """Schedule a scheduling pass for the time of the engine's next timer, unless the journal shows a pass
+        at that time.
+        """
         due = self.engine.next_at
         if due != self._due:
             self._due = due

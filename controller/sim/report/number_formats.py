@@ -1,4 +1,4 @@
-"""Formats numbers, durations and the names of figures for the report."""
+"""Formats numbers, durations and the names of figures (such as the mean wait) for the report."""
 
 from __future__ import annotations
 

@@ -18,9 +18,10 @@ class ReportRun:
     """One simulation run of a report.
 
     `label` distinguishes the runs: it is a policy, a log or a scheduler.toml. `records` contains all jobs,
-    also those that never started or ended. `figures` are the figures of `sim run` by name. `source` names the
-    log of the jobs; `left_out` contains for each reason the number of its jobs that were not run. The report
-    counts resources in units: GPUs, or processors if the cluster has no GPUs or no job requested one.
+    also those that never started or ended. `figures` contains the figures that `corral sim run` shows, such
+    as the mean wait, by name. `source` names the log of the jobs; `left_out` contains for each reason the
+    number of its jobs that were not run. The report counts resources in units: GPUs, or processors if the
+    cluster has no GPUs or no job requested one.
     """
 
     label: str

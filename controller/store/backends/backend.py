@@ -34,8 +34,7 @@ class Backend(Protocol):
         ...
 
     def reader(self) -> Engine:
-        """Return an engine of SQLAlchemy for read-only connections. They do not need the lock on the
-        store."""
+        """Return a SQLAlchemy engine for read-only connections, which need no lock on the store."""
         ...
 
     def close(self) -> None:

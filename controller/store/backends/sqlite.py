@@ -28,7 +28,9 @@ QUICK_CHECK_LIMIT = 256 << 20
 
 
 class SqliteFile:
-    """The database file, `<file>.lock` with the owner, and `<file>.head` with the last acknowledged entry."""
+    """The database file, `<file>.lock` with the process that uses it, and `<file>.head` with the last
+    acknowledged journal entry.
+    """
 
     def __init__(self, url: URL) -> None:
         if not url.database or url.database == ":memory:" or url.query:

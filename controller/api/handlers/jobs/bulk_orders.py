@@ -41,7 +41,7 @@ Make = Callable[[Job], Input]
 
 
 async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
-    """Cancel, hold, release, preempt, requeue or change many jobs. Some of them may be refused."""
+    """Cancel, hold, release, preempt, requeue or change many jobs. Each job may be refused separately."""
     if order.action not in NEEDS:
         raise rejected("invalid", f"must be one of {', '.join(NEEDS)}", "action")
     need = NEEDS[order.action]
@@ -175,7 +175,7 @@ def _unended_elements(call: Call, first: Job) -> list[Job]:
 
 
 async def _newest(call: Call) -> Job:
-    """Return the job that the caller submitted last."""
+    """Return the job that the caller submitted last. Raise Rejected if there is none."""
     user, store = call.caller.user, call.daemon.store
     mine = [job.id for job in call.daemon.state.jobs.values() if job.user == user]
     if mine:

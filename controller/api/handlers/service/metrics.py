@@ -157,7 +157,7 @@ def _counts(counters: ControllerCounters, seq: int, started_at: float) -> Iterat
 
 
 def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
-    """Yield the metrics of plugins, and the number of passes in which each plugin failed."""
+    """Yield the metrics of plugins, and the number of scheduling passes in which each plugin failed."""
     for plugin in engine.pipeline.metrics:
         yield from plugin.collect(engine.state, now)
     about = "Scheduling passes in which a plugin failed."

@@ -1,4 +1,4 @@
-"""Routes of the store: verify it in a separate process, and delete old jobs and entries from it."""
+"""Routes of the store: verify it in a separate process, and delete old jobs and journal entries from it."""
 
 from __future__ import annotations
 

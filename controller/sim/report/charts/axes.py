@@ -45,7 +45,7 @@ def bend_waits(seconds: float) -> float:
 
 
 def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
-    """Return at most `most` ticks of a time axis, at round times since the beginning."""
+    """Return at most `most` ticks of a time axis, at round times since the beginning of the time span."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= most), TIME_STEPS[-1])
     return [
         (span.begin_s + place * step, since(place * step)) for place in range(int(span.length_s / step) + 1)
@@ -53,7 +53,9 @@ def time_ticks(span: TimeSpan, most: int = 10) -> list[Tick]:
 
 
 def since(seconds: float) -> str:
-    """Return the time since the beginning as text, in the form 2 d, 2 d 06:00, 06:00 or 00:05:30."""
+    """Return the time since the beginning of the report's time span as text, such as 2 d, 2 d 06:00, 06:00 or
+    00:05:30.
+    """
     days, rest = divmod(round(seconds), round(DAY_S))
     if days and not rest:
         return f"{days} d"
@@ -64,7 +66,9 @@ def since(seconds: float) -> str:
 
 
 def moment_text(seconds: float, span: TimeSpan) -> str:
-    """Return the time since the beginning as text, without seconds if the report covers more than a day."""
+    """Return the time since the beginning of the report's time span as text, without seconds if the span is
+    longer than a day.
+    """
     return since(round(seconds / 60) * 60 if span.length_s > DAY_S else seconds)
 
 
@@ -92,7 +96,8 @@ def _nice(value: float) -> float:
 
 
 def decades(most: float) -> list[Tick]:
-    """Return ticks at 1, 10, 100, 1k … up to at least `most`; up to 100 also at 2, 5, 20 and 50."""
+    """Return ticks at 1, 10, 100, 1k and so on, up to at least `most`. If `most` is at most 100, also return
+    ticks at 2, 5, 20 and 50."""
     powers = max(1, math.ceil(math.log10(max(most, 1.0)) - 1e-9))
     steps = (1, 2, 5) if powers <= 2 else (1,)
     values = [step * 10**power for power in range(powers) for step in steps] + [10**powers]
