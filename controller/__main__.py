@@ -1,4 +1,6 @@
-"""Starts the controller: configuration, store, daemon, links and API."""
+"""Starts the controller: reads the configuration, opens the store, connects to the agents and serves the
+API.
+"""
 
 from __future__ import annotations
 

@@ -81,9 +81,11 @@ class Daemon:
     5. Publish the commit to hooks, event streams and the replica.
     6. Reply to the callers, and send the effects to the agents.
 
-    Invariant: a reply or an effect is sent only after its events are on disk. Cost: one fsync per batch.
-    After a scheduling pass of n seconds, the next pass begins at least n seconds later. Example: 500 submits
-    arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one commit, 500 replies.
+    Invariant: a reply or an effect is sent only after its events are on disk.
+    Cost: one fsync per batch. After a scheduling pass of n seconds, the next pass begins at least n seconds
+    later.
+    Example: 500 submits arrive while a commit takes 8 ms. They are one batch: 500 inputs, one pass, one
+    commit, 500 replies.
     """
 
     def __init__(self, config: Config, pipeline: Pipeline, store: Store) -> None:
@@ -477,7 +479,7 @@ class Daemon:
             self._recover()
 
     async def _wait_for_store(self) -> None:
-        """Try to write every STORE_RETRY_S seconds. After a success, reconnect all agents.
+        """Try to write to the store every STORE_RETRY_S seconds. After a success, reconnect all agents.
 
         If stop() is called first, return and leave `_store_failure` set.
         """

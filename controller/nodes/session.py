@@ -162,7 +162,9 @@ class AgentSession:
                     self.send(StopReading(request.request))
 
     def open_shell(self, order: OpenShell) -> ExecSession:
-        """Run a command in the allocation of an attempt. Returns the session of the command."""
+        """Run a command in the allocation of an attempt. Returns the ExecSession, which transfers the
+        command's input and output.
+        """
         for number in [number for number, command in self._commands.items() if command.closed]:
             del self._commands[number]
         self._requests += 1

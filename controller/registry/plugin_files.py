@@ -68,7 +68,8 @@ def _module(path: Path) -> Any:
         except UntrustedPath as error:
             raise PluginFileError(f"is not loaded: {error}") from None
     module = importlib.util.module_from_spec(spec)
-    # Register the module before it runs, because a dataclass in it looks up its own module.
+    # Add the module to sys.modules before its code runs, because a dataclass in the code looks up its own
+    # module there.
     sys.modules[_name(path)] = module
     try:
         spec.loader.exec_module(module)

@@ -59,7 +59,9 @@ class VerifyReport:
 
 
 class Verification:
-    """One verification of a store, in the steps of the module's docstring."""
+    """One verification of a store, with the problems that it has found so far. The module's docstring lists
+    the steps.
+    """
 
     def __init__(self, place: Backend, connection: Connection, progress: Progress | None = None) -> None:
         self._connection = connection
@@ -205,5 +207,7 @@ def _of(row: JobRow, name: str) -> Any:
 
 
 def verify(place: Backend, connection: Connection, progress: Progress | None = None) -> VerifyReport:
-    """Verify the store in the steps of the module's docstring."""
+    """Verify a whole store and return the problems that were found. The module's docstring lists the
+    steps.
+    """
     return Verification(place, connection, progress).run()

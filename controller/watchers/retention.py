@@ -63,8 +63,9 @@ class Retention:
         self._running = asyncio.Lock()
 
     async def run(self) -> None:
-        """Delete old jobs and entries every EVERY_S seconds, without end. A failure is logged, and the
-        next run tries again."""
+        """Delete old jobs and journal entries every EVERY_S seconds until the task is cancelled. A failure is
+        logged, and the next run tries again.
+        """
         while True:
             try:
                 deleted = await self.enforce(self._limits(), time.time())
