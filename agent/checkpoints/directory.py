@@ -88,7 +88,7 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
         text += more
     os.close(answer)
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, os.WNOHANG if more else 0)  # A hanging file system may block the child.
+    os.waitpid(pid, os.WNOHANG if more else 0)  # Do not wait: the child may hang.
     return text
 
 

@@ -48,8 +48,8 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class PerNodeRequest(_Hashed):
-    """The request of a job for one node, with its constraints: `gpus` whole GPUs, or `share` thousandths of
-    one GPU.
+    """The resources that a job requests on one node, and its constraints on the node. It requests `gpus`
+    whole GPUs, or `share` thousandths of one GPU.
     """
 
     __hash__ = _Hashed.__hash__
