@@ -341,8 +341,8 @@ class Daemon:
         """Remove the inputs of the next batch from the inbox and return them."""
         most = MAX_BATCH
         if self._single_inputs:
-            # While looking for the input that crashed the engine, run a pass after each input: a bad input
-            # may crash only the pass that follows it.
+            # While searching for the input that crashed the engine, run a scheduling pass after each input,
+            # because a bad input may crash only the pass that follows it.
             most, self._single_inputs, self._next_pass = 1, self._single_inputs - 1, 0.0
         # Process a new configuration in a batch of its own. The engine continues with a copy of its state, so
         # changes by other inputs must be on disk first.

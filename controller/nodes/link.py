@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """Passed to the FrameHandler in place of a frame when the connection to the agent is lost. `why` is
-    the reason."""
+    """Passed to the FrameHandler, which handles the frames (messages) of an agent, when the connection to the
+    agent is lost. `why` is the reason.
+    """
 
     why: str
 

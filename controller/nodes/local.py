@@ -91,7 +91,7 @@ class AgentPipes:
     async def end(self, patience_s: float) -> str:
         """Close the pipes and wait for the process; kill it after `patience_s` seconds. Returns its last
         stderr line."""
-        # The pipe is already closing if the agent ended first; close() would then fail.
+        # If the agent has ended, its pipe is already closing, and close() would fail.
         if not self._in.transport.is_closing():
             self._in.close()
         try:

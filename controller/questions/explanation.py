@@ -41,11 +41,11 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
     engine, now, number = scene.engine, scene.now, view.id
     engine.state.estimates = engine.state.estimates.read_only()
     job = engine.state.jobs.get(number)
-    if job is None:  # The job has ended since the question was asked and is no longer in memory.
+    if job is None:  # The job has ended since the question was asked.
         return
     why, predicted_s = engine.explain(job, now), engine.predicted(job)
     answer = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
-    if job.state is not JobState.QUEUED:  # The job has started since the question was asked.
+    if job.state is not JobState.QUEUED:  # The job started after the question was asked.
         yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(scene, number))

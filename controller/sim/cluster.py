@@ -68,7 +68,7 @@ class Cluster:
             memory_mib=1,
             nodes=nodes,
             time_limit_s=estimate_s,
-            grace_s=0.0,  # A job of a log ends exactly at its time limit.
+            grace_s=0.0,  # No grace: a job of a log ends exactly at its time limit.
         )
 
     def __str__(self) -> str:

@@ -63,8 +63,8 @@ def run_in_processes(
                 name, task = waiting.pop()
                 ours, process = _start(work)
                 running[ours] = name, process
-                # Send the task through the pipe. As an argument of spawn it could block this process without
-                # end if the child ends early.
+                # Send the task through the pipe and not as an argument of spawn, which could block forever if
+                # the child ended early.
                 with suppress(ConnectionError):  # If the child has ended, _receive() reports the reason.
                     ours.send(task)
             for line in wait(list(running)):
@@ -89,8 +89,8 @@ def run_in_processes(
 def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_child, args=(theirs, work), daemon=True)
-    # Block Ctrl-C while the child starts, so that the child inherits this: the terminal sends it to the whole
-    # process group, and the parent kills the children.
+    # Block Ctrl-C while the child starts, because a child inherits the block. The terminal sends Ctrl-C to
+    # all processes of the group, but only the parent must react: it kills the children.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
@@ -125,5 +125,5 @@ def _child(line: Connection, work: Work[Any, Any]) -> None:
         message = _Done(work(line.recv(), line.send))
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
-    with suppress(ConnectionError):  # The parent may have closed the pipe.
+    with suppress(ConnectionError):  # Ignore the error if the parent has closed the pipe.
         line.send(message)

@@ -80,7 +80,8 @@ class Simulation:
 
     def _rebalance(self, now: float) -> None:
         self.tell(inputs.Rebalance(AUTO))
-        # Stop when no other callback is left; otherwise rebalancing alone would keep the simulation running.
+        # Stop rebalancing when no other callback is left. Otherwise it would keep the simulation running
+        # forever.
         if self._heap:
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 

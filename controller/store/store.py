@@ -224,7 +224,9 @@ class Store:
         self._head = head
 
     def _write(self, work: Callable[[], T]) -> T:
-        """Run a transaction that changes the database outside of commit()."""
+        """Run `work`, a transaction that changes the database in another way than commit(), such as a
+        deletion.
+        """
         self._must_work()
         try:
             with self._writer.begin():

@@ -66,7 +66,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# One row per node of each ended attempt.
+# This table has one row for each node of each ended attempt.
 usage = Table(
     "usage",
     metadata,
@@ -88,8 +88,8 @@ usage = Table(
     Column("cpu_s", Float, nullable=False),
 )
 
-# The usage of jobs that retention has deleted: one row per day (UTC), user, project and queue. `jobs` is the
-# number of these jobs that ended on the day.
+# This table holds the usage of jobs that retention has deleted, with one row per day (UTC), user, project and
+# queue. `jobs` is the number of deleted jobs that ended on the day.
 usage_days = Table(
     "usage_days",
     metadata,

@@ -21,8 +21,8 @@ class RandomStream:
     """
 
     def __init__(self, *seed: object) -> None:
-        # Use a string as the seed: Python derives the sequence from a string by SHA-512, but from other
-        # objects by hash(), whose result may change.
+        # Use a string as the seed, because Python derives the same sequence from a string on every machine
+        # and in every version.
         self.uniform = random.Random("/".join(map(str, seed))).random  # noqa: S311 - no secrets
 
     def between(self, low: float, high: float) -> float:

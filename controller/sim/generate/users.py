@@ -90,7 +90,7 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
         name=NAME_STEMS[int(rng.uniform() * len(NAME_STEMS))]
         + NAME_ENDINGS[int(rng.uniform() * len(NAME_ENDINGS))],
         gpus=gpus,
-        # Jobs with more GPUs run longer.
+        # Let jobs with more GPUs run longer.
         median_s=min(max(rng.lognormal(median, 0.8) * gpus**0.25, MINUTE / 2), 1.5 * DAY),
         sigma=rng.between(0.4, 1.1),
         failing=0.02 + 0.3 * rng.uniform() ** 2,

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from controller.store.chain import Head
 from controller.store.errors import StoreAway, StoreBroken, StoreFailure, StoreFull, StoreRefused
 
-LOCK = 0x636F7272616C  # The bytes of the text "corral"
+LOCK = 0x636F7272616C  # This number is the text "corral" in ASCII.
 
 # Wait up to one second for the lock: after a restart, the session of the former process may hold it for a
 # moment.
@@ -32,7 +32,7 @@ OWNER = text(
 )
 
 DISK_FULL = "53100"
-READ_ONLY = "25006"  # The error of a standby server, or of a server in read-only mode
+READ_ONLY = "25006"  # A standby server, or a server in read-only mode, returns this error code.
 LOCK_NOT_AVAILABLE = "55P03"
 
 
