@@ -38,7 +38,7 @@ def queue(
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",
-    mine: Annotated[bool, switch("--mine", "List only my jobs.")] = False,
+    mine: Annotated[bool, switch("--mine", "List only your jobs.")] = False,
     everything: Annotated[bool, switch("--all -a", "List ended jobs, too.")] = False,
     watch: Annotated[
         bool, switch("--watch", "Print the list again at each --interval, until Ctrl-C.")

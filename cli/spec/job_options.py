@@ -209,15 +209,15 @@ _ROWS = (
     JobOption("tasks_per_node", "Start the command N times on each node. Default: 1.", **_COUNT),
     JobOption(
         "min_nodes",
-        "Smallest number of nodes on which the job may start if fewer than --nodes are free. "
-        "Default: the value of --nodes.",
+        "Smallest number of nodes on which the job may start if fewer nodes than --nodes are "
+        "free. Default: the value of --nodes.",
         "gang.min_nodes",
         **_COUNT,
     ),
     JobOption(
         "assembly_time",
-        "Time to wait for all nodes of --nodes, before the job may start on fewer (at least "
-        "--min-nodes). Default: 0s.",
+        "Time to wait for the full number of nodes (--nodes), before the job may start on fewer "
+        "(at least --min-nodes). Default: 0s.",
         "gang.assembly_s",
         **_TIME,
     ),
@@ -274,14 +274,16 @@ _ROWS = (
     ),
     JobOption(
         "numa",
-        "Whether all GPUs that the job gets on a host must be on the same NUMA node: require or prefer.",
+        "Whether the job requires or prefers that all its GPUs on a host are on the same NUMA "
+        "node: require or prefer.",
         "gpu.numa",
         metavar="HOW",
         read=parse_require_or_prefer,
     ),
     JobOption(
         "nvlink",
-        "Whether all GPUs that the job gets on a host must be linked by NVLink: require or prefer.",
+        "Whether the job requires or prefers that all its GPUs on a host are linked by NVLink: "
+        "require or prefer.",
         "gpu.nvlink",
         metavar="HOW",
         read=parse_require_or_prefer,
@@ -296,8 +298,7 @@ _ROWS = (
     ),
     JobOption(
         "licence",
-        "Licence that the job needs, and how many of it (N) the job holds while it runs. Default "
-        "for N: 1. May be repeated.",
+        "Hold N licences of this name while the job runs (matlab:2). Default for N: 1. May be repeated.",
         "licences",
         metavar="NAME[:N]",
         read=parse_licence,
@@ -306,7 +307,8 @@ _ROWS = (
     ),
     JobOption(
         "label",
-        "Label of the job, for --near, --apart and --over of other jobs. May be repeated.",
+        "Label of the job. Options of other jobs (--near, --apart and --over) can refer to it. "
+        "May be repeated.",
         "labels",
         metavar="KEY=VALUE",
         read=amounts.pair,
@@ -323,8 +325,8 @@ _ROWS = (
     JobOption(
         "near",
         "Run where a job with this label runs: on the same node ('app=ps on node'), or on a node "
-        "with the same value of a node label ('app=ps on rack'). Add ':prefer' for a preference. "
-        "May be repeated.",
+        "with the same value of a node label ('app=ps on rack'). Add ':prefer' to make this a "
+        "preference. May be repeated.",
         "company",
         read=lambda text: parse_job_term(text, 1),
         show=option_texts.job_terms("near"),

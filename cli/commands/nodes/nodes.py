@@ -101,8 +101,8 @@ def cordon(
         list[str],
         argument(
             "NODE:GPU",
-            "GPUs to cordon, each written as NODE:GPU with the number of the GPU (gpu01:3). An instance "
-            "of MIG is NODE:GPU:INSTANCE (gpu01:2:1).",
+            "GPUs to cordon, each written as NODE:GPU with the number of the GPU (gpu01:3). A MIG"
+            " instance is written as NODE:GPU:INSTANCE (gpu01:2:1).",
         ),
     ],
     why: Annotated[

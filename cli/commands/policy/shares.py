@@ -39,7 +39,9 @@ class ShareFlags(FlagGroup):
     weight: Annotated[
         float | None,
         argument(
-            "[WEIGHT]", "Weight of the share compared with the other shares of the same parent. Default: 1."
+            "[WEIGHT]",
+            "Weight of the share, relative to the other shares below the same parent in the share"
+            " tree. Default: 1.",
         ),
     ] = None
     soft: Annotated[

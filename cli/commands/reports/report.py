@@ -33,8 +33,8 @@ def estimates(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
 def starts(output: Output = Format.TABLE) -> int:
-    """Show by how much estimated start times differed from the real ones: reservations of backfill, forecasts
-    from time limits, and forecasts from predicted run times.
+    """Show by how much estimated start times differed from the real ones, for three kinds of estimates:
+    reservations of backfill, forecasts from time limits, and forecasts from predicted run times.
     """
     body = Client().estimates()
     starts_table().show(output, body.starts, body)

@@ -86,7 +86,9 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
             " run for 1 s). Default: drop.",
         ),
     ] = "drop"
-    skip_bad: Annotated[bool, switch("--skip-bad", "Skip invalid lines of the log, and count them.")] = False
+    skip_bad: Annotated[
+        bool, switch("--skip-bad", "Skip invalid lines of the log, and report how many there were.")
+    ] = False
 
 
 @with_flag_groups
