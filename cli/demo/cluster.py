@@ -109,8 +109,8 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise CommandError if the controller has ended. Also reap ended orphan processes, except those in
-        `others`.
+        """Raise CommandError if the controller has ended. Also reap ended orphan processes, but not the
+        processes in `others`, for which other code waits.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
@@ -147,8 +147,8 @@ class Cluster:
             )
 
     def _end(self) -> None:
-        """End the jobs, the controller and all descendants, then remove the files. If one step fails, the
-        others still run.
+        """End the jobs, the controller and all descendants, then remove the files. If one of these steps
+        fails, the following steps are still carried out.
         """
         try:
             with suppress(Unreachable, Refused):

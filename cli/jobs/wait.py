@@ -93,7 +93,8 @@ def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[Job
                     retries.connected()
                     if job is not None:
                         yield job
-            # Wait before connecting again, because the stream ends when the controller stops.
+            # The stream ends when the controller stops. Wait before connecting again, because a restart of
+            # the controller takes time.
             time.sleep(PAUSE_S)
         except Unreachable as lost:
             retries.disconnected(lost)

@@ -18,8 +18,8 @@ Texts = list[str]
 
 
 def any_value(value: Any) -> Texts:
-    """Return the texts of a value: one text for each entry of a list or mapping, and no text for an empty
-    value.
+    """Return the texts that set an option to this value: one for each entry of a list or mapping, and none
+    for an empty value.
     """
     if isinstance(value, Mapping):
         return [f"{key}={each}" for key, each in value.items()]

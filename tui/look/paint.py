@@ -69,9 +69,9 @@ def fit(text: str, width: int, right: bool = False) -> str:
     return text.rjust(width - size + len(text)) if right else text + " " * (width - size)
 
 
-def bar(share: float, width: int, part: str = "bar") -> list[Piece]:
-    """Return a horizontal bar, of which the fraction `share` is filled."""
-    halves = round(max(0.0, min(1.0, share)) * width * 2)
+def bar(fraction: float, width: int, part: str = "bar") -> list[Piece]:
+    """Return a horizontal bar of `width` cells, of which the fraction `fraction` (0 to 1) is filled."""
+    halves = round(max(0.0, min(1.0, fraction)) * width * 2)
     whole, half = divmod(halves, 2)
     return [("━" * whole + "╸" * half, part), ("─" * (width - whole - half), "track")]
 

@@ -133,7 +133,9 @@ class JobDetailsView(View):
         self._redraw()
 
     def tick(self) -> None:
-        """Update the shown times. From time to time, request the reason why the job waits again."""
+        """Update the shown times. At intervals, also request the details of the job and its forecast
+        again.
+        """
         self._ticks += 1
         row = self.row
         if self._ticks % REASK_S == 0 and row is not None and not row.state.terminal:

@@ -77,7 +77,7 @@ class View(Vertical):
         """Update shown times, such as run times. The application calls this once a second."""
 
     def close(self) -> None:
-        """Free the resources of the view, because it is closed."""
+        """Free the resources of the view. The application calls this when it closes the view."""
 
     @property
     def filter_text(self) -> str:

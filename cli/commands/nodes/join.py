@@ -129,8 +129,8 @@ def add(
     """Add GPU hosts as nodes: check them over SSH, save their SSH host keys, and start an agent on each.
 
     The controller logs in to the hosts as the user that runs the controller, with the keys, SSH agent and
-    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9. If a node of this name
-    exists, it gets the new address and options.
+    ~/.ssh/config (also ProxyJump) of that user. Hosts need only SSH and Python 3.9. If a node with the same
+    name exists, this node gets the new address and options.
     """
     common = HostSpec(
         "",

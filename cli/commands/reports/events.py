@@ -101,7 +101,8 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
                 if batch is not None:
                     seq = batch.seq
                     yield batch.events
-            # Wait before connecting again, because the stream ends when the controller stops.
+            # The stream ends when the controller stops. Wait before connecting again, because a restart of
+            # the controller takes time.
             time.sleep(PAUSE_S)
         except Unreachable as lost:
             retries.disconnected(lost)

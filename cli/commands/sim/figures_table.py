@@ -27,8 +27,8 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def table(*more: Column[Body]) -> Table[Body]:
-    """Return the table of results, one line for each run. The columns `more` come last. Without them, the
-    last column is the CPU time that the simulation took.
+    """Return the table of results, with one line for each run. The columns in `more` are added at the end. If
+    there are none, the last column is the CPU time that the simulation took.
     """
     return Table(
         [
