@@ -75,7 +75,7 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
 def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None:
     """Raise StoreRefused if the store is empty and jobs of a former cluster are on this host.
 
-    With `new_cluster`, end these jobs instead.
+    If `new_cluster` is True, end these jobs instead.
     """
     spools = [config.spool(name) for name, node in config.nodes.items() if node.host is None]
     if not store.empty:

@@ -198,8 +198,9 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that the file no longer names. Returns "", or a note if it must stay because it
-        has jobs."""
+        """Remove a node that the file no longer names. Returns a note if the node must stay because it has
+        jobs, otherwise "".
+        """
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):
             return ""
@@ -236,7 +237,7 @@ class ConfigReload:
 
 
 def nodes_of(config: Config) -> Iterator[inputs.AddNode]:
-    """Return the inputs that add the nodes of the configuration to the engine."""
+    """Return the engine's inputs that add the nodes of the configuration."""
     for name, node in config.nodes.items():
         yield inputs.AddNode(name, node.labels, taints=tuple(map(parse_taint, node.taints)))
 

@@ -52,7 +52,7 @@ class UserTurns:
 
     @asynccontextmanager
     async def turn(self, user: str) -> AsyncIterator[None]:
-        """Wait for a turn of this user, and keep it until the end of the block."""
+        """Wait for a turn of this user, and keep the turn until the end of the `async with` block."""
         await self._take(user)
         try:
             yield

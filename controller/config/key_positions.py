@@ -32,8 +32,8 @@ class Source:
     text: str = field(default="", compare=False)
 
     def line(self, key: Key) -> int | None:
-        """Return the line of the key. If the file does not have the key, return the line of its nearest
-        parent in the file, or None.
+        """Return the line of the key. If the file does not have the key, return the line of the innermost
+        table that would contain it; None if there is none.
         """
         for length in range(len(key), 0, -1):
             if key[:length] in self.lines:

@@ -129,8 +129,9 @@ class AgentLinks:
         self._gpu_owners.release(name)
 
     def send(self, order: SendToNode) -> None:
-        """Send an order to its node. Without a connection it is dropped, because after the next hello of
-        the agent the engine makes the order again."""
+        """Send an order to its node. Without a connection the order is dropped; after the next hello of the
+        agent, the engine makes the order again.
+        """
         link = self.links.get(order.node)
         if link is not None:
             link.send(order.frame)

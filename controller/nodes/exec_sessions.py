@@ -69,7 +69,7 @@ class ExecSession:
         self._news.set()
 
     def write(self, data: bytes, *, end: bool = False) -> None:
-        """Send bytes to the command's stdin. With `end`, close its stdin after them."""
+        """Send bytes to the command's stdin. If `end` is True, close the stdin afterwards."""
         self._send(ShellInput(self.order.request, b64encode(data).decode(), end))
 
     def resize(self, rows: int, columns: int) -> None:

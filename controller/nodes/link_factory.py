@@ -20,8 +20,7 @@ MISSED_PINGS = 3
 
 
 class LinkFactory:
-    """Makes the connections of one controller to its agents. `cluster` is the name that the controller
-    gives them."""
+    """Makes the connections of one controller to its agents. `cluster` is the name of the cluster."""
 
     def __init__(self, config: Config, pinned: Callable[[], Mapping[str, str]], cluster: str) -> None:
         self.config = config

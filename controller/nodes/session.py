@@ -1,5 +1,6 @@
-"""The exchange of frames with an agent on one connection: reports, orders, logs, commands in jobs and
-pings."""
+"""The exchange of frames (messages) with an agent on one connection: reports, orders, logs, commands in jobs
+and pings.
+"""
 
 from __future__ import annotations
 

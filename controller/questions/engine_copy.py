@@ -1,4 +1,4 @@
-"""The copy of the engine in the process that answers one question (explain, what-if or a start sample)."""
+"""The copy of the engine in the process that answers one question (explain, what-if or start estimates)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ log = logging.getLogger("corral.questions")
 
 
 class ReplicaLost(Exception):
-    """Raised if the process that answers questions ended before it had answered one."""
+    """Raised if the replica ended before it had answered the question."""
 
 
 class ReplicaLink:

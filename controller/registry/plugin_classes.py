@@ -56,7 +56,9 @@ def check_plugin_files(config: Config) -> list[ConfigProblem]:
 
 
 def known_plugins(kind: str, files: Sequence[Path]) -> dict[str, Sequence[EntryPoint | FilePlugin]]:
-    """Return all plugins of a kind by name: the installed plugins and those in the plugin files."""
+    """Return all plugins of a kind (such as "filter") by name: the installed plugins and those in the plugin
+    files.
+    """
     found: dict[str, Sequence[EntryPoint | FilePlugin]] = {**installed_plugins(kind)}
     for path in files:
         with suppress(PluginFileError):  # Skip a file with an error, because check_plugin_files reports it.

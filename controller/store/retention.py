@@ -78,7 +78,8 @@ def delete_jobs(place: Backend, connection: Connection, ids: Collection[int]) ->
 
 
 def delete_entries(connection: Connection, through: int, base: Head | None, at_once: int) -> Head | None:
-    """Delete up to `at_once` journal entries after `base`, but none after entry `through`.
+    """Delete up to `at_once` journal entries, but none after entry `through`. `base` is the last entry that
+    was deleted before.
 
     Returns the last deleted entry, or None if there was nothing to delete.
     """

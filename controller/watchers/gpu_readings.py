@@ -108,8 +108,9 @@ class GpuHealthWatch:
             self._timer.cancel()
 
     def found(self, now: float) -> Iterator[Input]:
-        """Yield an input for each problem that has not been reported yet. The problem then counts as
-        reported."""
+        """Yield an input for the engine for each problem that has not been reported yet. The problem then
+        counts as reported.
+        """
         for node, gpus in self._gpus.items():
             most = _most_links(gpus.values())
             for uuid, gpu in gpus.items():

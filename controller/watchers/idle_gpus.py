@@ -163,7 +163,9 @@ class IdleGpuWatch:
         self._timer = asyncio.get_running_loop().call_later(pause, self._check, clock)
 
     def found(self, now: float) -> Iterator[Input]:
-        """Yield an input for each job whose GPUs are idle, and for each flagged job with a busy GPU."""
+        """Yield an input for the engine for each job whose GPUs are idle, and for each flagged job with a
+        busy GPU.
+        """
         for job in self._jobs():
             if job.state is not JobState.RUNNING or job.stopping is not None or job.started_at is None:
                 continue

@@ -37,7 +37,7 @@ _BATCH = TypeAdapter(StreamBatch)
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """Send all commits after entry `after` (or Last-Event-ID), then each new commit."""
+    """Send all commits after journal entry `after` (or Last-Event-ID), then each new commit."""
     after: int | None = call.query["after"]
     if after is None:
         after = _last_event_id(call.request.headers.get("Last-Event-ID", ""))

@@ -84,8 +84,9 @@ class ConnectionLimit:
         return full and not self._identity.privileged(uid)
 
     def note_token(self, connection: Connection) -> None:
-        """Note that a request with the token has arrived on this TCP connection, so that it is not
-        replaced."""
+        """Record that a request with the API token has arrived on this TCP connection, so that no new
+        connection replaces it.
+        """
         self._without_token.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
@@ -124,13 +125,13 @@ class Connection(web.RequestHandler):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the timer, and remove the connection from the count."""
+        """Cancel the timer for clients that do not read, and remove the connection from the count."""
         super().connection_lost(exc)
         self._cancel_timer()
         self._limit.leave(self)
 
     def note_token(self) -> None:
-        """Note that a request with the token has arrived on this connection."""
+        """Record that a request with the API token has arrived on this connection."""
         self._limit.note_token(self)
 
     def pause_writing(self) -> None:
@@ -141,7 +142,7 @@ class Connection(web.RequestHandler):
             self._stalled = asyncio.get_running_loop().call_later(STALLED_S, transport.abort)
 
     def resume_writing(self) -> None:
-        """Cancel the timer, because the client reads again."""
+        """Cancel the timer that would close the connection, because the client reads again."""
         super().resume_writing()
         self._cancel_timer()
 

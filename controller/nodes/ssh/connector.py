@@ -27,8 +27,9 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshConnector:
-    """Opens the SSH connections of a controller. They share the known host keys and a limit on
-    simultaneous logins."""
+    """Opens the SSH connections of a controller. All of them use the same known host keys and one limit on
+    simultaneous logins.
+    """
 
     def __init__(
         self, known: KnownHosts, *, config: Path | None = None, connect_s: float = CONNECT_S
@@ -40,8 +41,8 @@ class SshConnector:
 
     @asynccontextmanager
     async def turn(self, patience_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait until fewer than AT_ONCE connections are being opened, and count one more until the end of the
-        block.
+        """Wait until fewer than AT_ONCE connections are being opened. The `async with` block then counts as
+        one of them.
 
         Raises CannotConnect if the block takes longer than `patience_s` seconds.
         """

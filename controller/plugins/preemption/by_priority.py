@@ -28,7 +28,7 @@ class PriorityStrategy:
     """
 
     def standing(self, job: Job) -> float:
-        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
@@ -50,7 +50,7 @@ class PressureStrategy:
     """The highest priority of jobs that may be stopped."""
 
     def standing(self, job: Job) -> float:
-        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:

@@ -39,7 +39,7 @@ class FairShareStrategy:
             )
 
     def standing(self, job: Job) -> float:
-        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
         return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:

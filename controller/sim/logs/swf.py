@@ -48,7 +48,7 @@ class SwfFilter(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwfOptions:
-    """Options for reading logs whose jobs can be selected or interpreted in several ways."""
+    """How to read an SWF log: what to do with jobs of 0 seconds, and which jobs to leave out."""
 
     zero_runs: ZeroRuns = ZeroRuns.DROP
     filter: SwfFilter = SwfFilter.HOUSE

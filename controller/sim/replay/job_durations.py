@@ -129,7 +129,9 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return all runs known at `until`, the end of the journal. There is at least one."""
+        """Return the runs of the job's attempts that are known at `until`, the end of the journal. There is
+        at least one.
+        """
         if self.runs:
             return tuple(self.runs)
         if self.placed_at is None:

@@ -73,7 +73,9 @@ def _check_reason(action: NodeAction) -> None:
 
 
 def gpu_index(node: Node, number: str) -> int:
-    """Return the index of the GPU that users know by this number. Raise Rejected if there is no such GPU."""
+    """Return the index of a GPU from the number in its name (the 3 of gpu01:3). Raise Rejected if there is
+    none.
+    """
     found = next((gpu.index for gpu in node.facts.gpus if gpu.number == number), None)
     if found is None:
         there = ", ".join(gpu.number for gpu in node.facts.gpus) or "none"
