@@ -54,7 +54,7 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """End the iteration."""
+        """End the subscription: its iterator stops."""
         self._closed = True
         self._arrived.set()
         self._feed.drop(self)

@@ -131,7 +131,7 @@ class AgentSession:
             self._cut.set_result("the agent does not read its orders")
 
     def leave(self) -> None:
-        """Send a Leave frame and end the session."""
+        """Order the agent to exit while its attempts continue (Leave), and end the session."""
         self.send(Leave())
         self.flush()
         if not self._cut.done():

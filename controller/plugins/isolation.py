@@ -254,7 +254,7 @@ class IsolatedHook(IsolatedPlugin):
     kind = "hook"
 
     def on_placed(self, placed: Placed) -> None:
-        """Call the hook for a placement."""
+        """Call the hook for a placement that is on disk."""
         self.call(lambda: self.plugin.on_placed(placed), None)
 
 

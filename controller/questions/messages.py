@@ -33,7 +33,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """Message to the replica: start a process that answers this question."""
+    """Message to the replica: start a process that answers the question by calling `work` with
+    `arguments`.
+    """
 
     number: int
     work: Callable[..., Iterator[Any]]
@@ -44,7 +46,7 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionDropped:
-    """Message to the replica: stop the process that answers this question."""
+    """Message to the replica: stop the process that answers the question with this number."""
 
     number: int
 
@@ -59,7 +61,9 @@ class QuestionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Message from the replica: the question cannot be answered. `refusal` has the reason."""
+    """Message from the replica: the question with this number cannot be answered. `refusal` has the
+    reason.
+    """
 
     number: int
     refusal: Refusal

@@ -26,7 +26,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class ControllerCounters:
-    """The counters of one controller process."""
+    """The counters of one controller process for /metrics, such as requests and commits."""
 
     cycles: Histogram = field(default_factory=Histogram)
     commits: Histogram = field(default_factory=Histogram)

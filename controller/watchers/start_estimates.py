@@ -36,19 +36,19 @@ class StartEstimateRecorder:
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start estimating, unless `every_s` is 0."""
+        """Start to estimate at intervals, unless `every_s` is 0."""
         if self._every_s:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reconfigure(self, every_s: float) -> None:
-        """Estimate at another interval from now on."""
+        """Estimate the starts of jobs at another interval from now on."""
         if every_s != self._every_s:
             self.close()
             self._every_s = every_s
             self.open()
 
     def close(self) -> None:
-        """Stop estimating."""
+        """Stop estimating the starts of jobs."""
         if self._task is not None:
             self._task.cancel()
 

@@ -43,7 +43,7 @@ class SshLink(ReconnectingLink):
         self._cluster = cluster
 
     async def connect(self) -> SshChannel:
-        """Connect, send the agent and start it."""
+        """Connect to the host by SSH, send the agent program and start it."""
         async with self._connector.turn():
             address = parse_ssh_address(self.host.ssh)
             connection = await self._connector.connect(self.name, address, self.host.identity)

@@ -1,1 +1,1 @@
-"""Orders: each ranks the waiting jobs."""
+"""Queue orders: each is a plugin that ranks the waiting jobs."""

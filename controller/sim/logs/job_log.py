@@ -15,7 +15,7 @@ from controller.sim.trace_job import TraceJob
 
 @dataclass
 class JobLog:
-    """A job log that has been read.
+    """The jobs of a job log, with the lines of the log that were skipped as broken.
 
     Jobs of an SWF log request processors; the cluster decides how much CPU a processor is.
     """

@@ -26,7 +26,7 @@ class LogRefused(SimulationRefused):
 
 
 class LogFormat(enum.Enum):
-    """File formats of logs."""
+    """The file formats of job logs that can be read."""
 
     SWF = "swf"
     CSV = "csv"

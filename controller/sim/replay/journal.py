@@ -119,7 +119,7 @@ def _reach(url: str) -> tuple[Engine, str]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the SQLite database read-only.
+    """Open the SQLite database of a journal read-only.
 
     Without a write-ahead log, open it as immutable: otherwise SQLite would create a log that belongs to the
     current user, and the controller might then fail to open the database.

@@ -66,7 +66,7 @@ class ReportRun:
 
     @cached_property
     def started(self) -> list[SimulatedJob]:
-        """The jobs that started."""
+        """The results of the jobs that started at least once."""
         return [record for record in self.records if record.start_s is not None]
 
     @cached_property
