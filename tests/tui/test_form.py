@@ -61,7 +61,7 @@ def spoken(command: str) -> JobSpec:
 def test_shown_command_submits_the_same_job(typed: dict[str, str]) -> None:
     read = form.read(typed)
     assert read.wrong == {}
-    assert read.wish == spoken(form.command(typed))
+    assert read.request == spoken(form.command(typed))
 
 
 def test_every_field_reports_its_mistake() -> None:
@@ -130,7 +130,7 @@ def test_a_new_job_takes_along_what_a_submit_would(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/venv/bin:/bin")
     made = form.new_job("/work", inherited)
     typed = {field.name: field.default for field in made.fields} | {"command": "python train.py"}
-    spec = made.read(typed).wish
+    spec = made.read(typed).request
     assert spec is not None
     assert made.trial is not None
     asked = made.trial(spec)

@@ -99,7 +99,7 @@ async def test_empty_quota_view_shows_how_to_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "wish"),
+    ("typed", "expected"),
     [
         ({"hard gpus": "16", "borrow gpus": "8"}, Quota(Limits(gpus=16.0))),
         ({"hard gpus": "8", "borrow gpus": ""}, Quota(borrow=Limits(gpus=-1))),
@@ -109,11 +109,11 @@ async def test_empty_quota_view_shows_how_to_begin() -> None:
         ),
     ],
 )
-def test_shown_command_sets_the_same_quota(typed: dict[str, str], wish: Quota) -> None:
+def test_shown_command_sets_the_same_quota(typed: dict[str, str], expected: Quota) -> None:
     shown = form.edit(VISION)
     read = shown.read(typed)
-    assert (read.wish, read.wrong) == (QuotaEdit("project", "vision", wish), {})
-    assert quota_of(shlex.split(shown.command(typed))[5:]) == wish
+    assert (read.request, read.wrong) == (QuotaEdit("project", "vision", expected), {})
+    assert quota_of(shlex.split(shown.command(typed))[5:]) == expected
 
 
 def test_invalid_quota_field_is_reported_at_its_line() -> None:

@@ -123,7 +123,7 @@ def test_shown_command_makes_the_same_reservation(typed: dict[str, str]) -> None
     shown = form.new(time.time)
     read = shown.read(typed)
     assert read.wrong == {}
-    assert read.wish == form.ReservationRequest(spoken(shown.command(typed)))
+    assert read.request == form.ReservationRequest(spoken(shown.command(typed)))
 
 
 def test_time_of_day_is_its_next_occurrence() -> None:

@@ -114,7 +114,7 @@ async def test_empty_share_tree_explains_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "wish"),
+    ("typed", "expected"),
     [
         ({"weight": "1", "soft limit": "500"}, None),
         ({"weight": "2", "soft limit": "500"}, ShareWeight("vision/alice", 2.0)),
@@ -123,9 +123,9 @@ async def test_empty_share_tree_explains_itself() -> None:
         ({"weight": "1", "soft limit": "500", "hard limit": "9"}, ShareWeight("vision/alice", hard=9.0)),
     ],
 )
-def test_share_form_sends_only_changes(typed: dict[str, str], wish: ShareWeight | None) -> None:
+def test_share_form_sends_only_changes(typed: dict[str, str], expected: ShareWeight | None) -> None:
     read = form.edit(ALICE).read(typed)
-    assert (read.wish, read.wrong) == (wish, {})
+    assert (read.request, read.wrong) == (expected, {})
 
 
 def test_every_field_reports_its_mistake() -> None:

@@ -216,15 +216,15 @@ def _lost(held: float, spent: float, *, brief: bool = False) -> str:
 
 
 def cancellable(job: JobView) -> bool:
-    """Return True if the job can be cancelled, because it has not ended."""
+    """Return True if the job can be cancelled, which means that it has not ended."""
     return not job.state.terminal
 
 
 def preemptible(job: JobView) -> bool:
-    """Return True if the job can be preempted, because it holds resources."""
+    """Return True if the job can be preempted, which means that it holds resources."""
     return job.state in (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def holdable(job: JobView) -> bool:
-    """Return True if the job can be held, because it waits in the queue."""
+    """Return True if the job can be held, which means that it waits in the queue."""
     return job.state in (JobState.QUEUED, JobState.PREEMPTED)

@@ -32,12 +32,12 @@ _ENDED: Final = tuple(state for state in JobState if state.terminal)
 
 @dataclass(frozen=True)
 class ConnectionStatus:
-    """The state of the connection to the controller. `heard` is the time at which the last message of the
-    controller arrived.
+    """The state of the connection to the controller. `last_message_at` is the time at which the last
+    message of the controller arrived.
     """
 
     state: Literal["loading", "live", "lost"] = "loading"
-    heard: float = 0.0
+    last_message_at: float = 0.0
     note: str = ""
     retry_at: float = 0.0
 

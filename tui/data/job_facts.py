@@ -142,8 +142,8 @@ def _why(why: Why) -> list[list[Piece]]:
 
 
 def _when(explanation: Explanation, now: float) -> list[list[Piece]]:
-    """Return lines with the latest start of a waiting job, or the reason why it is unknown, and with the
-    reason why no job is preempted for it.
+    """Return lines about the start of a waiting job: the time at which the job starts at the latest, or the
+    reason why this time is unknown, and the reason why no other job is preempted.
     """
     lines = []
     if explanation.starts_at is not None:

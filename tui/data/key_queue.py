@@ -51,7 +51,7 @@ class OrderedKeysApp(AppInterface):
         return bool(self._typed) or self._handling is not None
 
     def ready(self) -> bool:
-        """Return True if the screen can take the next key. It cannot while a dialog is being opened."""
+        """Return True if the screen can take the next key. While a dialog is being opened, it cannot."""
         raise NotImplementedError
 
     async def on_event(self, event: events.Event) -> None:

@@ -57,7 +57,7 @@ class ClusterModel:
 
     def silent_s(self) -> float:
         """The seconds since the last message from the controller."""
-        return self._clock() - self.connection.heard
+        return self._clock() - self.connection.last_message_at
 
     @property
     def stale(self) -> bool:

@@ -19,8 +19,8 @@ from wire.api.rebalance import (
 
 @dataclass(frozen=True)
 class MoveRow:
-    """A proposal or a move. `at` is its position in the controller's answer, where the best proposals and
-    the latest moves come first.
+    """One row of the list: a proposed move, or a move that has begun. `at` is its position in the
+    controller's answer, in which the best proposals and the latest moves come first.
     """
 
     at: int
@@ -55,7 +55,9 @@ class MoveRow:
 
 
 def move_rows(answer: RebalanceView) -> Iterator[MoveRow]:
-    """Return all proposals, then all moves, in the order of the controller's answer."""
+    """Return a row for each proposed move, then a row for each recent move, in the order of the controller's
+    answer.
+    """
     whats: tuple[ProposalView | Moved, ...] = (*answer.proposals, *answer.moves)
     return (MoveRow(at, what) for at, what in enumerate(whats))
 

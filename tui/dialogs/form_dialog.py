@@ -18,7 +18,7 @@ from tui.app_interface import AppInterface, app_of
 from tui.data.request_workers import Failure, failure_text
 from tui.dialogs.dialog import CommandLine, Dialog, DialogLine
 from tui.dialogs.live_what_if import LiveWhatIf
-from tui.forms.form import Answer, Field, Form, Wish
+from tui.forms.form import Answer, Field, Form, Request
 from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
@@ -55,7 +55,7 @@ class FormRow(Horizontal):
         self._wrong.update([(printable(text, 300), "bad") for text in found[:1]])
 
 
-class FormDialog(Dialog[None], Generic[Wish, Answer]):
+class FormDialog(Dialog[None], Generic[Request, Answer]):
     """Shows a form until the controller has accepted its request. Then the dialog closes, and `done` is
     called with the controller's answer.
     """
@@ -67,9 +67,9 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         Binding("ctrl+y", "copy", show=False),
     ]
 
-    def __init__(self, form: Form[Wish, Answer], done: Callable[[Answer], None]) -> None:
+    def __init__(self, form: Form[Request, Answer], done: Callable[[Answer], None]) -> None:
         super().__init__()
-        self._form: Form[Wish, Answer] = form
+        self._form: Form[Request, Answer] = form
         self._done: Callable[[Answer], None] = done
         self._refused: dict[str, str] = {}
         self._sending = False
@@ -128,7 +128,9 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
         self.query_one("#do", Button).disabled = self._sending or not read.ready
         self.query_one(CommandLine).show_command(self._form.command(self.typed))
         if self._form.trial is not None:
-            self._trial.try_out(self._form.trial(read.wish) if read.ready and read.wish is not None else None)
+            self._trial.try_out(
+                self._form.trial(read.request) if read.ready and read.request is not None else None
+            )
 
     @on(Input.Submitted)
     def next_field(self) -> None:
@@ -143,19 +145,19 @@ class FormDialog(Dialog[None], Generic[Wish, Answer]):
     def action_send(self) -> None:
         """Send the form to the controller. If a field has an error, move the focus to this field instead."""
         read, form, app = self._form.read(self.typed), self._form, app_of(self)
-        wish = read.wish
+        request = read.request
         if read.wrong:
             wrong = next(field for field in self.query(Input) if field.name in read.wrong)
             wrong.focus()
             self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
         elif app.model.stale:
             self._say("the connection is lost: no changes are possible now")
-        elif wish is not None and not self._sending:
+        elif request is not None and not self._sending:
             self._sending = True
             self._say("")
             self.check()
             app.requests.ask(
-                lambda client: form.send(client, wish), lambda answer: self._answered(app, answer)
+                lambda client: form.send(client, request), lambda answer: self._answered(app, answer)
             )
 
     def _answered(self, app: AppInterface, answer: Answer | Failure) -> None:

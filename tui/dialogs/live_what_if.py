@@ -27,8 +27,8 @@ class LiveWhatIf(Facts):
     def __init__(self, lines: int) -> None:
         super().__init__()
         self._height = lines
-        self._wish: WhatIf | None = None
-        self._told: WhatIf | None = None
+        self._request: WhatIf | None = None
+        self._answered_request: WhatIf | None = None
         self._asking = False
         self._rest: Timer | None = None
 
@@ -36,52 +36,54 @@ class LiveWhatIf(Facts):
         """Show empty lines until the first answer arrives, so that the dialog does not change its size."""
         self.styles.height = self._height
 
-    def try_out(self, wish: WhatIf | None) -> None:
+    def try_out(self, request: WhatIf | None) -> None:
         """Send this what-if request as soon as REST_S seconds have passed without another call. None removes
         the answer from the screen.
         """
-        if wish == self._wish or not self.is_attached:
+        if request == self._request or not self.is_attached:
             return
-        self._wish, self._told = wish, None
-        self._say("computing which jobs would start sooner or later…" if wish else "")
+        self._request, self._answered_request = request, None
+        self._show_text("computing which jobs would start sooner or later…" if request else "")
         if self._rest is not None:
             self._rest.stop()
         self._rest = self.set_timer(REST_S, self._ask)
 
     def _ask(self) -> None:
-        wish = self._wish
-        if wish is None or self._asking or wish == self._told:
+        request = self._request
+        if request is None or self._asking or request == self._answered_request:
             return
         self._asking = True
-        self._put(wish, only_first=True)
+        self._put(request, only_first=True)
 
-    def _put(self, wish: WhatIf, *, only_first: bool) -> None:
+    def _put(self, request: WhatIf, *, only_first: bool) -> None:
         # Check `is_attached`, because the user may have closed the dialog while the request waited for a free
         # thread.
         app_of(self).what_ifs.ask(
-            lambda client: client.what_if(wish, only_first=only_first) if self.is_attached else None,
-            lambda answer: self._answered(wish, answer, refine=only_first),
+            lambda client: client.what_if(request, only_first=only_first) if self.is_attached else None,
+            lambda answer: self._answered(request, answer, refine=only_first),
         )
 
-    def _answered(self, wish: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
+    def _answered(self, request: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
         """Show an answer. If the answer covers only the near future, also request the complete answer, which
         takes the controller longer.
         """
         if answer is None or not self.is_attached:
             return
-        self._told = wish
-        refine = refine and wish == self._wish and isinstance(answer, WhatIfAnswer) and not answer.complete
+        self._answered_request = request
+        refine = (
+            refine and request == self._request and isinstance(answer, WhatIfAnswer) and not answer.complete
+        )
         self._asking = refine
-        if wish != self._wish:
+        if request != self._request:
             self._ask()
         elif isinstance(answer, WhatIfAnswer):
             self._lines = what_if_lines(answer, self._height)
             self.refresh()
             if refine:
-                self._put(wish, only_first=False)
+                self._put(request, only_first=False)
         else:
-            self._say(f"the effect is unknown: {printable(failure_text(answer), 300)}")
+            self._show_text(f"the effect is unknown: {printable(failure_text(answer), 300)}")
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self._lines = [[(text, "faint")]]
         self.refresh()

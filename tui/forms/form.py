@@ -11,7 +11,7 @@ from wire import amounts
 from wire.api.forecasts import WhatIf
 from wire.http.client import Client
 
-Wish = TypeVar("Wish")
+Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Typed = Mapping[str, str]
 """The texts that the user typed, by field name."""
@@ -47,20 +47,20 @@ class Field:
 
 
 @dataclass(frozen=True)
-class FormContents(Generic[Wish]):
+class FormContents(Generic[Request]):
     """The parsed form: the request (None if the form is incomplete), and the errors by field name."""
 
-    wish: Wish | None
+    request: Request | None
     wrong: Mapping[str, str]
 
     @property
     def ready(self) -> bool:
         """True if the form is complete and has no errors."""
-        return self.wish is not None and not self.wrong
+        return self.request is not None and not self.wrong
 
 
 @dataclass(frozen=True)
-class Form(Generic[Wish, Answer]):
+class Form(Generic[Request, Answer]):
     """A form: its fields, and functions that parse the typed texts, send the request, and return the shell
     command that does the same. `trial` returns the what-if request that shows the effect of the form.
     """
@@ -68,10 +68,10 @@ class Form(Generic[Wish, Answer]):
     title: str
     button: str
     fields: tuple[Field, ...]
-    read: Callable[[Typed], FormContents[Wish]]
+    read: Callable[[Typed], FormContents[Request]]
     command: Callable[[Typed], str]
-    send: Callable[[Client, Wish], Answer]
-    trial: Callable[[Wish], WhatIf | None] | None = None
+    send: Callable[[Client, Request], Answer]
+    trial: Callable[[Request], WhatIf | None] | None = None
     heads: tuple[str, ...] = ()
 
     @property
@@ -106,8 +106,8 @@ def changed(fields: Iterable[Field], typed: Typed) -> dict[Field, str]:
 
 
 def read_fields(texts: Mapping[Field, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Parse the texts of fields. Returns the values by API name, and the errors by field name. Errors are
-    short, because they are shown beside the field.
+    """Parse the texts of fields. Returns the values by the names of the API fields, and the errors by the
+    names of the form's fields. Errors are short, because they are shown next to the field.
     """
     values: dict[str, Any] = {}
     wrong: dict[str, str] = {}

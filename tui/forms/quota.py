@@ -67,14 +67,14 @@ def _form(
             kind, _, name = target.partition(".")
             values[kind][name] = value
         quota = Quota(*(Limits(**values[kind]) for kind in KINDS))
-        for where, sentence in quota_problems(tenant.wish.scope if tenant.wish else "", quota):
+        for where, sentence in quota_problems(tenant.request.scope if tenant.request else "", quota):
             wrong.setdefault(next(field.name for field in limits if field.target == where), sentence)
-        if tenant.wish is None or quota == Quota():
+        if tenant.request is None or quota == Quota():
             return FormContents(None, wrong)
-        return FormContents(QuotaEdit(tenant.wish.scope, tenant.wish.name, quota), wrong)
+        return FormContents(QuotaEdit(tenant.request.scope, tenant.request.name, quota), wrong)
 
     def command(typed: Typed) -> str:
-        tenant = tenant_of(typed).wish
+        tenant = tenant_of(typed).request
         names = (tenant.scope, tenant.name) if tenant else ("", "")
         words = [f"{field.flag}{shlex.quote(text)}" for field, text in changed(limits, typed).items()]
         shown = [shlex.quote(printable(name)) if name else "…" for name in names]
