@@ -19,14 +19,14 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap(ours: Collection[int]) -> None:
-    """Reap ended orphan processes, but not the child processes in `ours`: other code waits for those."""
+def reap(children: Collection[int]) -> None:
+    """Reap ended orphan processes, but not the child processes in `children`: other code waits for those."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if ended is None or ended.si_pid in ours:
+        if ended is None or ended.si_pid in children:
             return
         os.waitpid(ended.si_pid, 0)
 

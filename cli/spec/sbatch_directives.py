@@ -212,8 +212,8 @@ def _signal(text: str) -> Pairs:
 
 
 def _kill_on_invalid_dep(text: str) -> Pairs:
-    """Always raise a warning: in Corral, the configuration decides whether jobs that can never start are
-    cancelled.
+    """Raise a warning for --kill-on-invalid-dep with any value, because in Corral the configuration decides
+    whether jobs that can never start are cancelled.
     """
     if text == "yes":
         raise _Harmless('Corral does this anyway, unless [scheduler.waiting] hopeless is "hold"', [])

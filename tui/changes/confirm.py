@@ -163,13 +163,13 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
     )
 
 
-def move_line(each: MoveView) -> Sequence[Piece]:
+def move_line(job_move: MoveView) -> Sequence[Piece]:
     """Return a line that shows a job, the nodes on which it runs now, and its nodes after the move."""
     return [
-        (f"{printable(each.label)} ", "strong"),
-        (f"{printable(each.name, 24)}  ", "text"),
-        (f"{printable(each.user, 16)}  ", "muted"),
-        (printable(f"{nodes_and_gpus(each.origin)} → {nodes_and_gpus(each.target)}", 100), "accent"),
+        (f"{printable(job_move.label)} ", "strong"),
+        (f"{printable(job_move.name, 24)}  ", "text"),
+        (f"{printable(job_move.user, 16)}  ", "muted"),
+        (printable(f"{nodes_and_gpus(job_move.origin)} → {nodes_and_gpus(job_move.target)}", 100), "accent"),
     ]
 
 

@@ -48,16 +48,18 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
     return pieces
 
 
-def _worst_and_best(answer: WhatIfAnswer, moved: list[Shift], room: int) -> list[Shift]:
-    """Return at most `room` jobs: the jobs with the largest delays, and about as many of those that would
+def _worst_and_best(answer: WhatIfAnswer, shifts: list[Shift], limit: int) -> list[Shift]:
+    """Return at most `limit` jobs: the jobs with the largest delays, and about as many of those that would
     start earlier by the most.
     """
-    later = sorted((each for each in moved if delay(answer, each) > 0), key=lambda each: -delay(answer, each))
-    sooner = sorted(
-        (each for each in moved if delay(answer, each) <= 0), key=lambda each: delay(answer, each)
+    later = sorted(
+        (each for each in shifts if delay(answer, each) > 0), key=lambda each: -delay(answer, each)
     )
-    most = max(room - len(sooner), (room + 1) // 2)
-    return [*later[:most], *sooner][:room]
+    sooner = sorted(
+        (each for each in shifts if delay(answer, each) <= 0), key=lambda each: delay(answer, each)
+    )
+    most = max(limit - len(sooner), (limit + 1) // 2)
+    return [*later[:most], *sooner][:limit]
 
 
 def _start(answer: WhatIfAnswer, shift: Shift) -> list[Piece]:

@@ -101,7 +101,8 @@ def _look(
     return CorralTheme(title, colours, parts)
 
 
-# Use backgrounds that are almost grey, because a terminal with 256 colours would show stronger ones as black.
+# Use background colours that are almost grey, because a terminal with 256 colours would show stronger colours
+# as black.
 _DARK: Final = {
     "background": "#14161a",
     "surface": "#1a1d22",

@@ -136,16 +136,18 @@ def _names(plugins: Any) -> str:
     return ", ".join(map(_plugin, plugins)) or "-"
 
 
-def _plugin(written: Any) -> str:
-    """Return the name of a plugin, with its options in parentheses if the configuration sets options."""
-    if not isinstance(written, Mapping):
-        return str(written)
-    options = ", ".join(f"{name} {value}" for name, value in written.items() if name != "name")
-    return f"{written['name']} ({options})" if options else str(written["name"])
+def _plugin(entry: Any) -> str:
+    """Return the name of the plugin in an entry of the configuration, with the options that the entry sets in
+    parentheses.
+    """
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    options = ", ".join(f"{name} {value}" for name, value in entry.items() if name != "name")
+    return f"{entry['name']} ({options})" if options else str(entry["name"])
 
 
-def _scorer(name: str, written: Any) -> str:
-    if not isinstance(written, Mapping):
-        return f"{written:g} {name}"
-    options = ", ".join(f"{key} {value}" for key, value in written.items() if key != "weight")
-    return f"{written['weight']:g} {name} ({options})"
+def _scorer(name: str, entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return f"{entry:g} {name}"
+    options = ", ".join(f"{key} {value}" for key, value in entry.items() if key != "weight")
+    return f"{entry['weight']:g} {name} ({options})"

@@ -44,7 +44,7 @@ app = application(invoke_without_command=True)
     )
 )
 def bare(context: typer.Context, output: Output = Format.TABLE) -> int:
-    """Show, set and unset quotas of users, projects and queues. Without a command: list them."""
+    """Show, set and unset quotas of users, projects and queues. Without a command: list quotas."""
     return listing(output) if context.invoked_subcommand is None else 0
 
 
@@ -109,7 +109,9 @@ def quota_of(words: list[str]) -> Quota:
 
 
 def scope_of(word: str) -> str:
-    """Parse the word user, project or queue. Raises CommandError for any other word."""
+    """Return the kind of quota that the word names: user, project or queue. Raises CommandError for any other
+    word.
+    """
     if word not in SCOPES:
         raise CommandError(f"{word!r} is not a kind of quota", f"Write one of {', '.join(SCOPES)}.")
     return word

@@ -157,15 +157,15 @@ class PolicyFlags(FlagGroup):
         return policies
 
 
-def find_cluster(read: JobLog, chosen: Config, *, explicit: bool) -> Cluster:
+def find_cluster(log: JobLog, config: Config, *, explicit: bool) -> Cluster:
     """Return the cluster to simulate if no flag describes it: the processors that the header of the log
     names, or else the nodes of the configuration. If the user wrote --config, `explicit` is true, and nodes
     in that file are used before the header of the log.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 
-    if read.processors and not (explicit and chosen.nodes):
-        width = counted(read.processors, "processor")
+    if log.processors and not (explicit and config.nodes):
+        width = counted(log.processors, "processor")
         print_note(f"on {width}, the size in the header of the log; --pool or --nodes changes it")
-        return pool_of(read.processors)
-    return cluster_of_config(chosen)
+        return pool_of(log.processors)
+    return cluster_of_config(config)
