@@ -163,7 +163,7 @@ def release(chosen: Chosen, output: Output = Format.TABLE) -> int:
 def requeue(chosen: Chosen, output: Output = Format.TABLE) -> int:
     """Stop running jobs and queue them again. Jobs with a checkpoint option save their state first.
 
-    A job that exits with code 0 when it is stopped has completed, and does not run again.
+    A job that ends with exit code 0 while it is being stopped counts as completed, and is not queued again.
     """
     return chosen.order("requeue", output)
 

@@ -66,7 +66,8 @@ def _code(end: ShellSaid) -> int:
 def _type(shell: str) -> None:
     """Send stdin to the command until stdin ends or the command ends."""
     client = Client()
-    # Ignore errors here, because they mean that the command has ended; the main thread returns its exit code.
+    # Ignore errors here, because they mean that the command has ended. The main thread returns the exit code
+    # of the command.
     with suppress(Refused, Unreachable):
         while data := os.read(0, _READ):
             client.write_shell(shell, ShellGiven(b64encode(data).decode()))

@@ -117,7 +117,7 @@ def _changes(client: Client, ids: Collection[int]) -> Iterator[JobView | None]:
                 yield job
             if not unseen or job.id > max(unseen):
                 break
-    # Request these jobs one by one, because the job list does not contain jobs that ended long ago.
+    # Request the remaining jobs one by one, because the job list does not contain jobs that ended long ago.
     yield from (client.job(job).job for job in sorted(unseen))
     for batch in client.stream(seq):
         yield from (job for job in batch.jobs if job.id in ids) if batch is not None else [None]

@@ -269,7 +269,7 @@ def of_why(why: Why) -> str:
 
 
 def _saves(spec: JobSpec) -> str:
-    """Return as text how the job saves its state before it is stopped."""
+    """Return a text that describes how the job saves its state before it is stopped; empty if it does not."""
     ways = [
         shlex.join(spec.checkpoint_command),
         spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",

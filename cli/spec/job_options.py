@@ -3,8 +3,9 @@
 1. The `name` of a row gives the flag (`--gpu-model`), the same flag in a #CORRAL line, and the environment
    variable (`CORRAL_SUBMIT_GPU_MODEL`). `sbatch_directives.py` translates #SBATCH lines to these names.
 2. `read` parses a text into the value of the JobSpec field `field`. If the text is invalid, it raises a
-   ValueError that names valid values. If several rows have the same `field`, `spec_builder.COMBINED` makes
-   one value of their values, and `part` names the row's value.
+   ValueError that names valid values. Several rows may set one field together; each of them has a `part`.
+   Then `spec_builder.COMBINED` names the function that makes the value of the field, and `part` is the name
+   of its argument for this row.
 3. `show` converts the value back to the texts of the flag, for suggestions such as `corral job set 7 …`.
 4. `title` is the heading in `corral job show`. Rows without a title are shown together with other options.
 

@@ -61,8 +61,8 @@ def variables(
 ) -> dict[str, str]:
     """Return the environment variables of a job: those in `first`, changed by each --env option in order.
 
-    NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all its
-    variables. `none` removes all variables that came before it.
+    NAME=VALUE sets a variable, and NAME passes on a variable of the submitting shell. `all` passes on all
+    variables of that shell. `none` removes all variables from `first` and from earlier options.
     """
     found = dict(first)
     for given in env_options:

@@ -65,8 +65,8 @@ def _codes(text: str | None) -> tuple[int, ...]:
 
 
 def dependencies(until: Until) -> Callable[[str], list[Dependency]]:
-    """Return the parser of a dependency option. The parser reads a path if `until` is DATA, otherwise job ids
-    such as 12,12_3, and raises ValueError for any other text.
+    """Return the parser of a dependency option. For --after-data (`until` is DATA) the parser reads a path,
+    for all other options job ids such as 12,12_3. It raises ValueError for any other text.
     """
 
     def read(text: str) -> list[Dependency]:

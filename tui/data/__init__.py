@@ -1,3 +1,3 @@
-"""The data that the screens show: the state of the cluster, how it is received, and lists of it with
-filters.
+"""The data that the screens show: the modules receive the state of the cluster, keep it, and make filtered
+lists of jobs, nodes and other objects.
 """

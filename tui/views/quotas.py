@@ -92,7 +92,9 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
 
 
 def _used(amount: Amount) -> Callable[[QuotaView], Sequence[Piece]]:
-    """Return the usage and the limit, such as 12/16. It is emphasised if the usage has reached the limit."""
+    """Return the usage and the limit, such as 12/16. The text is emphasised if the usage has reached the
+    limit.
+    """
 
     def cell(quota: QuotaView) -> Sequence[Piece]:
         used, hard = getattr(quota.used, amount.field) or 0, getattr(quota.quota.hard, amount.field)

@@ -19,7 +19,9 @@ Row = TypeVar("Row")
 
 
 class ListTable(Pane, Generic[Key, Row]):
-    """Shows a Listing. If rows change, the row under the cursor stays on the same line of the screen."""
+    """Shows the rows of a Listing (a filtered and sorted list) as a table. If rows change, the row under the
+    cursor stays on the same line of the screen.
+    """
 
     HEAD = 1
 

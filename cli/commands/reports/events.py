@@ -111,7 +111,9 @@ def _coming(seq: int) -> Iterator[Sequence[EventView]]:
 
 
 def _line(events: Sequence[EventView], output: Format, *, heading: bool) -> None:
-    """Print the events, one line each, in JSON too, so that a program can read each event at once."""
+    """Print each event on one line. This holds for JSON, too, so that a program can read each event as soon
+    as it is printed.
+    """
     if output.is_data:
         for event in events:
             write_data(output, event, indented=False)

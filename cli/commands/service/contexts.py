@@ -1,4 +1,6 @@
-"""corral config add, use, list and remove: manage named contexts, each the address of a controller."""
+"""corral config add, use, list and remove: manage contexts, which are addresses of controllers saved under
+names.
+"""
 
 from __future__ import annotations
 
