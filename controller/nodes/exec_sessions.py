@@ -30,7 +30,7 @@ class ExecSession:
     def __init__(self, order: OpenShell, send: Callable[[ControllerFrame], None]) -> None:
         self.order = order
         self._send = send
-        self._said: deque[ShellOutput | ShellEnded] = deque()
+        self._messages: deque[ShellOutput | ShellEnded] = deque()
         self._news = asyncio.Event()
         self._lost = False
         self.closed = False
@@ -47,8 +47,8 @@ class ExecSession:
         self._unread.cancel()
         try:
             while True:
-                while self._said:
-                    said = self._said.popleft()
+                while self._messages:
+                    said = self._messages.popleft()
                     yield said
                     if isinstance(said, ShellEnded):
                         self.closed = True
@@ -63,9 +63,9 @@ class ExecSession:
         finally:
             self.close()
 
-    def hear(self, said: ShellOutput | ShellEnded) -> None:
+    def receive(self, message: ShellOutput | ShellEnded) -> None:
         """Add a message from the agent, which is output of the command or the command's end."""
-        self._said.append(said)
+        self._messages.append(message)
         self._news.set()
 
     def write(self, data: bytes, *, end: bool = False) -> None:

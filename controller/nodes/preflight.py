@@ -115,7 +115,7 @@ async def _ask(
     arguments = agent_arguments(name, host, started.home, cluster=cluster)
     arguments += [word for path in marked for word in ("--shared", path)]
     asked_at = time.time()
-    started.tell([*arguments, "--check"])
+    started.send_options([*arguments, "--check"])
     said = b"\n"
     while said and not said.startswith(b'{"now"'):
         said = await started.process.stdout.readline()

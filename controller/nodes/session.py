@@ -202,7 +202,7 @@ class AgentSession:
             self._take_chunk(frame)
         elif isinstance(frame, (ShellOutput, ShellEnded)):
             if frame.request in self._commands:
-                self._commands[frame.request].hear(frame)
+                self._commands[frame.request].receive(frame)
         elif isinstance(frame, Pong):
             self._clock = frame.clock
         elif isinstance(frame, _REPORTS):

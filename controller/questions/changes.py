@@ -48,25 +48,25 @@ def other_config(file: ConfigFile, running: Config) -> OtherPolicy:
     return OtherPolicy(build_pipeline(config), differ)
 
 
-def changes_of(asked: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
+def changes_of(question: WhatIf, engine: Engine, user: str, asker: Requester | None = None) -> list[Input]:
     """Return the engine's inputs that make the changes of a what-if question, in the order in which they must
     be applied.
     """
     return [
-        *(each for more in asked.nodes for each in _joining(more, engine, user)),
-        *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in asked.marks),
-        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in asked.shares),
-        *(_quota(each, user) for each in asked.quotas),
-        *(inputs.Cancel(job, user) for job in asked.cancel),
-        *(inputs.Preempt(job, user, asked.stay_held) for job in asked.preempt),
-        *(inputs.Hold(job, user, asker) for job in asked.hold),
-        *(inputs.Release(job, user, asker) for job in asked.release),
-        *(inputs.Drain(node, user, WHY) for node in asked.drain),
-        *(each for node in asked.resume for each in _resumed(node, engine, user)),
-        *(inputs.CancelReservation(name, user) for name in asked.cancel_reservations),
-        *(inputs.Reserve(spec, user) for spec in asked.reserve),
-        *(inputs.Edit(each.job, user, each.changes, asker=asker) for each in asked.edit),
-        *(inputs.Submit(spec, user, asker=asker) for spec in asked.submit),
+        *(each for more in question.nodes for each in _joining(more, engine, user)),
+        *(inputs.MarkNode(each.node, user, each.labels, each.taints) for each in question.marks),
+        *(inputs.SetShare(each.share, each.weight, user, each.soft, each.hard) for each in question.shares),
+        *(_quota(each, user) for each in question.quotas),
+        *(inputs.Cancel(job, user) for job in question.cancel),
+        *(inputs.Preempt(job, user, question.stay_held) for job in question.preempt),
+        *(inputs.Hold(job, user, asker) for job in question.hold),
+        *(inputs.Release(job, user, asker) for job in question.release),
+        *(inputs.Drain(node, user, WHY) for node in question.drain),
+        *(each for node in question.resume for each in _resumed(node, engine, user)),
+        *(inputs.CancelReservation(name, user) for name in question.cancel_reservations),
+        *(inputs.Reserve(spec, user) for spec in question.reserve),
+        *(inputs.Edit(each.job, user, each.changes, asker=asker) for each in question.edit),
+        *(inputs.Submit(spec, user, asker=asker) for spec in question.submit),
     ]
 
 

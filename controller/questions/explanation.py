@@ -27,7 +27,7 @@ from wire.api.reasons import Ousted, Why
 from wire.names import JobState, Reason
 
 
-def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
+def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanation]:
     """Yield answers why a job waits and when it starts. Each answer contains more than the one before it.
 
     1. In forked copies of this process: find the changes that would start the job now, and its likely start
@@ -38,45 +38,45 @@ def explain_waiting(scene: EngineCopy, view: JobView) -> Iterator[Explanation]:
     3. In another copy: find the reason why the job still waits just before its latest start.
     4. Yield an answer after each step. The last answer contains everything that was found in time.
     """
-    engine, now, number = scene.engine, scene.now, view.id
+    engine, now, number = engine_copy.engine, engine_copy.now, view.id
     engine.state.estimates = engine.state.estimates.read_only()
     job = engine.state.jobs.get(number)
     if job is None:  # The job has ended since the question was asked.
         return
     why, predicted_s = engine.explain(job, now), engine.predicted(job)
-    answer = Explanation(view, why, predicted_s=predicted_s, as_of=scene.seq, complete=False)
+    answer = Explanation(view, why, predicted_s=predicted_s, as_of=engine_copy.seq, complete=False)
     if job.state is not JobState.QUEUED:  # The job started after the question was asked.
         yield replace(answer, complete=True)
         return
-    eased = Fork(lambda: _easings(scene, number))
+    eased = Fork(lambda: _easings(engine_copy, number))
     held = job.held  # Read this before the forecast, because the forecast releases the job.
     likely = None
     if not held and _ends_expected(engine):
-        likely = Fork(lambda: _start_of(scene, number, predicted=True))
+        likely = Fork(lambda: _start_of(engine_copy, number, predicted=True))
     if job.ready:
         answer = replace(answer, no_preemption=why_no_preemption(engine.profile_cycles.of(job), job, now))
     yield answer
     labels = {each.id: (each.label, each.name, each.user) for each in engine.state.live()}
     limited = answer.why.reason in (Reason.QUOTA, Reason.SHARE)
-    last = Fork(lambda: _waits_last(scene, number)) if limited else None
+    last = Fork(lambda: _waits_last(engine_copy, number)) if limited else None
     scores = engine.state.estimates.starts
-    latest = _start_of(scene, number, predicted=False, first=(Release(number, "root"),) if held else ())
-    answer = _with_start(scene, answer, latest, number, labels, held=held)
+    latest = _start_of(engine_copy, number, predicted=False, first=(Release(number, "root"),) if held else ())
+    answer = _with_start(engine_copy, answer, latest, number, labels, held=held)
     yield answer
-    expected = None if likely is None else likely.result(scene.deadline)
+    expected = None if likely is None else likely.result(engine_copy.deadline)
     probable = None if expected is None else expected.starts.get(number)
     between = None
     for kind, at in ((LATEST, answer.starts_at), (LIKELY, probable.at if probable else None)):
         score = scores.get(kind)
         if at is not None and score is not None:
             between = score.span(at, now) or between
-    changes = eased.result(scene.deadline)
+    changes = eased.result(engine_copy.deadline)
     yield replace(
         answer,
         likely_at=probable.at if probable else None,
         between=between,
         easings=changes or (),
-        last="" if last is None else last.result(scene.deadline) or "",
+        last="" if last is None else last.result(engine_copy.deadline) or "",
         complete=changes is not None
         and answer.covers_until is None
         and (likely is None or expected is not None),
@@ -91,18 +91,18 @@ def _ends_expected(engine: Engine) -> bool:
     return planned and any(job.limit == NEVER for job in engine.state.live())
 
 
-def explain_reason(scene: EngineCopy, number: int) -> Iterator[Why]:
+def explain_reason(engine_copy: EngineCopy, number: int) -> Iterator[Why]:
     """Yield the reason why a job is in its state, with its position in the queue, without a forecast."""
-    job = scene.engine.state.jobs.get(number)
+    job = engine_copy.engine.state.jobs.get(number)
     if job is not None:
-        yield scene.engine.explain(job, scene.now)
+        yield engine_copy.engine.explain(job, engine_copy.now)
 
 
-def _easings(scene: EngineCopy, number: int) -> tuple[Easing, ...]:
-    engine = scene.engine
+def _easings(engine_copy: EngineCopy, number: int) -> tuple[Easing, ...]:
+    engine = engine_copy.engine
     label = engine.state.jobs[number].label
-    found = suggestions(engine, number, scene.now, scene.on_copy)
-    return tuple(easing_view(engine, label, each, scene.now) for each in found)
+    found = suggestions(engine, number, engine_copy.now, engine_copy.on_copy)
+    return tuple(easing_view(engine, label, each, engine_copy.now) for each in found)
 
 
 def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Easing:
@@ -114,25 +114,27 @@ def easing_view(engine: Engine, label: str, eased: Suggestion, now: float) -> Ea
     return Easing(eased.sentence, eased.changes, command, victims)
 
 
-def _waits_last(scene: EngineCopy, number: int) -> str:
+def _waits_last(engine_copy: EngineCopy, number: int) -> str:
     """Return the reason why a job above a quota or share limit waits just before its start; "" if unknown.
 
     The function computes two forecasts, which takes twice as long as one.
     """
-    found = scene.on_copy(scene.engine, lambda _: _start_of(scene, number, predicted=False))
+    found = engine_copy.on_copy(engine_copy.engine, lambda _: _start_of(engine_copy, number, predicted=False))
     start = None if found is None else found.starts.get(number)
     if start is None:
         return ""
-    return last_blocker(scene.engine, scene.engine.state.jobs[number], start.at, scene.now)
+    return last_blocker(engine_copy.engine, engine_copy.engine.state.jobs[number], start.at, engine_copy.now)
 
 
-def _start_of(scene: EngineCopy, job: int, *, predicted: bool, first: tuple[Input, ...] = ()) -> Forecast:
-    ahead = with_run_times(scene.engine, predicted=predicted)
-    return forecast(ahead, scene.now, first, job, going=lambda _moment, _starts: scene.in_time)
+def _start_of(
+    engine_copy: EngineCopy, job: int, *, predicted: bool, first: tuple[Input, ...] = ()
+) -> Forecast:
+    ahead = with_run_times(engine_copy.engine, predicted=predicted)
+    return forecast(ahead, engine_copy.now, first, job, going=lambda _moment, _starts: engine_copy.in_time)
 
 
 def _with_start(
-    scene: EngineCopy,
+    engine_copy: EngineCopy,
     answer: Explanation,
     found: Forecast,
     job: int,
@@ -140,7 +142,7 @@ def _with_start(
     *,
     held: bool,
 ) -> Explanation:
-    start, engine, now = found.starts.get(job), scene.engine, scene.now
+    start, engine, now = found.starts.get(job), engine_copy.engine, engine_copy.now
     if held:
         return replace(answer, unknown=held_outlook(start, engine, job, now))
     if start is None and found.known_until < NEVER:

@@ -144,33 +144,33 @@ class Replica:
         log.error("the replica differs from the controller at entry %d: a new one is started", landed.seq)
         return False
 
-    def _answer(self, asked: QuestionAsked) -> None:
+    def _answer(self, question: QuestionAsked) -> None:
         ours, theirs = os.pipe()
         pid = fork()
         if pid == 0:
-            self._work(asked, theirs)
+            self._work(question, theirs)
         os.close(theirs)
         os.setpgid(pid, pid)  # Parent and child both set the process group, because either may run first.
-        self._processes[ours] = AnswerProcess(pid, asked.number)
+        self._processes[ours] = AnswerProcess(pid, question.number)
         self._selector.register(ours, selectors.EVENT_READ)
 
-    def _work(self, asked: QuestionAsked, line: int) -> NoReturn:
+    def _work(self, question: QuestionAsked, line: int) -> NoReturn:
         """Answer the question and exit. This runs in the forked process."""
-        spare_s = asked.budget_s * RESERVE
-        deadline = time.monotonic() + asked.budget_s - spare_s
+        spare_s = question.budget_s * RESERVE
+        deadline = time.monotonic() + question.budget_s - spare_s
         try:
             os.setpgid(0, 0)
             rename("corral-question")
             detach(line)
             os.nice(NICER)
             leave_a_core()
-            limit(asked.budget_s + 1, self._memory_mib)
-            scene = EngineCopy(self._engine, self._config, self._seq, asked.now, deadline, spare_s)
+            limit(question.budget_s + 1, self._memory_mib)
+            engine_copy = EngineCopy(self._engine, self._config, self._seq, question.now, deadline, spare_s)
             try:
-                for answer in asked.work(scene, *asked.arguments):
-                    write_all(line, pack(Answer(asked.number, answer)))
+                for answer in question.work(engine_copy, *question.arguments):
+                    write_all(line, pack(Answer(question.number, answer)))
             except QuestionRefused as refused:
-                write_all(line, pack(Declined(asked.number, refused.refusal)))
+                write_all(line, pack(Declined(question.number, refused.refusal)))
         except BaseException:
             traceback.print_exc()
             os._exit(1)

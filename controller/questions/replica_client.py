@@ -183,11 +183,11 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """Call `work(scene, *arguments)`, which yields better and better answers, and return the last one
-        that it yields in time; None if there is none.
+        """Call `work(engine_copy, *arguments)`, which yields better and better answers. Return the last
+        answer that it yields in time; None if there is none.
 
         The work runs in a separate process on a copy of the state, which includes all inputs committed so
-        far. With `keep_replica` = False the replica ends after the answer unless other questions use it.
+        far. If `keep_replica` is False, the replica ends after the answer, unless other questions use it.
         """
         async with _turn(self._line, user):
             return await self._answer(work, arguments, now, self.rules.within(within_s), keep=keep_replica)

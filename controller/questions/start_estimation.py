@@ -17,7 +17,7 @@ MOST_JOBS = 20
 """The most jobs in one sample."""
 
 
-def start_estimates(scene: EngineCopy) -> Iterator[list[NoteStart]]:
+def start_estimates(engine_copy: EngineCopy) -> Iterator[list[NoteStart]]:
     """Yield start estimates for the oldest waiting jobs that have none: the latest and the likely start of
     each.
 
@@ -25,20 +25,20 @@ def start_estimates(scene: EngineCopy) -> Iterator[list[NoteStart]]:
     2. In this process: forecast the latest starts. Each forecast ends when the starts of all these jobs are
        known, or at the deadline.
     """
-    engine = scene.engine
+    engine = engine_copy.engine
     engine.state.estimates = engine.state.estimates.read_only()
     jobs = [job.id for job in jobs_to_sample(engine)]
     if not jobs:
         return
-    likely = Fork(lambda: _starts(scene, jobs, predicted=True)) if engine.state.estimates.runs else None
-    latest = _starts(scene, jobs, predicted=False)
-    found = [(LATEST, latest), (LIKELY, likely.result(scene.deadline) if likely else None)]
+    likely = Fork(lambda: _starts(engine_copy, jobs, predicted=True)) if engine.state.estimates.runs else None
+    latest = _starts(engine_copy, jobs, predicted=False)
+    found = [(LATEST, latest), (LIKELY, likely.result(engine_copy.deadline) if likely else None)]
     yield [
         NoteStart(job, kind, foreseen.starts[job].at)
         for kind, foreseen in found
         if foreseen is not None
         for job in jobs
-        if job in foreseen.starts and foreseen.starts[job].at > scene.now
+        if job in foreseen.starts and foreseen.starts[job].at > engine_copy.now
     ]
 
 
@@ -49,8 +49,8 @@ def jobs_to_sample(engine: Engine) -> list[Job]:
     return sorted(fresh, key=lambda job: job.id)[:MOST_JOBS]
 
 
-def _starts(scene: EngineCopy, jobs: list[int], *, predicted: bool) -> Forecast:
+def _starts(engine_copy: EngineCopy, jobs: list[int], *, predicted: bool) -> Forecast:
     def going(_moment: float, starts: Container[int]) -> bool:
-        return scene.in_time and any(job not in starts for job in jobs)
+        return engine_copy.in_time and any(job not in starts for job in jobs)
 
-    return forecast(with_run_times(scene.engine, predicted=predicted), scene.now, going=going)
+    return forecast(with_run_times(engine_copy.engine, predicted=predicted), engine_copy.now, going=going)

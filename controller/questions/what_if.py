@@ -28,7 +28,7 @@ HOUR_S = 3600.0
 
 
 def what_if(
-    scene: EngineCopy, asked: WhatIf, user: str, only_first: bool, asker: Requester | None = None
+    engine_copy: EngineCopy, question: WhatIf, user: str, only_first: bool, asker: Requester | None = None
 ) -> Iterator[WhatIfAnswer]:
     """Yield which waiting jobs would start earlier or later with the proposed changes.
 
@@ -40,17 +40,17 @@ def what_if(
     4. Compare both forecasts up to the time that both have reached. A start after that time counts as
        unknown.
     """
-    now = scene.now
-    engine = scene.engine
+    now = engine_copy.now
+    engine = engine_copy.engine
     engine.state.estimates = engine.state.estimates.read_only()
     before_it = WaitingJobs.of(engine)
     try:
-        other = None if asked.config is None else other_config(asked.config, scene.config)
+        other = None if question.config is None else other_config(question.config, engine_copy.config)
     except ConfigRefused as refused:
         problems = tuple(map(str, refused.problems))
-        yield WhatIfAnswer(now, (), len(before_it.queued), problems, as_of=scene.seq)
+        yield WhatIfAnswer(now, (), len(before_it.queued), problems, as_of=engine_copy.seq)
         return
-    changes = changes_of(asked, engine, user, asker)
+    changes = changes_of(question, engine, user, asker)
     first = first_in_queue(engine, now, FirstPart.JOBS) if only_first else []
 
     def ahead(engine: Engine, changes: list[Input]) -> Forecast:
@@ -59,51 +59,53 @@ def what_if(
             with_run_times(engine, predicted=False),
             now,
             changes,
-            going=lambda moment, starts: scene.in_time and not (only_first and part.done(moment, starts)),
+            going=lambda moment, starts: (
+                engine_copy.in_time and not (only_first and part.done(moment, starts))
+            ),
         )
 
     plain = Fork(lambda: ahead(engine, []))
     if other is not None:
         engine = fork(engine, other.pipeline)
-    reason = Fork(lambda: _why_not_at_once(scene, engine, changes)) if asked.submit else None
+    reason = Fork(lambda: _why_not_at_once(engine_copy, engine, changes)) if question.submit else None
     after = ahead(engine, changes)
-    before = plain.result(scene.deadline + scene.spare_s / 2)
+    before = plain.result(engine_copy.deadline + engine_copy.spare_s / 2)
     # The forecast without the changes did not finish one scheduling pass in time, so there is nothing to
     # compare.
     if before is None:
         before = Forecast({}, (), False, known_until=now)
     answer = _compare(before_it, before, after, engine, now)
-    answer = replace(answer, as_of=scene.seq, passed_over=other.passed_over if other else ())
+    answer = replace(answer, as_of=engine_copy.seq, passed_over=other.passed_over if other else ())
     if reason is not None:
-        why, eased = reason.result(scene.deadline + scene.spare_s / 2) or (None, None)
+        why, eased = reason.result(engine_copy.deadline + engine_copy.spare_s / 2) or (None, None)
         answer = replace(answer, why=why, easings=eased or (), complete=answer.complete and eased is not None)
     yield answer
 
 
 def _why_not_at_once(
-    scene: EngineCopy, engine: Engine, changes: list[Input]
+    engine_copy: EngineCopy, engine: Engine, changes: list[Input]
 ) -> tuple[Why | None, tuple[Easing, ...]]:
     """Return the reason why the first job that the changes submit would wait, and further changes that would
     start this job now.
 
     If the job would start at once, return None and no changes.
     """
-    first, now = engine.state.next_job, scene.now
+    first, now = engine.state.next_job, engine_copy.now
     for each in changes:
         engine.handle(each, now)
-    eased = Fork(lambda: _easings(scene, engine, first))
+    eased = Fork(lambda: _easings(engine_copy, engine, first))
     engine.handle(Tick(), now)
     job = engine.state.jobs.get(first)
     if job is None or job.state is not JobState.QUEUED:
         eased.end()
         return None, ()
-    return engine.explain(job, now), eased.result(scene.deadline) or ()
+    return engine.explain(job, now), eased.result(engine_copy.deadline) or ()
 
 
-def _easings(scene: EngineCopy, engine: Engine, job: int) -> tuple[Easing, ...]:
-    found = suggestions(engine, job, scene.now, scene.on_copy)
+def _easings(engine_copy: EngineCopy, engine: Engine, job: int) -> tuple[Easing, ...]:
+    found = suggestions(engine, job, engine_copy.now, engine_copy.on_copy)
     label = engine.state.jobs[job].label
-    return tuple(easing_view(engine, label, each, scene.now) for each in found)
+    return tuple(easing_view(engine, label, each, engine_copy.now) for each in found)
 
 
 @dataclass(frozen=True, slots=True)

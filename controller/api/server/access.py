@@ -137,7 +137,7 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
     return None
 
 
-def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> Refusal | None:
+def host_refusal(caller: Caller, wanted: HostSpec, present: HostSpec | None) -> Refusal | None:
     """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
 
     `present` is the current host entry of the node, or None. Only an admin may set the HOST_FIELDS. Other
@@ -146,12 +146,12 @@ def host_refusal(caller: Caller, asked: HostSpec, present: HostSpec | None) -> R
     """
     if caller.role is Role.ADMIN:
         return None
-    if present is not None and present.ssh != asked.ssh:
+    if present is not None and present.ssh != wanted.ssh:
         present = None
     usual = {each.name: each.default for each in fields(HostSpec)}
     for name in HOST_FIELDS:
         allowed = usual[name] if present is None else getattr(present, name)
-        if getattr(asked, name) != allowed:
+        if getattr(wanted, name) != allowed:
             hint = f"Leave {name} out, or set it in scheduler.toml. {ADMINS}"
             return Refusal("not_allowed", f"only admins may set {name} of a host", f"host.{name}", hint)
     return None

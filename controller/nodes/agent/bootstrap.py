@@ -66,7 +66,7 @@ class BootstrappedAgent:
     words: LastLine
     home: str
 
-    def tell(self, options: list[str]) -> None:
+    def send_options(self, options: list[str]) -> None:
         """Send the command line options to the agent."""
         self.process.stdin.write(json.dumps(options).encode() + b"\n")
 

@@ -61,7 +61,7 @@ class SshLink(ReconnectingLink):
         host = self.host
         started = await start_agent(connection, host.python, host.spool, made)
         arguments = agent_arguments(self.name, host, started.home, self._jobs, self._cluster)
-        started.tell([*arguments, "--replace", "--address", self._where(connection)])
+        started.send_options([*arguments, "--replace", "--address", self._where(connection)])
         return SshChannel(connection, started)
 
     def _where(self, connection: asyncssh.SSHClientConnection) -> str:

@@ -19,20 +19,22 @@ from wire.codec import dumps, encode
 from wire.names import JobState
 
 
-async def open_one(call: Call, asked: ShellRequest) -> ShellOpened:
+async def open_one(call: Call, request: ShellRequest) -> ShellOpened:
     """Run a command in the allocation of a running job as the job's user; by default the login shell."""
     job = await call.job()
-    name = node_of(job, asked.node)
+    name = node_of(job, request.node)
     if job.state is not JobState.RUNNING or job.members[name].ended_at is not None:
         message = (
-            f"job {job.label} is not running{f' on {name}' if asked.node else ''}: it is {job.state.value}"
+            f"job {job.label} is not running{f' on {name}' if request.node else ''}: it is {job.state.value}"
         )
         raise rejected("conflict", message, "job")
     link = call.daemon.agents.links.get(name)
     if link is None:
         raise NodeAway(f"node {name} is not in the configuration")
     shell = link.session().open_shell(
-        OpenShell(0, job.id, job.attempt, asked.command, asked.tty, asked.rows, asked.columns, asked.term)
+        OpenShell(
+            0, job.id, job.attempt, request.command, request.tty, request.rows, request.columns, request.term
+        )
     )
     key = secrets.token_urlsafe(16)
     shells = call.streams.shells
@@ -68,17 +70,17 @@ async def read(call: Call) -> web.StreamResponse:
     return response
 
 
-async def write(call: Call, given: ShellGiven) -> ShellOpened:
+async def write(call: Call, request: ShellGiven) -> ShellOpened:
     """Send bytes or end of file to the command's stdin, or set the size of its terminal."""
     shell = _find(call)
     try:
-        data = b64decode(given.data, validate=True)
+        data = b64decode(request.data, validate=True)
     except NotBase64:
         raise rejected("invalid", "is not base64", "data") from None
-    if given.rows and given.columns:
-        shell.resize(given.rows, given.columns)
-    if data or given.end:
-        shell.write(data, end=given.end)
+    if request.rows and request.columns:
+        shell.resize(request.rows, request.columns)
+    if data or request.end:
+        shell.write(data, end=request.end)
     return ShellOpened(call.path["shell"])
 
 

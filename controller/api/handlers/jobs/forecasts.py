@@ -48,19 +48,19 @@ async def explain(call: Call) -> Explanation:
     )
 
 
-async def what_if(call: Call, asked: WhatIf) -> WhatIfAnswer:
+async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
     """Show which jobs would start later or sooner after a change of the cluster. Nothing is changed."""
-    if asked.config is not None:
+    if request.config is not None:
         await call.permit(operator("ask about another configuration"))
     await call.daemon.settled()
-    for name in (*asked.drain, *asked.resume):
+    for name in (*request.drain, *request.resume):
         need_node(call, name)
-    for share in asked.shares:
+    for share in request.shares:
         if share_problem(share.share, share.weight, share.soft, share.hard) is None:
             await need_share(call, share.share)
-    for quota in asked.quotas:
+    for quota in request.quotas:
         await need_tenant(call, quota.scope, quota.name)
-    answer = await _ask(call, tried, asked, call.caller.user, call.query["part"] == "first", call.asker)
+    answer = await _ask(call, tried, request, call.caller.user, call.query["part"] == "first", call.asker)
     if answer is None:
         raise rejected(
             "busy",

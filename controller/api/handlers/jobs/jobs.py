@@ -137,26 +137,26 @@ async def cancel(call: Call) -> JobView:
     return await _change(call, inputs.Cancel)
 
 
-async def change(call: Call, asked: JobChange) -> JobView:
+async def change(call: Call, request: JobChange) -> JobView:
     """Change the request of a job. The new request must meet the same conditions as a submitted one."""
     job = await call.job()
     need_known(call, job)
-    known = await known_to(call, job, asked)
-    await call.ask(inputs.Edit(job.id, call.caller.user, asked.changes, known, call.asker))
+    known = await known_to(call, job, request)
+    await call.ask(inputs.Edit(job.id, call.caller.user, request.changes, known, call.asker))
     return job_view(call.daemon.engine, job)
 
 
-async def known_to(call: Call, job: Job, asked: JobChange) -> dict[str, JobState]:
+async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:
     """Return the final states of the jobs on which the changed job will depend, by label, if those jobs are
     in the store and no longer in memory."""
-    spec = apply_changes(job, asked.changes) if "after" in asked.changes else None
+    spec = apply_changes(job, request.changes) if "after" in request.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 
 
-async def signal(call: Call, asked: SignalRequest) -> JobView:
+async def signal(call: Call, request: SignalRequest) -> JobView:
     """Send a signal to the processes of a running job. No journal entry is written."""
     job = await call.job()
-    name = signal_name(asked.signal)
+    name = signal_name(request.signal)
     if not name:
         raise rejected("invalid", f"must be one of {', '.join(SIGNALS)}", "signal")
     if job.state is not JobState.RUNNING:

@@ -53,13 +53,13 @@ async def read(call: Call) -> web.StreamResponse:
         await pieces.aclose()
 
 
-def node_of(job: Job, asked: str) -> str:
-    """Return the node `asked`, or by default the job's first node. Raise Rejected if the job is not on that
+def node_of(job: Job, wanted: str) -> str:
+    """Return the node `wanted`, or by default the job's first node. Raise Rejected if the job is not on that
     node or has not started."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")
-    return _chosen(job, nodes, asked)
+    return _chosen(job, nodes, wanted)
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
@@ -96,11 +96,11 @@ async def _nothing_written(call: Call, job: Job, attempt: int) -> Refusal:
     return Refusal("conflict", message, "job", f"'corral explain {job.label}' shows when it starts.")
 
 
-def _chosen(job: Job, nodes: list[str], asked: str) -> str:
-    if asked and asked not in nodes:
-        message = f"job {job.label} is not on node {asked!r}"
+def _chosen(job: Job, nodes: list[str], wanted: str) -> str:
+    if wanted and wanted not in nodes:
+        message = f"job {job.label} is not on node {wanted!r}"
         raise rejected("not_found", message, "node", f"Its nodes are {', '.join(nodes)}.")
-    return asked or nodes[0]
+    return wanted or nodes[0]
 
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:

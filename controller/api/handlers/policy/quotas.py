@@ -23,12 +23,12 @@ async def listing(call: Call) -> QuotaList:
     return QuotaList(views, state.accounts.window_s, call.daemon.seq)
 
 
-async def change(call: Call, asked: QuotaChange) -> QuotaView:
+async def change(call: Call, request: QuotaChange) -> QuotaView:
     """Set limits of a user, project or queue. Limits that the request does not name do not change."""
     scope, name = call.path["scope"], call.path["name"]
     await call.daemon.settled()
     await need_tenant(call, scope, name)
-    await call.ask(inputs.SetQuota(scope, name, asked.quota, call.caller.user))
+    await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
     return _view(call, (scope, name))
 
 

@@ -23,11 +23,11 @@ async def show(call: Call) -> ReservationView:
     return _view(call.daemon.state, await _named(call))
 
 
-async def reserve(call: Call, asked: ReserveRequest) -> ReservationView:
+async def reserve(call: Call, request: ReserveRequest) -> ReservationView:
     """Reserve nodes for a time. Returns the reservation with its nodes."""
-    await call.ask(inputs.Reserve(asked.reservation, call.caller.user, asked.anyway))
+    await call.ask(inputs.Reserve(request.reservation, call.caller.user, request.anyway))
     state = call.daemon.state
-    return _view(state, state.reservations.by_name[asked.reservation.name])
+    return _view(state, state.reservations.by_name[request.reservation.name])
 
 
 async def cancel(call: Call) -> ReservationView:

@@ -20,11 +20,13 @@ async def listing(call: Call) -> ShareList:
     return ShareList(tuple(_view(state, path, now) for path in paths), now)
 
 
-async def weigh(call: Call, asked: ShareWeight) -> ShareList:
+async def weigh(call: Call, request: ShareWeight) -> ShareList:
     """Set the weight or limits of an organisation, project or user."""
-    if share_problem(asked.share, asked.weight, asked.soft, asked.hard) is None:
-        await need_share(call, asked.share)
-    await call.ask(inputs.SetShare(asked.share, asked.weight, call.caller.user, asked.soft, asked.hard))
+    if share_problem(request.share, request.weight, request.soft, request.hard) is None:
+        await need_share(call, request.share)
+    await call.ask(
+        inputs.SetShare(request.share, request.weight, call.caller.user, request.soft, request.hard)
+    )
     return await listing(call)
 
 

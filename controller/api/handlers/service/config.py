@@ -25,11 +25,11 @@ async def show(call: Call) -> ConfigView:
     return ConfigView(str(reload.file or ""), named, applied.at, applied.by, known)
 
 
-async def apply(call: Call, asked: ConfigRequest) -> ConfigAnswer:
+async def apply(call: Call, request: ConfigRequest) -> ConfigAnswer:
     """Apply another configuration. With `dry_run`, only report what would change."""
-    text = _text(call, asked)
+    text = _text(call, request)
     named = digest(call.daemon.config)
-    if asked.expect and asked.expect != named:
+    if request.expect and request.expect != named:
         raise rejected(
             "conflict",
             f"another configuration, {named}, was applied meanwhile",
@@ -38,15 +38,15 @@ async def apply(call: Call, asked: ConfigRequest) -> ConfigAnswer:
         )
     reload = call.reload
     try:
-        if asked.dry_run:
+        if request.dry_run:
             plan = reload.plan(text)
-            shown = asked.text is None and call.caller.role is Role.ADMIN
+            shown = request.text is None and call.caller.role is Role.ADMIN
             return _answer(call, named, plan, text=plan.read.source.text if shown else "")
         if text is not None:
             _need(SEND, call)
         plan, notes = await reload.apply(text, call.caller.user)
     except ConfigRefused as refused:
-        problems = tuple(_as_named(str(each), call, asked) for each in refused.problems)
+        problems = tuple(_as_named(str(each), call, request) for each in refused.problems)
         return ConfigAnswer(str(reload.file or ""), named, problems=problems)
     except ConfigNotWritable as unwritable:
         raise rejected("conflict", unwritable.message, "text", unwritable.hint) from None
@@ -60,11 +60,11 @@ def _need(need: Need, call: Call) -> None:
         raise Rejected(replace(refused, hint=hint))
 
 
-def _text(call: Call, asked: ConfigRequest) -> str | None:
+def _text(call: Call, request: ConfigRequest) -> str | None:
     """Return the text of the configuration in the request, or None to read the controller's own file."""
-    if not asked.previous:
-        return asked.text
-    if asked.text is not None:
+    if not request.previous:
+        return request.text
+    if request.text is not None:
         raise rejected("invalid", "excludes a text", "previous")
     _need(SEND, call)
     previous = call.reload.previous
@@ -87,10 +87,10 @@ def _answer(
     return ConfigAnswer(file, named, plan.changes, (), applied, notes, text)
 
 
-def _as_named(problem: str, call: Call, asked: ConfigRequest) -> str:
+def _as_named(problem: str, call: Call, request: ConfigRequest) -> str:
     """Return the message of a problem with the caller's name of the file, if the request contained the text
     of a file."""
     own = str(call.reload.file or "scheduler.toml")
-    if asked.text is None or not problem.startswith(own):
+    if request.text is None or not problem.startswith(own):
         return problem
-    return printable(asked.name, 300) + problem[len(own) :]
+    return printable(request.name, 300) + problem[len(own) :]

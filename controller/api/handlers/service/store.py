@@ -39,12 +39,12 @@ async def verify(call: Call) -> web.StreamResponse:
             await process.wait()
 
 
-async def compact(call: Call, asked: CompactRequest) -> Compacted:
+async def compact(call: Call, request: CompactRequest) -> Compacted:
     """Delete jobs and journal entries now if they are older than [retention] or the request allows."""
     daemon = call.daemon
     limits = daemon.config.retention
     for name in ("jobs_days", "journal_days"):
-        if getattr(asked, name) is not None:
-            limits = limits.model_copy(update={name: getattr(asked, name)})
+        if getattr(request, name) is not None:
+            limits = limits.model_copy(update={name: getattr(request, name)})
     deleted = await daemon.retention.enforce(limits, daemon.now())
     return Compacted(deleted.jobs, deleted.entries, daemon.store.begins)
