@@ -321,7 +321,9 @@ def _preemptible(spec: JobSpec) -> str:
 
 
 def of_ahead(why: Why) -> str:
-    """Return the first jobs that are ahead in the queue, and the number of further jobs ahead."""
+    """Return a text that names the first few jobs ahead of a waiting job in the queue, and the number of the
+    other jobs ahead of it.
+    """
     lines = [f"job {each.label} ({printable(each.user)}): {printable(each.wants)}" for each in why.ahead]
     more = (why.position or 1) - 1 - len(why.ahead)
     return "\n".join(lines + ([f"and {more} more"] if more > 0 and lines else []))
