@@ -117,10 +117,10 @@ class _Bootstrap:
     async def hand_over(self, home: str, made: Bundle) -> BootstrappedAgent:
         facts = {"word": self._marker, "name": made.name, "size": len(made.data), "digest": made.digest}
         first = json.dumps([made.arrival, {**facts, "home": home}])
-        self._process.stdin.write(first.encode() + b"\n")
+        self._send(first.encode() + b"\n")
         what, detail = await self._answer()
         if what == "wants":
-            self._process.stdin.write(made.data)
+            self._send(made.data)
             what, detail = await self._answer()
         if what != "ready":
             raise BootstrapFailed(
@@ -129,6 +129,11 @@ class _Bootstrap:
                 "Free disk space on the host, or name another writable directory with --spool.",
             )
         return BootstrappedAgent(self._process, self._words, detail)
+
+    def _send(self, data: bytes) -> None:
+        # If the program has ended, ignore the error here, because _answer() reports the reason.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(data)
 
     async def _answer(self) -> tuple[str, str]:
         """Return the next message of the program on the host, as its kind and a detail.

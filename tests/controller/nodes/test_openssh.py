@@ -19,6 +19,7 @@ import asyncssh
 import pytest
 
 from controller.nodes.agent import bootstrap
+from controller.nodes.agent.zipapp import bundle
 from controller.nodes.link import LinkLost
 from controller.nodes.preflight import preflight
 from controller.nodes.ssh.connector import SshConnector
@@ -36,7 +37,7 @@ from tests.controller.nodes.openssh_server import (
 from tests.users import processes
 from wire.agent.frames import Hello
 from wire.api.nodes import Preflight
-from wire.cluster.hosts import HostSpec
+from wire.cluster.hosts import HostSpec, parse_ssh_address
 
 LACKING = lacking()
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "everything is there")
@@ -161,6 +162,19 @@ async def test_forced_command_is_refused(host: Host) -> None:
     made = host()
     made.authorize('command="echo backups only"')
     assert "its last line was: backups only" in (await refused(made))[1]
+
+
+async def test_forced_command_that_ends_before_the_agent_is_sent_is_named(host: Host) -> None:
+    made = host()
+    made.authorize('command="echo backups only"')
+    opener, wanted = connector(made), spec(made)
+    async with opener.turn():
+        connection = await opener.connect("gpu01", parse_ssh_address(wanted.ssh), wanted.identity)
+    async with connection:
+        process = await connection.create_process("true", encoding=None)
+        await process.wait_closed()
+        with pytest.raises(bootstrap.BootstrapFailed, match="its last line was: backups only"):
+            await bootstrap._Bootstrap(process, "").hand_over("", bundle())
 
 
 # --- servers ---
