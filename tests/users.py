@@ -17,6 +17,18 @@ import pytest
 from tests.limits import PATIENCE_S
 
 
+def _why_not() -> str:
+    """Return why tests cannot run processes as other users here; empty if they can."""
+    if os.geteuid() != 0:
+        return "only root can switch users"
+    return "" if os.stat("/").st_mode & 0o001 else "other users may not enter the root directory"
+
+
+WHY_NOT = _why_not()
+as_other_users = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+"""For tests that run processes as other users."""
+
+
 def processes(uid: int) -> list[int]:
     """Everything that runs as this user."""
     found = []
@@ -47,8 +59,8 @@ def make(name: str) -> int:
 @contextmanager
 def made(*words: str) -> Iterator[list[pwd.struct_passwd]]:
     """Users for one test, removed afterwards with their processes. Skips if users cannot be made."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can make users")
+    if WHY_NOT:
+        pytest.skip(WHY_NOT)
     missing = [program for program in ("useradd", "userdel") if shutil.which(program) is None]
     if missing:
         pytest.skip(f"{missing[0]} is not installed")

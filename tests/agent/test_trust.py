@@ -26,7 +26,7 @@ from wire.agent.frames import Ping, Stop
 Run = Callable[..., AgentProcess]
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes users"),
+    users.as_other_users,
     pytest.mark.skipif(shutil.which("useradd") is None, reason="needs useradd"),
 ]
 

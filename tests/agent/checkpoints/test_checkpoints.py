@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import users
 from tests.agent.agent_process import AgentProcess, eventually
 from wire.agent.frames import Checkpoint, Start, Stop
 
@@ -179,7 +180,7 @@ def test_warning_signal_is_sent_before_the_time_limit(run: Run) -> None:
     assert agent.log(1) == b"ready\nwarned\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+@users.as_other_users
 def test_checkpoints_belong_to_the_user_of_the_job(run: Run, tmp_path: Path) -> None:
     """The directory is made, the command run and the result looked at as the user, never as root."""
     other = pwd.getpwnam("nobody")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.isolation import cgroup_detection
+from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
 from wire.agent.frames import (
     CloseShell,
@@ -155,7 +156,7 @@ def test_exec_session_has_the_limits_and_cpus_of_its_job(run: Run) -> None:
         assert b"/1.1\n" in output(agent)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+@users.as_other_users
 def test_exec_session_runs_as_the_user_of_the_job(run: Run) -> None:
     other = pwd.getpwnam("nobody")
     agent = run(run_as_self=False)

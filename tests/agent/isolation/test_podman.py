@@ -17,6 +17,7 @@ import pytest
 
 from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation import container_runtimes
+from tests import users
 from tests.agent import images
 from tests.agent.agent_process import AgentProcess, alive, carriers, eventually
 from tests.agent.fake_nvml import FakeNvml, uuid
@@ -27,7 +28,7 @@ from wire.agent.job_policy import ContainerPolicy, JobPolicy
 Run = Callable[..., AgentProcess]
 # Podman and dockerd share locks, cgroups and mounts of the host.
 pytestmark = pytest.mark.xdist_group("containers")
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
+as_root = users.as_other_users
 
 
 @pytest.fixture(scope="module")

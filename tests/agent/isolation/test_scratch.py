@@ -12,6 +12,7 @@ import pytest
 
 from agent.isolation import cgroup_detection, scratch
 from agent.isolation.scratch import ScratchArea, ScratchMeter, ScratchRefused
+from tests import users
 from tests.agent.agent_process import AgentProcess, eventually
 
 
@@ -180,7 +181,7 @@ def test_attempt_gets_its_own_scratch_directory_until_its_end(
     assert agent.log(2) == b"none\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+@users.as_other_users
 def test_scratch_directory_belongs_to_the_user_of_the_job(run: Run, options: tuple[str, ...]) -> None:
     agent = run(*options, run_as_self=False)
     agent.start(1, "sh", "-c", SHOW, user="nobody", scratch_mib=10)

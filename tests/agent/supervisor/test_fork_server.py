@@ -16,6 +16,7 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.supervisor import process_tree
 from agent.supervisor.task_process import TaskNotStarted, start_task
+from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
 from tests.agent.attempts.test_leases import renew
 
@@ -106,7 +107,7 @@ def test_supervisor_in_its_epilog_gets_its_full_time(run: Run, tmp_path: Path) -
     assert (tmp_path / "done").read_text() == "done\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+@users.as_other_users
 def test_first_process_ends_with_its_supervisor_even_without_a_fork_server(run: Run) -> None:
     agent = run(*NO_GROUPS, run_as_self=False)
     agent.start(1, "sleep", "600", user=pwd.getpwnam("nobody").pw_name)

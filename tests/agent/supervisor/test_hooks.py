@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
 from wire.agent.frames import Stop
 
@@ -89,7 +90,7 @@ def test_epilog_runs_after_a_lost_supervisor(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "order").read_text() == "epilog\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+@users.as_other_users
 def test_hooks_run_as_the_agent_without_the_environment_of_the_user(run: Run, tmp_path: Path) -> None:
     hook = script(tmp_path / "hook", f"id -u > {tmp_path}/id; env > {tmp_path}/env")
     agent = run(*policy(prolog=[hook]), run_as_self=False)

@@ -18,7 +18,7 @@ from tests import users
 from tests.agent.agent_process import AgentProcess
 
 Run = Callable[..., AgentProcess]
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch users")
+as_root = users.as_other_users
 SHOW = "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; pwd; umask; echo again >> /dev/stdout"
 
 

@@ -14,12 +14,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests import users
 from tests.controller.api.running_controller import Answer, RunningController, start_controller
 
 CLIENT_AS_USER = Path(__file__).with_name("client_as_user.py")
 NAMELESS = 54_321
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = users.as_other_users
 
 
 def some_user(besides: str = "") -> pwd.struct_passwd:

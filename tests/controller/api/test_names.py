@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import pytest
-
+from tests import users
 from tests.controller.api.running_controller import RunningController, start_controller
 
 NODE = {"gpus": "simulated:8xH100"}
@@ -52,7 +50,7 @@ async def test_quota_of_an_undeclared_queue_or_project_is_refused() -> None:
             assert await status(api, f"/v1/quotas/{tenant}/set", quota) == (200, "")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to the users of jobs")
+@users.as_other_users
 async def test_user_without_an_account_is_refused_where_jobs_run_as_users() -> None:
     spec = {"command": ["true"]}
     quota = {"quota": {"hard": {"gpus": 4}}}

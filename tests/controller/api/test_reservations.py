@@ -45,7 +45,8 @@ async def test_reservation_begins_and_ends_without_further_requests(api: Running
     waiting = await api.submit()
     assert await api.placed(waiting) == ["gpu01"]
     kinds = [event["kind"] for event in (await api.get("/v1/events"))[1]["events"]]
-    assert kinds[-3:] == ["ReservationBegan", "ReservationEnded", "JobPlaced"]
+    order = [kind for kind in kinds if kind in ("ReservationBegan", "ReservationEnded", "JobPlaced")]
+    assert order == ["ReservationBegan", "ReservationEnded", "JobPlaced"]
 
 
 async def test_what_if_reservation_shows_delayed_jobs(api: RunningController) -> None:
