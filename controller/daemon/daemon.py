@@ -196,7 +196,9 @@ class Daemon:
         return reply
 
     async def remove_node(self, name: str, by: str) -> Reply:
-        """Remove a node, and close its connection unless the engine refuses."""
+        """Remove a node. If the engine does not refuse this, also close the connection to the node's
+        agent.
+        """
         reply = await self.ask(inputs.RemoveNode(name, by))
         if not isinstance(reply, Refusal):
             await self.agents.remove_node(name)

@@ -22,7 +22,7 @@ class PlannedRun:
 
 
 def hello_of(name: str, facts: NodeFacts) -> Hello:
-    """Return the hello that the agent of a node sends after the node has booted."""
+    """Return the hello, which is the first message that the agent of a node sends after a boot."""
     return Hello(name, "virtual", f"{name}-1", "virtual", facts)
 
 

@@ -42,7 +42,7 @@ class Backend(Protocol):
         ...
 
     def insert(self, table: Table) -> Insert:
-        """Return an INSERT statement in the dialect of the database, which supports ON CONFLICT."""
+        """Return an INSERT statement, to which ON CONFLICT can be added, in the dialect of the database."""
         ...
 
     def quick_check(self, connection: Connection) -> list[str]:
