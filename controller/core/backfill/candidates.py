@@ -127,9 +127,9 @@ class BackfillCandidates:
     def take_placement(self) -> Placement | None:
         """Return a placement with which the current job can start now; None if there is none.
 
-        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. Some
-        resources are not needed for the reservation of the first waiting job. The placement is subtracted
-        from them if the current job still runs at the reserved start.
+        There is none if the job fits on no nodes that it may use, or is over a quota or share limit. If the
+        job would still run at the reserved start of the first waiting job, the placement is recorded in that
+        reservation, so that it can spare less for the next candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():
@@ -165,8 +165,8 @@ class BackfillCandidates:
     def _shut_if_over(self) -> bool:
         """Return whether a limit, or quota reserved for another job, keeps the current job from starting.
 
-        If a limit does, the other jobs of the lane are skipped too, unless only this job is over the limit.
-        If reserved quota does, the jobs of the lane that run at least as long are skipped.
+        If the job is over a limit, the other jobs of the lane are skipped too, unless the limit concerns only
+        this job. If the job would use reserved quota, skip the jobs of the lane that run at least as long.
         """
         over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if isinstance(over, QuotaReserved):

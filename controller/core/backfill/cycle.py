@@ -326,11 +326,13 @@ class Cycle:
         """Start jobs in queue order until a job neither fits nor can preempt others.
 
         1. A heap holds the first job of each lane (the waiting jobs with the same request), sorted by queue
-           position. Positions only grow during a pass.
+           position. During a pass a job can only move back in the queue, so its position is computed again
+           when the job reaches the top of the heap.
         2. A job over a quota or share limit starts on fewer nodes if it may. Otherwise it is skipped, usually
            with its whole lane, and quota is reserved for it (quota_reservations.py). A job that would delay
-           such a reservation is skipped too; step 4 of the pass looks for shorter jobs in its lane.
-        3. With `deadlines = "lift"`, a job that would otherwise miss its deadline is tried before the first.
+           a reservation of quota is skipped with its lane too. Backfill tries the shorter jobs of this lane.
+        3. With `deadlines = "lift"`, a job may take the last nodes that a job with an earlier deadline needs.
+           The job with the deadline is then tried first.
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
            first waiting job, and the loop ends.
         """
@@ -393,10 +395,10 @@ class Cycle:
             heapq.heapreplace(heads, (self.position(following), following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """Return which job to try now: this job, or a job that would otherwise miss its deadline and needs
-        the same nodes.
+        """Return the id of the job to try now: this job, or a waiting job with a deadline.
 
-        The second case occurs if this job would take the last nodes on which both jobs fit.
+        If this job would take the last nodes that the job with the deadline needs, return the job with the
+        deadline, because it would otherwise miss it.
         """
         while True:
             job = self.state.jobs[number]
@@ -580,17 +582,17 @@ class Cycle:
         return placement
 
     def keep_out(self, number: int, now: float) -> None:
-        """Set the job's pending reason to why it may not use the free nodes where it fits. One such reason is
-        a reservation for other users.
+        """Set the pending reason of a job that fits on free nodes but may not use them.
+
+        For example, an operator has reserved the nodes for other users.
         """
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
     def _find_fewer(self, job: Job, now: float) -> Placement | None:
-        """Return a placement on fewer nodes than the job requests; None if the job may not or cannot start on
-        fewer.
+        """Return a placement on fewer nodes than the job requests; None if there is none.
 
-        A gang first waits for all its nodes (the assembly time). During this time, `again_at` is at most the
-        end of the assembly time, so that the gang is tried again then.
+        A gang that accepts fewer nodes first waits for all its nodes (the assembly time). Until the end of
+        the assembly time, return None and set `again_at` so that the gang is tried again at that end.
         """
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
@@ -664,11 +666,13 @@ class Cycle:
         return self._easy
 
     def use_easy_reservation(self, now: float) -> float:
-        """Return `backfill_ends_by` for the EASY reservation of the first waiting job, and mark this
-        reservation as used.
+        """Return the time by which a backfilled job must end on nodes that the EASY reservation needs.
 
-        When the pass ends, a used reservation is recorded as the job's start estimate. The first call fixes
-        the latest start of the job. Otherwise each pass could delay it by another `max_delay_s` seconds.
+        Also mark this reservation, which is for the first waiting job, as used.
+
+        When the pass ends, a used reservation is recorded as the start estimate of the first waiting job. The
+        first call fixes the latest start of this job. Otherwise each pass could delay the start by another
+        `max_delay_s` seconds.
         """
         self._easy_used = True
         easy = self.easy_reservation(now)

@@ -61,10 +61,10 @@ class DeadlineGuard:
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
 
     def against(self, job: Job, now: float) -> list[EasyReservation]:
-        """Return the reservations for deadlines that this job must leave intact.
+        """Return the reservations for deadlines that this job must not delay if it starts now.
 
-        These are the reservations that start before the job would end, and whose job has an earlier latest
-        start than this job.
+        A reservation counts if it starts before this job would end. It also must start before the latest
+        start of this job.
         """
         if not self._queue.by_latest_start:
             return []
@@ -78,10 +78,10 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return the nodes that the job may not use: `barred`, and nodes with resources that this job would
-        take from a job with a deadline.
+        """Return the nodes that the job may not use; None if it may use all.
 
-        Only jobs with an earlier latest start than this job count.
+        These are the nodes in `barred`, and the nodes on which this job would delay a reservation for a
+        deadline (see `against`).
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)
@@ -97,9 +97,10 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Reduce the resources that the reservations can spare by those of a job that is about to start.
+        """Record the resources of a job that is about to start in each reservation that they concern.
 
-        Must be called before the JobPlaced event is applied to the state.
+        The reservation can then spare less for other jobs. Call this before the JobPlaced event is applied to
+        the state.
         """
         if self.reserved is None:
             return

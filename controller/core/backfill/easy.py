@@ -76,7 +76,8 @@ class EasyReservation:
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
 
     def _expected_affinity(self, part: PerNodeRequest) -> JobAffinityIndex | None:
-        """The affinity index (labels and terms of jobs by node) without preemption victims that are ending.
+        """Return a copy of the affinity index (labels and terms of jobs by node). Preemption victims that are
+        ending are removed from the copy.
 
         None if no affinity term concerns the request: neither its own terms nor those of other jobs.
         """
@@ -132,8 +133,10 @@ class EasyReservation:
         return False
 
     def _advance_between(self, now: float) -> bool:
-        """Do the same as `advance` for a job that operators' reservations bar from some nodes. The ends of
-        these reservations are tried as start times too.
+        """Set `starts_at` to the first moment at which the job fits. Return False if there is none.
+
+        Used if operators' reservations keep the job off some nodes. The ends of running jobs and the ends of
+        these reservations are tried as start times.
         """
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
@@ -368,9 +371,10 @@ def _earliest_on_fewest(
 def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
-    """Return the best placement for a job that will still run at the reserved start; None if there is none.
+    """Return the best placement for a backfilled job; None if there is none.
 
-    The placement does not delay this start of the first waiting job.
+    The job would still run at the reserved start of the first waiting job. The placement does not delay this
+    start.
     """
     if not placer.nodes.may_hold(shape.part):
         return None

@@ -53,7 +53,7 @@ class ProfileCycles:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, guards_of)
 
     def of(self, job: Job) -> Cycle:
-        """The `Cycle` that schedules the job: that of its profile."""
+        """Return the `Cycle` of the job's profile, which schedules the job."""
         return self.named(job.profile)
 
     def named(self, profile: str) -> Cycle:
@@ -127,9 +127,11 @@ class ProfileCycles:
             cycle.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record a change of a running job: its rank against preemption, or the work that it would lose.
+        """Record that it has changed which waiting jobs may preempt a running job, or how much work the
+        running job would lose.
 
-        From `preemptible_at` on, further waiting jobs may preempt the job; NEVER if there are none.
+        `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
+        additional ones may.
         """
         for cycle in self.cycles.values():
             if cycle.placer.pipeline.strategies:

@@ -40,8 +40,9 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """A waiting job, the time from which a limit allows it to start, and the amount that it leaves to others
-    then.
+    """The quota reserved for a waiting job: the job, and the time from which a limit allows it to start.
+
+    `spare` is the amount below the limit that the job will not need at that time.
     """
 
     job: int
@@ -119,8 +120,10 @@ class QuotaReservations:
         return None
 
     def take(self, job: Job, now: float, runtime_s: float) -> None:
-        """Subtract the amounts that the job will still hold at the reserved starts from what these
-        reservations can spare. Call this before the job starts.
+        """Record in the quota reservations a job that is about to start.
+
+        If the job will still run at a reserved start, its amount is subtracted from what this reservation can
+        spare. Call this before the job starts.
         """
         if self._by_limit:
             need = self._limits.need(job)
@@ -130,8 +133,10 @@ class QuotaReservations:
     def _concerning(
         self, job: Job, need: Amount, ends_at: float
     ) -> list[tuple[TenantKey, int, QuotaReservation]]:
-        """Return the reservations of other jobs for which this job would still hold some of the reserved
-        quota at the reserved start.
+        """Return the quota reservations of other jobs that concern a job which would end at `ends_at`.
+
+        A reservation concerns the job if the job counts for the same limit and still runs at the reserved
+        start. The result has the tenant, the kind of resource and the reservation.
         """
         project = "project", job.spec.project
         limits: list[tuple[TenantKey, Limit]] = [

@@ -33,8 +33,8 @@ class SharedReservations:
     """The reservations of one profile in a table that several profiles share.
 
     EASY backfill keeps a number of nodes free, but no particular ones. Two profiles that share nodes could
-    both count on the same nodes. Here, a reservation is therefore for particular nodes and GPUs, and a job
-    starts only where its resources stay unreserved until its end.
+    both count on the same nodes. Therefore this class reserves particular nodes and GPUs, and a job starts
+    only where its resources stay unreserved until its end.
 
     Example: profile A reserves gpu01 from 11:00 for job 7. Profile B may start a job of 30 minutes on gpu01
     at 10:15, and a job of two hours only on GPUs that job 7 does not need.

@@ -109,10 +109,9 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return, for each tenant, the amounts that its jobs will hold when their preemption victims have
-        ended.
+        """Return for each tenant the amounts of its jobs that wait for their preemption victims to end.
 
-        `job` is not counted.
+        Each job counts with the amounts that it will hold when it runs. `job` itself does not count.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:

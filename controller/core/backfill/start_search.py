@@ -93,8 +93,8 @@ class StartSearch:
     def blocked_claim(self, job: Job, now: float) -> str:
         """Return why a job may not start on the nodes that its preemption victims have left; empty if it may.
 
-        The job may not start if it would run into an operator's reservation, which was further away when the
-        preemption was planned.
+        The job may not start if an operator's reservation of a node begins before the job would end. When
+        the preemption was planned, the job would still have ended before the reservation.
         """
         barred = self._state.barred_nodes(job, now)
         rows = self._state.nodes.by_name

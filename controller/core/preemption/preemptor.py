@@ -84,9 +84,11 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record a change of a running job: its rank against preemption, or the work that it would lose.
+        """Record that it has changed which waiting jobs may preempt a running job, or how much work the
+        running job would lose.
 
-        From `preemptible_at` on, further waiting jobs may preempt the job; NEVER if there are none.
+        `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
+        additional ones may.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)

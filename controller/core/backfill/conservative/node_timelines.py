@@ -236,8 +236,8 @@ class NodeTimelines:
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
         """Return for each node with a separate timeline the first time from now on at which `part` can start.
 
-        The result is cached and must stay valid after `put_back`. Therefore a reservation that `set_aside`
-        ignores for the present still counts here.
+        The result is cached and must stay valid after `put_back`. Therefore the resources of the reservation
+        that `set_aside` ignores count as reserved here.
         """
         changes, known = self._known.get((part, duration), (-1, []))
         if changes < 0:

@@ -57,8 +57,8 @@ def overdue_end(end: float, now: float) -> float:
     1. For the first END_UNDER_WAY_S seconds the job is expected to end within ENDS_SOON_S. If a later end
        were assumed, the reservation of the next job would move later. A short job could then start before it
        on nodes that are already free, and delay the next job although all nodes were about to be free.
-    2. After that, its processes do not react to SIGKILL. The job is expected to stay for as long again as it
-       is overdue.
+    2. After that, it is assumed that its processes do not react to SIGKILL. A job that is overdue by n
+       seconds is expected to end in another n seconds.
 
     Example: time limit and grace of a job on two nodes are over at 10:00:00. Its processes end on the first
     node at 10:00:00.2 and on the second at 10:00:00.6. At 10:00:00.4 the reservation of job 9 on both nodes

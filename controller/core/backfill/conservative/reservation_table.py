@@ -275,7 +275,10 @@ class ReservationTable:
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a reservation everywhere except on the timelines of nodes."""
+        """Add (`sign` 1) or remove (-1) a reservation in the licence timelines and the expected affinity.
+
+        In a table that several profiles share, count it for its nodes too. The node timelines do not change.
+        """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
         self.licences.give(reservation.licences, reservation.starts_at, reservation.ends_at, -sign)

@@ -126,7 +126,10 @@ class SlotSearch:
         return starts
 
     def earliest(self, shape: Shape, job: Job, now: float) -> Slot | None:
-        """Return the first slot (start time and nodes) from `now` on with `shape.nodes` nodes, or None."""
+        """Return the first slot (start time and nodes) from `now` on in which the job can start.
+
+        The slot has `shape.nodes` nodes. None if the job can never start on so many nodes.
+        """
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
         enough = shape.nodes if domains is None else among.bit_count()
