@@ -125,8 +125,8 @@ class AttemptStates:
         return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
 
     def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
-        """Return the launched attempts that have not ended. Each has the pid of its supervisor, or None if
-        the agent watches no supervisor of it.
+        """Return a pair (attempt, pid of its supervisor) for each launched attempt that has not ended. If the
+        agent watches no supervisor of the attempt, the pid is None.
         """
         return [
             (key, each.supervisor) for key, each in self._known.items() if each.launched and not each.ended
@@ -165,8 +165,8 @@ class AttemptStates:
             self._settled.append(key)
 
     def resume(self) -> list[AttemptAction]:
-        """Watch the running supervisors of attempts from earlier agents, and launch a supervisor for each
-        attempt that has none.
+        """Continue the attempts of earlier agents: watch each supervisor that still runs. If an attempt has
+        no supervisor, launch one.
         """
         actions: list[AttemptAction] = []
         for key, attempt in self._known.items():
@@ -234,7 +234,7 @@ class AttemptStates:
         return [RequestStop(stop), LaunchSupervisor(key)]
 
     def release(self, go: Go) -> list[AttemptAction]:
-        """Let a member of a gang start, because all members are ready."""
+        """Let a gang member start its program, because all members of the gang are ready."""
         attempt = self._known.get((go.job, go.attempt))
         if attempt is None or attempt.ended or attempt.status.pid is not None:
             return []
@@ -303,8 +303,8 @@ class AttemptStates:
         return [*actions, LaunchSupervisor(key, after_s=min(30.0, 0.5 * (attempt.losses - 1)))]
 
     def fork_server_gone(self) -> list[AttemptAction]:
-        """Launch a supervisor for each attempt for which the agent watches none. If a supervisor runs
-        nevertheless, the second one finds the record locked and exits.
+        """Launch a supervisor for each launched attempt whose supervisor the agent does not watch. If the
+        attempt already has a supervisor, the new one finds the record locked and exits.
         """
         return [LaunchSupervisor(key) for key, pid in self.supervisors() if pid is None]
 

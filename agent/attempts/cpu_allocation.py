@@ -12,11 +12,12 @@ from wire.agent.frames import Start
 class CpuAllocator:
     """Assigns exclusive CPUs to each attempt, if possible whole cores of one NUMA node.
 
-    Modes ([jobs] bind): `cores` as below; `numa`: all CPUs of the attempt's NUMA nodes; `none`: any CPU.
+    The setting `bind` in [jobs] selects the mode. `cores` follows the steps below. With `numa`, an attempt
+    may use all CPUs of its NUMA nodes; with `none`, all CPUs of the host.
     1. An attempt gets exclusive CPUs only if it requests whole CPUs and may not use more than it requests.
-    2. If it has GPUs, the candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA node is a
-       candidate, the one with the fewest free CPUs first, so that other NUMA nodes stay free for large jobs.
-       The last candidate is the whole host.
+    2. If the attempt has GPUs, the candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA node
+       is a candidate, and the whole host is the last one. The NUMA node with the fewest free CPUs is the
+       first candidate, so that other NUMA nodes stay free for large jobs.
     3. In the first candidate with enough free CPUs, take CPUs of entirely free cores first, and hyper-threads
        of one core together.
     4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes.
@@ -66,8 +67,8 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """Return the NUMA nodes whose memory the attempt should prefer: `nodes`, or none if the host has only
-        one NUMA node.
+        """Return the NUMA nodes whose memory the attempt should prefer. This is `nodes`; if the host has only
+        one NUMA node, the list is empty.
         """
         return nodes if len(self._host.numa) > 1 else []
 

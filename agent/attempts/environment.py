@@ -45,8 +45,8 @@ def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int)
 
 
 def task_variables(order: Start) -> list[dict[str, str]]:
-    """Return for each task the variables that only this task gets, such as its rank. If the job has a
-    single task, it gets none: with them, a launcher such as torchrun would wait for further tasks.
+    """Return a dict of variables such as RANK for each task of this node. For a job with a single task the
+    dict is empty: if RANK were set, a launcher such as torchrun would wait for further tasks.
     """
     size = order.tasks * order.nodes
     if size == 1:
@@ -107,7 +107,7 @@ def hook_variables(order: Start, account: UnixAccount, directory: str) -> dict[s
 
 
 def home_directory(account: UnixAccount) -> str:
-    """Return the working directory of jobs that set none: the user's home directory, or / if that does not
-    exist.
+    """Return the working directory for a job that does not set one: the user's home directory. If the home
+    directory does not exist, return /.
     """
     return account.home if os.path.isdir(account.home) else "/"

@@ -35,7 +35,7 @@ class _Logs:
 
 
 class SettledLogs:
-    """The sizes of the logs of ended attempts, in the order in which the attempts ended."""
+    """The sizes of the logs of ended attempts. The attempts are in the order in which they ended."""
 
     def __init__(self, policy: JobPolicy) -> None:
         self._of_user = policy.log_user_mib * _MIB

@@ -88,8 +88,8 @@ class Spool:
         """Create the directories and lock the spool for this agent. Raise SpoolUnusable if the spool cannot
         be used.
 
-        If another agent has locked the spool, wait at most `patience_s` seconds for its exit. With
-        `replace`, kill that agent.
+        If another agent has locked the spool, wait at most `patience_s` seconds for its exit. If `replace` is
+        True, kill that agent after EVICT_AFTER_S seconds.
         """
         try:
             for folder in (str(self.root), self._attempts, self._settled, f"{self.root}/unreadable"):

@@ -58,8 +58,8 @@ class GpuSource(Protocol):
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
-        """Call `then` with an empty string when the GPUs have no processes and no used memory. If that
-        takes too long, call it with the reason.
+        """Call `then` with an empty string when the GPUs have no processes and no used memory. If a GPU is
+        still in use after some time, call `then` with the reason.
         """
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
@@ -68,8 +68,8 @@ class GpuSource(Protocol):
         """
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds with the program `command`, and send the result to the
-        controller. If an attempt has the GPU then, the reset fails.
+        """Reset a GPU in `after_s` seconds with the program `command`, and send the result to the controller.
+        If the GPU is allocated to an attempt at that time, the reset fails.
         """
 
 
@@ -114,14 +114,16 @@ class ReportedReadings:
         self._processes: tuple[GpuProcess, ...] = ()
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
-        """Return the readings that differ noticeably from those sent last. They then count as sent."""
+        """Return the readings that differ noticeably from the last sent readings of the same GPUs. The caller
+        must send them, because from now on they are the last sent ones.
+        """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Return whether the processes on GPUs differ noticeably from those sent last. If so, they then
-        count as sent.
+        """Return whether the processes on GPUs differ noticeably from the list that was sent last. If they
+        do, the caller must send them, because from now on they are the list sent last.
         """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes

@@ -255,8 +255,8 @@ class NvmlGpus:
     def _check_pending_launches(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Check the GPUs of launches that wait for clean GPUs, and call the callbacks of launches that need
-        not wait longer. `round_lines` has the latest readings; they began after these launches had to wait.
+        """Check the launches that wait for clean GPUs, with the readings in `round_lines`. If the GPUs of a
+        launch are clean, or if it has waited too long, call its callback.
         """
         held = held_milli(self._holders())
         for pending in self._pending_launches[:]:
@@ -277,8 +277,8 @@ class NvmlGpus:
     def _why_unclean(
         self, uuid: str, line: dict[str, Any], processes: tuple[GpuProcess, ...], held: dict[str, int]
     ) -> str:
-        """Return why a GPU is not clean: a process outside Corral's jobs uses it, or its memory is not
-        free. Empty if the GPU is clean.
+        """Return why a GPU is not clean: NVML cannot read it, a process that no job started uses it, or its
+        memory is not free. Return an empty string if the GPU is clean.
         """
         gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
         number = gpu.number
@@ -307,7 +307,9 @@ class NvmlGpus:
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Read the GPU now. If the driver hung on this GPU before, start a probe that does not skip it."""
+        """Read the GPU now. If probes skip this GPU because the driver hung on it, start a probe that reads
+        it.
+        """
         if self._ordered.get(uuid) != number:
             return
         if self._resetting:
@@ -394,8 +396,8 @@ class NvmlGpus:
             self._probe = None
 
     def _report_hang(self, why: str) -> None:
-        """Report the GPU on which the driver hangs: the first one that the probe has not read in this
-        round. If it has read all of them, report all GPUs.
+        """Report the GPU on which the driver hangs: the first GPU that the probe has not read in this round.
+        If the probe has read every GPU, report all of them.
         """
         asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
         hanging = next((uuid for uuid in asked if uuid not in self._round), None)
@@ -474,8 +476,8 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if the number of active NVLinks has differed for several rounds. Only the hello of
-        a new agent reports which GPUs are linked.
+        """End the agent if, for several rounds, a GPU has had more or fewer active NVLinks than when the
+        agent started. A new agent then reports the links: they are sent only in the hello, the first message.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
@@ -501,8 +503,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report a fault of a GPU once, and let a running check of the GPU fail. Only a later check can
-        find that the fault has ended.
+        """Report a fault of a GPU to the controller, unless the same fault was reported last. If a check of
+        this GPU is under way, it fails. If `trouble` is empty, report nothing, because only a check can show
+        that a fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

@@ -64,8 +64,9 @@ def main(
     """Write readings until the agent closes the pipe. If NVML does not work, write a line with `error` and
     exit.
 
-    A probe that replaces an earlier one (`again`) skips the GPUs in `skip`. It does not describe the GPUs. If
-    the driver hung during the description, the agent could not see on which GPU.
+    `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`, and does
+    not write the line that describes the GPUs: if the driver hung while the probe makes that line, the agent
+    could not see which GPU is the cause.
     """
     _die_with_the_agent()
     try:
@@ -191,8 +192,8 @@ def _compute(handle: Any) -> str:
 
 
 def _nvlink_ends(handle: Any) -> set[str]:
-    """Return the PCI addresses to which the NVLinks of a GPU lead. Each is another GPU, or a switch that
-    several GPUs share.
+    """Return the PCI addresses of the devices to which the NVLinks of a GPU lead. Each device is another GPU,
+    or a switch that several GPUs share.
     """
     found = set()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
@@ -205,8 +206,8 @@ def _nvlink_ends(handle: Any) -> set[str]:
 
 
 def _numa(bus: str, sys_root: Path) -> int:
-    """Return the NUMA node of a GPU; 0 if unknown. The PCI domain has eight digits in NVML and four in
-    /sys.
+    """Return the NUMA node of a GPU; 0 if unknown. `bus` is the PCI address from NVML. Its first four digits
+    are left out, because /sys has a PCI domain of four digits and NVML one of eight.
     """
     try:
         text = (sys_root / "bus/pci/devices" / bus[-12:].lower() / "numa_node").read_text(encoding="ascii")

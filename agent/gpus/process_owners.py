@@ -18,8 +18,8 @@ _MAX_GENERATIONS = 64
 
 @dataclass(frozen=True)
 class GpuHolder:
-    """A running attempt that has GPUs. Its processes are descendants of its supervisor, or have its mark
-    (process_marks.py).
+    """A running attempt that has GPUs. The attempt's processes are found in two ways: they are descendants of
+    its supervisor, or they have its mark, which is signed environment variables (process_marks.py).
 
     Processes in docker containers are descendants of the docker daemon, so only their mark identifies them.
     """
@@ -64,8 +64,9 @@ class ProcessOwner:
 def find_owner(pid: int, uuid: str, holders: Iterable[GpuHolder], proc: str = "/proc") -> ProcessOwner:
     """Return the owner of a process on the GPU `uuid`. User and command are "?" if the process has ended.
 
-    A mark (signed environment variables) proves the attempt only on GPUs that are allocated to the
-    attempt: any user could copy the mark of a job into another process.
+    A process may have a mark, which is signed environment variables that name an attempt. The process counts
+    as part of that attempt only if the GPU is allocated to the attempt, because any user could copy a mark
+    into another process.
     """
     by_pid: dict[Optional[int], GpuHolder] = {
         each.supervisor: each for each in holders if each.supervisor is not None

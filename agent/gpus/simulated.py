@@ -104,14 +104,14 @@ class SimulatedGpus:
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Send the answer that the GPU is healthy; if it does not exist, that the check failed."""
+        """Answer that the GPU is healthy. If the GPU does not exist, answer that the check failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuChecked(uuid, there, "" if there else NO_SUCH_GPU))
         )
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send the answer that the reset succeeded; if the GPU does not exist, that it failed."""
+        """Answer that the GPU was reset. If the GPU does not exist, answer that the reset failed."""
         there = any(gpu.uuid == uuid for gpu in self.facts)
         self._loop.call_later(
             after_s, lambda: self._send(GpuReset(uuid, there, "" if there else NO_SUCH_GPU))
@@ -203,8 +203,8 @@ def _uuid(seed: str) -> uuid.UUID:
 
 
 def _facts(node: str, first: int, position: int, count: int, model: SimulatedModel) -> GpuFacts:
-    """Return the GPU at this position of a group of equal GPUs. Each CPU socket has half of the group, and
-    NVLink connects every eight GPUs.
+    """Return the description of one GPU in a group of equal GPUs. The first half of the group is on NUMA node
+    0, the second half on NUMA node 1. NVLink connects the GPUs in sets of eight.
     """
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE

@@ -140,7 +140,7 @@ class UsageMeter:
 
         For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
         started. For a part of a GPU, count the memory of the job's processes. If the driver does not report
-        memory per process, count the used memory times that part.
+        memory per process, count a fraction of the used memory: the part of the GPU that the attempt has.
         """
         memory = 0.0
         for hold in holder.gpus:

@@ -16,8 +16,8 @@ _NAME = "cluster"
 
 
 def other_cluster(root: Path, cluster: str) -> str:
-    """Return a description of the cluster to which this spool belongs; empty if that is `cluster` or no
-    cluster.
+    """If the spool belongs to another cluster than `cluster`, return a description of that other cluster.
+    Otherwise return an empty string.
     """
     try:
         owner = (root / _NAME).read_text(encoding="utf-8", errors="replace").strip()

@@ -79,8 +79,8 @@ class LogReader:
             reading.caught_up = False
 
     def send_chunks(self) -> None:
-        """Send one chunk for each request in turn, until every request waits for new output or the
-        controller reads too slowly.
+        """Send one part of the log for each request in turn. Stop when every request waits for new output, or
+        when the controller reads too slowly.
         """
         while not self._channel.congested:
             ready = [reading for reading in self._readings.values() if not reading.caught_up]

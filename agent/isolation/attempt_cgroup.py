@@ -54,8 +54,8 @@ class AttemptCgroup:
                 continue
 
     def fork(self) -> int:
-        """Fork a child that starts in the attempt's cgroups; this process stays in its own. The result is
-        that of os.fork(). Raise OSError if the kernel refuses.
+        """Fork a child that starts in the attempt's cgroups. Return the pid of the child; in the child,
+        return 0. Raise OSError if the kernel refuses.
         """
         if self.is_v2:
             try:
@@ -89,7 +89,7 @@ class AttemptCgroup:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all processes in the cgroups at once. On kernels that cannot do this, do nothing."""
+        """Kill all processes in the cgroups at once. If the kernel cannot do this, do nothing."""
         for directory, _, _ in self._parts:
             try:
                 if os.path.exists(f"{directory}/freezer.state"):
@@ -100,8 +100,8 @@ class AttemptCgroup:
                 continue
 
     def _freeze_and_kill(self, directory: str) -> None:
-        """Freeze the processes of a v1 cgroup and kill them: a frozen process cannot fork. A process that
-        was missed is killed by the next call.
+        """Freeze the processes of a v1 cgroup and kill them: a frozen process cannot fork. If a process is
+        not killed, the next call kills it.
         """
         write_setting(f"{directory}/freezer.state", "FROZEN")
         try:

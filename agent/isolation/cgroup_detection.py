@@ -155,8 +155,9 @@ def _own(proc: Path) -> dict[str, str]:
 
 
 def _take_v2(mount: str, own: str, tag: str) -> HostCgroups | None:
-    """Use cgroup v2: below the root cgroup if the agent runs as root, like container engines; otherwise in
-    the agent's own cgroup, if systemd delegated it. Return None if v2 cannot be used.
+    """Create the parent of the attempts' cgroups with cgroup v2. If the agent runs as root, the parent is in
+    the root cgroup if possible, otherwise in the agent's own cgroup, which systemd must have delegated.
+    Return None if v2 cannot be used.
     """
     for base in dict.fromkeys([mount, mount + own] if os.geteuid() == 0 else [mount + own]):
         known = _words(f"{base}/cgroup.controllers")
@@ -203,8 +204,8 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
-    """Use every v1 controller that is available. The freezer controller, or a v2 cgroup without
-    controllers, serves to kill all processes of an attempt.
+    """Create the parents of the attempts' cgroups with every v1 controller that is available. All processes
+    of an attempt are killed through the freezer controller, or through a v2 cgroup without controllers.
     """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):

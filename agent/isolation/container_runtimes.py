@@ -81,8 +81,8 @@ class ContainerRuntime:
         return f"{self.kind} {self.version}"
 
     def describe(self) -> str:
-        """Return the name and version of the runtime, and why containers cannot use GPUs, as text for
-        `corral node`.
+        """Return the name and version of the runtime, as text for `corral node`. If containers cannot use the
+        host's GPUs, the text has the reason.
         """
         return f"{self}; no GPUs for containers: {self.gpu_problem}" if self.gpu_problem else str(self)
 
@@ -236,8 +236,8 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def find_runtime(policy: JobPolicy, gpus: Sequence[str]) -> Optional[ContainerRuntime]:
-    """Return the runtime that the site has configured; without one, the first installed runtime that works.
-    Return None if no runtime works.
+    """Return the runtime that the site has configured. If the site has configured none, return the first
+    installed runtime that works. Return None if no runtime works.
 
     `gpus` are the UUIDs of the host's real GPUs. Simulated GPUs are not passed to containers.
     """

@@ -113,8 +113,9 @@ def attach_command(launch: LaunchSpec, name: str) -> list[str]:
 def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
     """Return the processes of the job, without the processes of the container engine.
 
-    With podman and apptainer they are in `descendants`, the descendants of the supervisor. With docker
-    they are descendants of the daemon, and are found by the mark in their environment (process_marks.py).
+    With podman and apptainer, the job's processes are in `descendants`, the descendants of the supervisor.
+    With docker, the job's processes are descendants of the daemon, and are found by the mark in their
+    environment (process_marks.py).
     """
     return _without_engine(descendants) or _without_engine(marked_processes(launch))
 

@@ -89,8 +89,8 @@ class ScratchArea:
         return self.problem
 
     def mib(self, directories: Iterable[str]) -> int:
-        """Return the scratch that the node offers, in MiB: free disk space, plus what running attempts use.
-        `directories` are the spool directories of these attempts.
+        """Return the scratch that the node offers, in MiB. It is the free disk space plus the scratch that
+        running attempts use. `directories` are the spool directories of these attempts.
         """
         if self.problem:
             return 0
@@ -250,7 +250,7 @@ def delete_in_background(folders: list[str]) -> None:
 
 
 class ScratchMeter:
-    """Measures the size of a directory over and over. Each scan is divided into short steps."""
+    """Measures the size of a directory repeatedly. Each scan is divided into short steps."""
 
     def __init__(self, folder: str, limit_mib: int) -> None:
         self._folder = folder

@@ -17,8 +17,8 @@ _syscall.restype = ctypes.c_long
 
 
 def fork_into(directory: str) -> int:
-    """Fork a child directly into this v2 cgroup. The result is that of os.fork(). The calling process must
-    have only one thread. Raise OSError if the kernel refuses.
+    """Fork a child directly into this v2 cgroup. Return the pid of the child; in the child, return 0. The
+    calling process must have only one thread. Raise OSError if the kernel refuses.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -184,8 +184,8 @@ class ForkServer:
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """Kill the orphans: children of this process that killed supervisors have left. If none is left,
-        fork the supervisors that had to wait for the end of these orphans.
+        """Kill the orphans, which are processes that killed supervisors have left and that are now children
+        of this process. When no orphan is left, fork the supervisors that had to wait for this.
         """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:

@@ -87,8 +87,9 @@ def punch_middle(path: str, most: int) -> int:
 
 
 def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
-    """Return the offset at which to read a log next: `offset`, or the end of the deleted middle if `offset`
-    is in the deleted middle. Also return a notice to show for the deleted bytes; empty if none were deleted.
+    """Return the offset at which to read a log next, and a notice for the reader. If `offset` is in the
+    deleted middle, the new offset is the end of the deleted middle, and the notice has the number of bytes
+    left out. Otherwise return `offset` and an empty notice.
     """
     try:
         kept = max(offset, os.lseek(descriptor, offset, os.SEEK_DATA))
@@ -100,8 +101,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Return the size in bytes to which larger logs must be cut so that all logs together have at most
-    `most` bytes. Return None if they already do.
+    """Return a size in bytes. If all larger logs are cut to this size, the logs together have at most `most`
+    bytes. Return None if no log must be cut.
     """
     ordered = sorted(sizes)
     if sum(ordered) <= most:

@@ -94,8 +94,8 @@ def _children_from_list(pid: int) -> list[int]:
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
-    """Return a function from a pid to the pids of its children, for kernels without
-    /proc/<pid>/task/<tid>/children. It is based on one scan of all processes.
+    """Scan all processes once. Return a function that gives the pids of the children that a process had in
+    this scan. It is used on kernels without /proc/<pid>/task/<tid>/children.
     """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -223,8 +223,8 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """Return those of the processes that have a handler for a signal. The signal would end any other
-    process.
+    """Return the pids in `pids` of processes that have a handler for the signal. The signal would end a
+    process that has no handler.
     """
     found = []
     for pid in pids:

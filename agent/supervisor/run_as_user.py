@@ -20,11 +20,12 @@ _AGENT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 def run_and_read(
     launch: LaunchSpec, argv: list[str], timeout_s: float, as_agent: bool = False
 ) -> tuple[int, str]:
-    """Run a command, and return its exit code and stdout. The code is -1 if a signal or the timeout ended
-    the command.
+    """Run a command, and return its exit code and stdout. The code is -1 if a signal or the timeout ended the
+    command.
 
-    The command runs as the job's user with the job's environment. With `as_agent` it runs as the agent's
-    user with a fixed environment: variables of the job could make it use the user's own programs and files.
+    The command runs as the job's user with the job's environment. If `as_agent` is True, the command runs as
+    the agent's user with a fixed environment, because variables of the job could make the command use
+    programs and files of the job's user.
     """
     source, sink = os.pipe()
     pid = os.fork()

@@ -210,9 +210,9 @@ class Supervisor:
             self._begin_ending(0.0)
 
     def _choose_port(self) -> None:
-        """If MASTER_PORT is in use, choose another port. A gang member cannot do this, because the other
-        members already have the port: the attempt ends with `port_in_use`, and the controller starts the
-        gang again.
+        """If MASTER_PORT is in use, choose another port. In a gang this is not possible, because the other
+        members have already received the port. The attempt then ends with the reason `port_in_use`, and the
+        controller starts the gang again.
         """
         env = self.launch.env
         port = env.get(_PORT, "")
@@ -495,8 +495,8 @@ class Supervisor:
         self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
 
     def _read_stop(self, default: str = "") -> None:
-        """Carry out the stop order in the spool. If there is none, stop the job for the reason `default`;
-        if `default` is empty, do nothing.
+        """Carry out the stop order in the spool. If there is no stop order and `default` is not empty, stop
+        the job for the reason `default`.
         """
         try:
             with open(f"{self.launch.directory}/stop", encoding="utf-8") as file:
@@ -552,8 +552,8 @@ class Supervisor:
             self._begin_ending(self.grace_s)
 
     def _signal_handlers(self, number: int) -> bool:
-        """Send a signal to those processes of the job that have a handler for it, because the signal would
-        end any other process. Return whether any process has a handler.
+        """Send a signal to the processes of the job that have a handler for it, because the signal would end
+        a process without a handler. Return whether any process has a handler.
         """
         descendants = process_tree.descendants(os.getpid())
         receivers = process_tree.with_handler(
@@ -669,8 +669,8 @@ class Supervisor:
         self.record_end += len(line)
 
     def _hint(self, *lines: bytes) -> None:
-        """Send lines of the record to the agent through the agent's FIFO. Without `lines`, send those that
-        did not fit into the FIFO before.
+        """Send `lines` of the record to the agent through the agent's FIFO. If there are no `lines`, send
+        again the lines that did not fit into the FIFO when they were sent last.
         """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""

@@ -20,8 +20,8 @@ HAS_PIDFD = _has_pidfd()
 
 
 class SupervisorWatch:
-    """A running supervisor. Raises ProcessLookupError if it has exited. `descriptor` is its pidfd; None if
-    there is none.
+    """A running supervisor. The constructor raises ProcessLookupError if the supervisor has exited.
+    `descriptor` is a pidfd of the supervisor; None if the kernel could not open one.
     """
 
     def __init__(self, pid: int) -> None:

@@ -118,8 +118,8 @@ def write_notice(place: str, sentence: str) -> None:
 
 
 def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str]) -> int:
-    """Start the task with posix_spawn, as the user of this process. This is faster than fork, because it
-    does not copy the process; the whole attempt costs half as much.
+    """Start the task with posix_spawn, as the user of this process. This is faster than fork, because
+    posix_spawn does not copy the memory mappings of this process.
     """
     _enter(launch.cwd)
     _make(launch.checkpoint_dir)
@@ -213,8 +213,8 @@ def _become(
 
 
 def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
-    """Return which log each of the descriptors 1 and 2 is written to, as (descriptor, path). With
-    `merge_output` both have the same log.
+    """Return the log files for descriptor 1 (stdout) and descriptor 2 (stderr), as (descriptor, path). If the
+    job sets `merge_output`, both are written to the same log.
     """
     return [
         (1, f"{launch.directory}/stdout"),
