@@ -158,7 +158,7 @@ def _free_at(state: State, spec: ReservationSpec, node: Node) -> float:
     """
     mine = Reservation(spec, (), spec.starts_at, "")
     jobs = (state.jobs[number] for number in node.held)
-    ends = (job.expected_end for job in jobs if not mine.admits(job.user, job.spec.project))
+    ends = (job.latest_end for job in jobs if not mine.admits(job.user, job.spec.project))
     return max(ends, default=0.0)
 
 
@@ -167,8 +167,8 @@ def _busy(state: State, spec: ReservationSpec, nodes: list[Node]) -> Refusal | N
     for node in nodes:
         for number in sorted(node.held):
             job = state.jobs[number]
-            if not mine.admits(job.user, job.spec.project) and job.expected_end > spec.starts_at:
-                over = job.expected_end - spec.starts_at
+            if not mine.admits(job.user, job.spec.project) and job.latest_end > spec.starts_at:
+                over = job.latest_end - spec.starts_at
                 how = "has no time limit" if over == NEVER else f"may run {duration(over)} into it"
                 return Refusal(
                     "conflict",

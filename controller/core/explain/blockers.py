@@ -45,7 +45,7 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
     depth = len(stopped.path)
     jobs = [state.jobs[job] for _, job in state.releases]
     ends = [
-        (job.expected_end, job.charge)
+        (job.latest_end, job.charge)
         for job in jobs
         if job.placed_at is not None and state.tenant(job)[:depth] == stopped.path
     ]

@@ -260,9 +260,9 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
     job = state.find(dependency.job) if dependency.job else None
     if job is None or (job.array is not None and "_" not in dependency.job):
         return ""
-    if job.placed_at is None or job.expected_end == NEVER:
+    if job.placed_at is None or job.latest_end == NEVER:
         return f" ({job.state.value.lower()})"
-    return f" ({job.state.value.lower()}, ends in {duration(job.expected_end - now)} at the latest)"
+    return f" ({job.state.value.lower()}, ends in {duration(job.latest_end - now)} at the latest)"
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:

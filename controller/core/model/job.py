@@ -229,22 +229,33 @@ class Job:
 
     @property
     def expected_end(self) -> float:
-        """The latest end of a job that is placed or nominated. Backfill and all other plans use this time.
+        """The time at which backfill and all other plans expect a placed or nominated job to end.
 
         1. The time limit counts from the start of the processes, which a slow prolog or image pull delays.
            Until all members have started, it counts from the placement.
         2. After the limit the job may use its whole grace. No checkpoint is taken at a time limit.
         3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
            checkpoint and its grace.
-        4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace.
+        4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace. A job
+           without a time limit has its predicted run time or `[jobs] default_time_limit_s` instead.
 
         Example: a job is placed at 10:00 and starts at 10:02, with a time limit of 1h and a grace of 30s. Its
         expected end is 11:02:30.
         """
+        return self._end_after(self.span if self.planned_s is None else self.planned_s)
+
+    @property
+    def latest_end(self) -> float:
+        """The time at which a placed or nominated job has certainly ended; NEVER without a time limit.
+
+        Unlike `expected_end`, it counts neither on a prediction nor on `[jobs] default_time_limit_s`.
+        """
+        return self._end_after(self.span)
+
+    def _end_after(self, run_s: float) -> float:
         if self.placed_at is None:
             return NEVER if self.stop_by is None else self.stop_by + self.span
-        began = self.placed_at if self.started_at is None else self.started_at
-        end = began + (self.span if self.planned_s is None else self.planned_s)
+        end = (self.placed_at if self.started_at is None else self.started_at) + run_s
         return end if self.stop_by is None else min(end, self.stop_by)
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.estimates.runtime_prediction import PredictionConfig
+from controller.core.model import inputs
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.cluster.reservation import ReservationSpec
 
 HOUR = 3_600.0
 PLANNED = replace(PIPELINE, estimating=PredictionConfig(default_s=24 * HOUR))
@@ -56,3 +58,12 @@ def test_gang_starts_when_the_job_without_a_time_limit_ends() -> None:
     harness.exit(1)
     harness.tick()
     assert len(harness.nodes_of(gang)) == 2
+
+
+def test_operators_reservation_does_not_count_on_a_planned_end() -> None:
+    harness, _ = harness_with_a_waiting_gang()
+    upkeep = ReservationSpec(
+        name="upkeep", starts_at=harness.now + 30 * HOUR, duration_s=HOUR, nodes=tuple(harness.nodes_of(1))
+    )
+    refusal = harness.refuse(inputs.Reserve(upkeep, "root"))
+    assert "job 1 on node n1 has no time limit" in refusal.message
