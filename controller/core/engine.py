@@ -273,19 +273,21 @@ class Engine:
         return explain(self.state, cycle.placer, cycle, job, now)
 
     def predicted(self, job: Job) -> float | None:
-        """Return the predicted run time in seconds: for a placed job the one used at its placement, for a
-        queued job a new one; None without prediction.
+        """Return the predicted run time of a job in seconds; None if there is no prediction.
+
+        For a queued job it is computed now. For other jobs it is the prediction made at the placement.
         """
         if job.state is JobState.QUEUED:
             return self.state.estimates.predict(job, self.pipeline.estimating)
         return job.predicted_s
 
     def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
-        """Return the preemption that would let a waiting job start now, and True if the policy allows it.
+        """Return a preemption that would let a waiting job start, and whether the policy allows it.
 
-        If the policy allows none, return False, and the preemption that would be possible without the
-        preemption strategies and without protection of jobs. It stops only jobs whose priority is not higher.
-        If there is none either, return None and False.
+        1. If the configured strategies find a preemption, return it and True.
+        2. Otherwise ignore the strategies and the limits that protect running jobs. If stopping jobs whose
+           priority is not above that of the waiting job is enough, return this preemption and False.
+        3. Otherwise return None and False.
         """
         if self.state.licences.insufficient(job.ask.licences):
             return None, False

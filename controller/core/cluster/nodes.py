@@ -332,8 +332,8 @@ class Nodes:
         """Withdraw the nomination of the job on this node: the node's resources are no longer kept for the
         job.
 
-        `heirs` has, by victim, the other nominated job for which the victim's resources are kept from now on,
-        if there is one.
+        The key of `heirs` is a victim (a job that was preempted for the nominated job). The value is another
+        nominated job, for which the victim's resources are kept from now on.
         """
         node = self.by_name[name]
         del node.claims[job]
@@ -501,7 +501,8 @@ class Nodes:
         return self._gpu_value
 
     def may_hold(self, part: PerNodeRequest) -> bool:
-        """False only if no node has enough free resources for the request.
+        """Return False if certainly no node has enough free resources for the request. If True, a node may
+        have enough.
 
         The request is compared with upper bounds of the free resources of all nodes. Free resources only
         shrink while `room_version` stays the same, so old bounds stay true. They are computed again when

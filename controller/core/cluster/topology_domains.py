@@ -66,8 +66,9 @@ class TopologyDomains:
         return sum(surplus[: len(surplus) - domains + 1]) - 1 if len(surplus) >= domains else -1
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return the row numbers of the nodes in domains that have at least as many of the nodes in `rows` as
-        the gang needs in one domain.
+        """Return those of `rows` whose domains have enough nodes for a gang of `nodes` nodes.
+
+        A domain has enough nodes if `rows` has at least as many of its nodes as the gang needs in one domain.
         """
         known, split = set(rows), self._topology.split(nodes)
         each = split[1] if split is not None else 0

@@ -52,8 +52,9 @@ def apply_queue_rule(rules: QuotaConfig, spec: JobSpec, user: str) -> JobSpec | 
 
 
 def labels_added_by_queue(submitted: JobSpec, admitted: JobSpec) -> tuple[str, ...]:
-    """Return the labels that a queue added to a job's node selector. They are the labels in the selector of
-    `admitted`, the spec after the rules of the queue, that `submitted` does not have.
+    """Return the names of the node labels that a queue added to a job's node selector, sorted.
+
+    `submitted` is the job's spec before the rules of the queue were applied, `admitted` the spec after that.
     """
     return tuple(sorted(admitted.selector.keys() - submitted.selector.keys()))
 

@@ -35,11 +35,11 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The default CPU and memory of a request, if they are a proportional part of a node. Of all nodes that
-    could hold the request, the node with the smallest result decides.
+    """The default CPU and memory of a request, as a proportional part of a node.
 
-    The smallest result is from `cpu_node` for the CPU and from `memory_node` for the memory. Fields named
-    `most_…` are the greatest CPU and the greatest memory of any of these nodes.
+    The part is computed for each node that could hold the request, and the smallest one is used. The smallest
+    CPU is that of `cpu_node`, the smallest memory that of `memory_node`. Fields named `most_…` have the
+    greatest CPU and the greatest memory of any of these nodes.
     """
 
     cpu_milli: int

@@ -108,7 +108,9 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return the shortest stored run time that at least the fraction `part` of runs did not exceed."""
+        """Return the shortest stored run time such that at least the fraction `part` of the runs took no
+        longer.
+        """
         runs = self.sorted
         return runs[max(0, math.ceil(part * len(runs)) - 1)]
 

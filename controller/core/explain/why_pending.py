@@ -99,7 +99,7 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield texts about circumstances that may delay the job in addition: an exceeded soft limit, GPUs out of
+    """Yield texts about further causes of delay: a soft limit that the job exceeds, and GPUs that are out of
     service.
     """
     soft = state.over_soft_quota(job, now)
@@ -182,8 +182,8 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text with the number of nodes that can hold the request now, and with what the other nodes
-    lack.
+    """Return a text with the number of nodes that can hold the request now, and with the resources that the
+    other nodes lack.
     """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:

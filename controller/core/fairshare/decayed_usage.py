@@ -43,8 +43,8 @@ class DecayedUsage:
         return self.amount * values + self.rate * self.longest_h * (1.0 - values)
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to this amount at the present rate; infinite if it never
-        does.
+        """Return the time at which the total falls to this amount if the rate of use stays the same. The time
+        is infinite if the total never falls to this amount.
         """
         lasting, total = self.rate * self.longest_h, self.total(now)
         if total <= amount:
@@ -98,8 +98,8 @@ class WindowedUsage:
         return counted + self.rate * max(0.0, min(now - self.at, self.window_s)) / HOUR_S
 
     def falls_to(self, amount: float, now: float) -> float:
-        """Return the time at which the total falls to this amount at the present rate; infinite if it never
-        does.
+        """Return the time at which the total falls to this amount if the rate of use stays the same. The time
+        is infinite if the total never falls to this amount.
         """
         width = self.window_s / BUCKETS
         before, total = now, self.total(now)

@@ -42,8 +42,8 @@ class OffQueueUse:
 
 @dataclass(slots=True)
 class OffQueueUsage:
-    """All uses of GPUs without a job that have not ended, and the last MAX_KEPT uses that have ended. Ended
-    uses are numbered in the order of their ends.
+    """The uses of GPUs by processes that no job started: all uses that have not ended, and the last MAX_KEPT
+    uses that have ended. Ended uses are numbered in the order of their ends.
     """
 
     open: dict[OffQueueKey, OffQueueUse] = field(default_factory=dict)
@@ -77,18 +77,18 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all uses of GPUs without a job on a node that has disconnected, because its processes are no
-        longer known.
+        """End all off-queue uses of a node's GPUs (uses without a job). The node has disconnected, so its
+        processes are no longer known.
         """
         for key in self.on(node):
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """Return the uses of a node's GPUs without a job that have not ended."""
+        """Return the keys of the off-queue uses (uses of GPUs without a job) on this node that go on now."""
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """Return the uses of GPUs without a job that lie at least partly in a time window, newest first."""
+        """Yield the off-queue uses (uses of GPUs without a job) that overlap a time window, newest first."""
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
                 yield use

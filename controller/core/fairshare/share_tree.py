@@ -115,8 +115,10 @@ class FairshareConfig:
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Return the charge for a GPU, in billing units per hour: the price in `billing` of the most specific
-        key `gpu.MODEL` that fits the model, otherwise of `gpu`.
+        """Return the charge for a GPU of this model, in billing units per hour.
+
+        It is the value of the most specific key `gpu.MODEL` in `billing` that fits the model. If no such key
+        fits, it is the value of the key `gpu`, or 0 without this key.
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
@@ -373,10 +375,11 @@ class ShareTree:
         return found
 
     def falls_below(self, path: SharePath, limit: float, now: float, ends: Ends) -> float:
-        """Return the time at which the use of the share falls below `limit` if running jobs end as in `ends`;
-        NEVER if it does not.
+        """Return the time at which the use of the share falls below `limit`; NEVER if it stays at or above
+        `limit`.
 
-        `ends` has the end of each job and its rate of use (billing units per hour), the earliest end first.
+        `ends` has the expected end of each running job and its rate of use (billing units per hour), the
+        earliest end first. It is assumed that no job starts.
         """
         usage, moment = copy.deepcopy(self.accounts[path].usage), now
         for end, rate in ends:
@@ -388,8 +391,8 @@ class ShareTree:
         return self._below(usage, limit, moment)
 
     def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
-        """Return the time at which the use in this counter falls below `limit` if the rate does not change;
-        NEVER if it does not.
+        """Return the time at which the use in this counter falls below `limit`; NEVER if it stays at or above
+        `limit`. It is assumed that the counter's present rate of use does not change.
         """
         left = limit - self.sharing.held_hours * usage.rate
         return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf

@@ -90,8 +90,8 @@ def on_fork(engine: Engine, work: Callable[[Engine], T]) -> T | None:
 def with_run_times(ahead: Engine, *, predicted: bool) -> Engine:
     """Return `ahead`, a copy of the engine, changed so that jobs have other expected ends.
 
-    With `predicted`, jobs end after their predicted run times; otherwise at their time limits. A job without
-    a time limit ends in the first case when plans assume its end, and in the second case never (`_end_due`).
+    With `predicted`, jobs end after their predicted run times, and a job without a time limit ends when plans
+    assume its end. Without `predicted`, jobs end at their time limits, and a job without one never ends.
     """
     rules, state = ahead.pipeline.estimating, ahead.state
     if predicted == rules.predicted:

@@ -35,9 +35,9 @@ ACTOR = "root"
 class Suggestion:
     """A change that starts a waiting job. `sentence` continues the text `it would start now …`.
 
-    Exactly one of these is set: spec fields to change, running jobs to preempt, that the job is to be
-    released, or nodes and GPUs to resume. With `hold`, the preempted jobs are also held. Otherwise they would
-    start again before the waiting job.
+    Exactly one of these fields is set: `changes` (new values of spec fields), `preempt` (running jobs to
+    preempt), `release` (release the job) or `resume` (nodes and GPUs to resume). With `hold`, the preempted
+    jobs are also held, because they would otherwise start again before the waiting job.
     """
 
     sentence: str

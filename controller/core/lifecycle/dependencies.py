@@ -89,8 +89,9 @@ class DependencyIndex:
             self._pending.pop(target, None)
 
     def targets(self, job: Job) -> list[Target]:
-        """Return the targets for which other jobs wait and that are about this job or its array. A target is
-        (label, condition), such as ("7", Until.OK).
+        """Return the targets that name this job or its array and for which other jobs wait.
+
+        A target is a pair (label, condition), such as ("7", Until.OK).
         """
         return [target for target in targets_of_job(job) if target in self.by_target]
 
@@ -101,8 +102,9 @@ class DependencyIndex:
         return sorted(self.by_target.get(target, ()))
 
     def outcome(self, target: Target, changed: Job) -> bool | None:
-        """Return True if the condition in `target`, a pair (label, condition), is met, and False if it can
-        never be met; otherwise None. The last event was about the job `changed`.
+        """Return True if the target (label, condition) is met, False if it can never be met, otherwise None.
+
+        `changed` is the job of the last event: the target itself, or an element of the target array.
         """
         label, until = target
         if label == changed.label:
@@ -284,7 +286,10 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """Yield the dependencies of the job or array with this label, if its jobs still wait for dependencies."""
+    """Yield the dependencies of the job with this label, or of all elements if the label is that of an array.
+
+    Jobs that do not wait for dependencies any more are left out.
+    """
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
     for job in jobs:

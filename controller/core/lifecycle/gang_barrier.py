@@ -34,8 +34,9 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """Yield an order to start for each waiting member of the gang, but none until every member that has not
-    ended is ready.
+    """Yield an order to start for each gang member that waits at the barrier.
+
+    Ended members do not count. If any other member is not ready yet, yield nothing.
     """
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):

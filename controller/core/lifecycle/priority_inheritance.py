@@ -136,8 +136,9 @@ def lend_targets(job: Job) -> Iterator[Target]:
 
 
 def inherited_from(state: State, job: Job, priority: int) -> Job | None:
-    """Return the job whose priority this job has inherited, and the oldest one if there are several. The
-    search reads all jobs.
+    """Return the job from which this job has inherited its priority; None if no job is found.
+
+    If there are several such jobs, return the first by job id. The search reads all jobs in memory.
     """
     targets = {*targets_of_job(job)}
     for other in state.jobs.values():

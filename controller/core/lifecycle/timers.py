@@ -157,8 +157,9 @@ class Timers:
             heapq.heappush(self._heap, each)
 
     def end_due(self, now: float) -> bool:
-        """End the jobs that did not start in the pass, although it was their last chance. Return False if
-        there were none.
+        """End the jobs whose last chance to start was this scheduling pass, and that have not started.
+
+        Return whether there were such jobs.
         """
         found = self.next_at <= now
         while self.next_at <= now:

@@ -270,8 +270,8 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """The members of the job that have not ended and that an elastic job keeps: they were not ordered to
-        end because the job shrinks.
+        """The members of the job that have not ended. If an elastic job shrinks, the members that were
+        ordered to end are left out.
         """
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 

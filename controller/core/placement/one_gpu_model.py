@@ -84,7 +84,10 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return those of `rows` whose nodes have a GPU model that at least `nodes` of these nodes have."""
+        """Return those of `rows` whose GPU models have enough nodes for a gang of `nodes` nodes.
+
+        A model has enough nodes if at least `nodes` of the nodes in `rows` have it.
+        """
         return {
             row
             for _, these in self._by_model(rows)

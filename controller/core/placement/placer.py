@@ -244,7 +244,7 @@ class Placer:
     ) -> Placement | None:
         """Return a placement on as many nodes as possible, but at most `most`, for a job with `--min-nodes`.
 
-        None if the request fits on fewer nodes than the job accepts.
+        None if that would be fewer nodes than the job accepts.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:

@@ -84,9 +84,10 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the rows of the nodes that have changed since `seen`; None if none has changed.
+        """Return the rows of the nodes that have changed since the last update; None if no node has changed.
 
-        `seen` is (layout_version, change_count) of the last update.
+        `seen` is (layout_version, change_count) of the last update. If the layout or many nodes have changed,
+        return all rows.
         """
         nodes = self._nodes
         layout, changes = seen

@@ -91,8 +91,8 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if none
-        does.
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if
+        there is no such job.
         """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 

@@ -92,8 +92,8 @@ class VictimSearch:
 
     @property
     def retry_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if none
-        does.
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if
+        there is no such job.
         """
         return self._index.next_preemptible_at
 

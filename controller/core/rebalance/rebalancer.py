@@ -106,10 +106,9 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """Return the first waiting job that cannot start (or None), and the waiting jobs that could start if
-        running jobs were moved.
+        """Return the first waiting job that cannot start (or None), and the jobs that moves could start.
 
-        These are the first jobs of each class (jobs with equal requests) that lacks only free nodes.
+        For these jobs only free nodes are lacking. Of jobs with equal requests, only the first is tried.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)

@@ -72,7 +72,10 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return `barred` with one more node: that of the placement which the most jobs would have to leave."""
+    """Return a copy of `barred` in which one more node of the placement is barred.
+
+    It is the node that the most jobs of `leaving` would have to leave.
+    """
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
     fullest = max(names, key=lambda name: sum(job in nodes.by_name[name].held for job in leaving))

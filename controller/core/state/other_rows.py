@@ -61,8 +61,10 @@ class NoteKind:
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """Return the present rows of the notes (database rows of quotas, shares and the like) that the events in
-    `batch` changed. The sets of changed notes are not emptied.
+    """Return the notes (database rows of quotas, shares and the like) that the events in `batch` changed.
+
+    Each note has its contents after the events. The sets in step 2 of the module docstring are read, but not
+    emptied.
 
     Cost: one dictionary lookup per event, plus one row for each note that changed.
     """
