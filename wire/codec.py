@@ -133,10 +133,11 @@ def _only_optional(kind: Any) -> Any:
 
 
 def _dataclass_decoder(kind: type) -> Decoder:
-    """Return the function that decodes a dataclass. It is compiled so that most fields cost one comparison.
+    """Return the function that decodes a dataclass. The function is compiled, so that most fields cost one
+    comparison.
 
-    1. If the data has exactly the fields of the class, read them in order. A value that already has the
-       right type is used unchanged, and an empty list becomes (); other values go to their decoder.
+    1. If the data has exactly the fields of the class, read them in order. A value that already has the right
+       type is used unchanged, and an empty list becomes (); other values go to their decoder.
     2. Otherwise read the fields by name: an unknown or missing field raises Malformed, and an optional field
        that is missing gets its default.
     """
@@ -187,8 +188,8 @@ def _dataclass_decoder(kind: type) -> Decoder:
 
 
 def _inline_check(kind: Any) -> tuple[str, list[tuple[str, str]]]:
-    """Return a condition, as Python text, that is true for JSON values that are used without decoding. Also
-    return the empty JSON values that are replaced directly, as pairs such as `[]` and `()`.
+    """Return a condition as Python text. A JSON value that meets the condition needs no decoding. Also return
+    the empty JSON values that need no decoder, in pairs with their replacement, such as `[]` and `()`.
     """
     if typing.get_origin(kind) in _UNION_TYPES:
         check, empties = _inline_check(_only_optional(kind))

@@ -33,8 +33,9 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply a configuration: the one in `text`, or with `previous` the configuration before the
-    current one. Without either, the controller reads its configuration file.
+    """A request to apply a configuration. It is the text in `text`. If `previous` is True, it is the
+    configuration that was in effect before the current one. Otherwise the controller reads its configuration
+    file.
 
     If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is
     refused.

@@ -164,9 +164,9 @@ class Shift:
 class WhatIfAnswer:
     """What changes would do. `refused` has the changes that the controller would refuse, with the reason.
 
-    `passed_over` names tables of the configuration that differ from the current ones but that the forecast
-    ignores. `why` is the reason why the first submitted job would wait. Each change in `easings` would start
-    that job at once.
+    `passed_over` has the names of the configuration tables that would change but that the forecast ignores.
+    `why` is the reason why the first submitted job would wait. Each change in `easings` would start that job
+    at once.
 
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
     whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier

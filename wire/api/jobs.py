@@ -72,8 +72,9 @@ class ShellOpened:
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """A part of the output of a `corral exec` command, as base64; or, with `end`, the exit code or signal
-    with which the command ended. `error` is the reason if the command could not start or Corral ended it.
+    """A part of the output of a `corral exec` command, as base64. If `end` is True, it is instead the end of
+    the command, with its exit code or signal. `error` is the reason if the command could not start or Corral
+    ended it.
     """
 
     stream: str = ""

@@ -35,7 +35,9 @@ class FilterLoss:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A job that is ahead of another job in the queue. `wants` describes its request or its reservation."""
+    """A job that is ahead of another job in the queue. `wants` is the request of the job that is ahead, as
+    text: its GPUs or CPUs, time limit and priority.
+    """
 
     job: int
     label: str

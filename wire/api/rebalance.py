@@ -26,8 +26,9 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """How fragmented the free GPUs are: `free_gpus` is their number, `whole_gpus` the number of those on
-    idle nodes, and `fragmentation` the fraction on nodes that are not idle.
+    """How fragmented the free GPUs are. `free_gpus` is the number of GPUs that are wholly free, and
+    `whole_gpus` the number of GPUs on nodes without a used GPU. `fragmentation` is the fraction of the free
+    GPU capacity on nodes with a used GPU.
     """
 
     free_gpus: int

@@ -91,8 +91,8 @@ class QuotaChange:
 
 @dataclass(frozen=True)
 class QuotaView:
-    """Limits and usage of a user, project or queue. `edited` is True if the limits were set by a command
-    and not by the configuration.
+    """Limits and usage of a user, project or queue. `edited` is True if a command has set the limits, and
+    False if they are those of the configuration.
     """
 
     scope: str

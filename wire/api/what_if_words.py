@@ -10,8 +10,8 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """Return how many seconds later a job would start, below 0 if earlier. An unknown start counts as the
-    end of the forecast; if the forecast is complete, it counts as infinitely late.
+    """Return how many seconds later a job would start; below 0 if it would start earlier. If the forecast has
+    no start for the job, the end of the forecast is used, or infinity if the forecast has no end.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
@@ -19,7 +19,7 @@ def delay(answer: WhatIfAnswer, shift: Shift) -> float:
 
 
 def moment(answer: WhatIfAnswer, at: Optional[float]) -> str:
-    """Return when a job starts as text for users, such as `in 2h10m`."""
+    """Return the start time `at` of a job as text for users, such as `in 2h10m`."""
     if at is None and answer.covers_until is not None:
         return f"after {duration(answer.covers_until - answer.now)}"
     if at is None:
@@ -37,8 +37,8 @@ def counts(answer: WhatIfAnswer) -> tuple[int, int]:
 
 
 def hours(answer: WhatIfAnswer) -> str:
-    """Return by how many hours all jobs together wait longer, and by how many they wait shorter, as text;
-    empty if the two sums are near 0.
+    """Return two sums as text: the hours of all delays, and the hours by which jobs start earlier. Return an
+    empty text if both are near 0.
     """
     if max(answer.later_h, answer.sooner_h) < 0.05:
         return ""

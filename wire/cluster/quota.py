@@ -87,8 +87,8 @@ class Quota:
     """The limits of a user, project or queue. Jobs that would exceed a `hard` limit wait. Jobs that would
     exceed a `soft` limit start after all other jobs.
 
-    With `borrow`, a project may exceed its hard limit by up to that amount, while other projects use
-    that much less than their own quotas.
+    A project may exceed its `hard` limit by the amounts in `borrow`, as long as other projects use less than
+    their own quotas by the same amounts.
     """
 
     hard: Limits = NO_LIMITS

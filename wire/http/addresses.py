@@ -21,7 +21,7 @@ def state_dir() -> Path:
 
 
 def socket_path() -> Path:
-    """Return the path of the socket on which a controller that this user starts listens by default."""
+    """Return the default path of the controller's socket, for a controller that this user starts."""
     if os.geteuid() == 0:
         return SYSTEM_SOCKET
     runtime = _from_environment("XDG_RUNTIME_DIR")
@@ -41,8 +41,9 @@ def config_dir() -> Path:
 
 
 def find_config(path: str = "") -> Optional[Path]:
-    """Return the configuration file to use: `path`, else the one in $CORRAL_CONFIG. Each of the two is
-    returned even if the file does not exist. Without both, return the first usual file that exists, or None.
+    """Return the configuration file to use. If `path` is empty, use the path in $CORRAL_CONFIG. Each of these
+    paths is returned even if the file does not exist. If both are empty, return the first of the default
+    files that exists, or None.
     """
     named = path or os.environ.get("CORRAL_CONFIG", "")
     if named:

@@ -128,8 +128,8 @@ class Client:
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Return why a job waits, and its latest start. The controller forecasts for at most `within_s`
-        seconds.
+        """Return why a job waits, and the latest time at which it will start. `within_s` limits how many
+        seconds the controller computes.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
@@ -327,8 +327,8 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """Return the GPU usage of jobs between `since` and `until`. `by` is user, project, queue or job; the
-        answer has the usage of each of them.
+        """Return the GPU usage between `since` and `until`, summed for each user, project, queue or job. `by`
+        is one of these four words.
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
@@ -364,8 +364,8 @@ class Client:
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
     def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
-        """Yield a StreamBatch for each commit to the journal after entry `after`; if `after` is None, only
-        for new commits. Yield None for each heartbeat.
+        """Yield a StreamBatch for each commit to the journal after entry `after`. If `after` is None, yield
+        only new commits. Yield None for each heartbeat.
         """
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []

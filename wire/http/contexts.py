@@ -44,7 +44,9 @@ class Contexts:
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def of_url(self, url: str) -> Context:
-        """Return the context with this URL; if there is none, return a context that has only the URL."""
+        """Return the context with this URL. If no context has this URL, return a new context that has only
+        the URL.
+        """
         return next((each for each in self.known.values() if each.url == url), Context(url))
 
 

@@ -78,11 +78,12 @@ class Transport:
         question: bool,
         more_s: float = 0.0,
     ) -> bytes:
-        """Send the request and return the body of the answer. If the connection is lost, wait for the next
-        of `pauses` (in seconds) and send the request again. If none is left, raise Unreachable.
+        """Send the request and return the body of the answer. If the connection is lost, wait and send the
+        request again. `pauses` has the seconds to wait before each repetition; after the last one, raise
+        Unreachable.
 
-        `question` is True for a request that changes nothing. `more_s` is added to the time limit for
-        the answer.
+        `question` is True for a request that changes nothing. `more_s` is added to the time limit for the
+        answer.
         """
         self._asking = True
         try:
@@ -268,8 +269,8 @@ def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> boo
 
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
-    """Connect to a unix socket within the timeout, even while the queue of waiting connections (the
-    backlog) is full.
+    """Connect to a unix socket. If the backlog (the queue of connections that the server has not accepted) is
+    full, wait for free space in it, within the timeout.
 
     Python makes a socket with a timeout non-blocking, and its connect() fails at once with EAGAIN if the
     backlog is full. So a blocking socket is used: the kernel waits until the backlog has space, for at most
