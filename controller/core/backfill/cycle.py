@@ -729,7 +729,10 @@ class Cycle:
         self.reservations.forget(number)
 
     def share(self, shared: SharedReservations | None) -> None:
-        """Use the reservations that several profiles share; with None, this profile's own reservations."""
+        """Keep this profile's reservations in the table that several profiles share.
+
+        If `shared` is None, keep them in a table of this profile alone.
+        """
         if shared is not self.shared:
             self.reservations.forget_all()
             self.search.shared = shared

@@ -99,7 +99,10 @@ class EasyReservation:
             self._with_affinity = None
 
     def _usable(self) -> set[int]:
-        """The nodes where the job fits and its affinity terms are met, after the jobs ended so far."""
+        """Return the nodes where the job fits and its affinity terms are met.
+
+        Running jobs whose ends the search has passed count as ended.
+        """
         if self._affinity is None:
             return self._fitting
         if self._with_affinity is None:
@@ -207,7 +210,10 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """Return how many nodes of `fitting` other jobs may fill; negative if the job needs more nodes."""
+        """Return how many nodes of `fitting`, on which the job fits, other jobs may fill.
+
+        Negative if the job needs more nodes than `fitting` has.
+        """
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
         return self._domains.spare_rows(fitting, self._shape.nodes)

@@ -82,8 +82,10 @@ class GpuNeeds:
         return any(sum(bool(group[slot]) for slot in slots) >= self.count for group in self.groups[row])
 
     def usable(self, columns: NodeTable, rows: Rows) -> tuple[Bools, Ints | int]:
-        """Return, for each node in `rows` and each of its GPUs, whether the GPU has enough free for the
-        request, and the thousandths that the request takes of it.
+        """Return two values for each GPU of the nodes in `rows`.
+
+        The first is True if the GPU is suitable and enough of it is free for the request. The second is the
+        thousandths that the request takes of the GPU.
         """
         free = columns.gpu_free[rows]
         if self.milli_by_type is None:

@@ -56,8 +56,9 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record that journal entries up to a number are deleted, and the hash of the last of them. The store
-        deletes them after the commit.
+        """Record that the journal entries up to a number are deleted, and the hash of the last deleted entry.
+
+        The store deletes the entries after the commit.
         """
         self._record(events.JournalSealed(now, given.through, given.digest))
         return DONE

@@ -207,8 +207,9 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
-        """Load the runs of one kind from the store. `at` is the end of its last run; load the kind with the
-        earliest `at` first.
+        """Load the run times of one kind from the store. `at` is the time at which its last run ended.
+
+        Call this for all kinds in ascending order of `at`.
         """
         self.runs[kind] = RunHistory(at, recent)
 

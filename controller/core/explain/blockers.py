@@ -164,10 +164,10 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """Return a sentence that names the job of another profile for which nodes are reserved that this job
-    could use.
+    """Return a sentence about nodes that this job could use, but that are reserved for another job.
 
-    Empty if no such reservation keeps the job from starting.
+    The other job, which the sentence names, has another profile. Empty if no such reservation keeps this job
+    from starting.
     """
     barred, shape = common.barred(job, now), placer.shape(job.ask)
     if common.needs_reserved_licences(job, now):

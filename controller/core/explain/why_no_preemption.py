@@ -141,8 +141,9 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> list[Job]:
-    """Return the jobs that run on nodes that the waiting job `job` may use and where jobs may be stopped for
-    it.
+    """Return the running jobs on usable nodes.
+
+    A node is usable if the waiting job `job` may use it, and if jobs on it may be stopped for this job.
     """
     state = cycle.state
     usable = cycle.placer.possible_nodes(shape.part)

@@ -37,8 +37,9 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """Return the waiting job for which this job was moved away; None if it was moved for another reason or
-    the other job has started.
+    """Return the waiting job for which this job was moved away.
+
+    None if this job was moved for another reason, or if the waiting job has started since.
     """
     other = state.jobs.get(move.for_job or 0)
     if other is None or not other.claim:

@@ -95,8 +95,9 @@ class Stopper:
 
 
 def jobs_to_evict(state: State, node: Node) -> Iterator[tuple[Job, str]]:
-    """Yield (job, reason) for each job on a node that does not tolerate the node's NoExecute taints, ordered
-    by job id.
+    """Yield (job, reason) for each job to evict from the node, ordered by job id.
+
+    A job is evicted if it does not tolerate a NoExecute taint of the node and is not being stopped already.
     """
     for job in [state.jobs[job] for job in sorted(node.held)]:
         taint = affinity.untolerated_taint(node.taints, job.ask.part.tolerations, affinity.Effect.NO_EXECUTE)

@@ -119,9 +119,10 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
-        """Compute `shape` for nodes whose taints the request tolerates; if it fits on none, for all nodes.
+        """Compute `shape` from the nodes whose taints the request tolerates. If they cannot hold the request,
+        compute it from all nodes.
 
-        A request that fits only on tainted nodes therefore waits and is not refused. Taints may be removed.
+        So a request that only tainted nodes can hold is not refused but waits, because taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):
             return None

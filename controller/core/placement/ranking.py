@@ -150,7 +150,7 @@ class NodeRanking:
 
     @property
     def max_count(self) -> int:
-        """An upper bound on `count`, obtained without calling filters.
+        """An upper bound on the number of nodes on which the request fits now, computed without filters.
 
         If no resources have become free since the last update, the bound is `count`; otherwise it is the
         number of all nodes. For requests with labels or job affinity, the bound is always the number of all

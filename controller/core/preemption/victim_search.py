@@ -286,7 +286,8 @@ class VictimSearch:
     def _vacated_nodes(self, chosen: list[Candidate]) -> VacatedNodes:
         """Return, for each victim, the nodes that it leaves; an empty tuple if it is stopped on all nodes.
 
-        An elastic job that can go on without the chosen nodes leaves only these. Other victims are stopped.
+        An elastic job that can go on without the chosen nodes leaves only the chosen nodes. Other victims are
+        stopped on all their nodes.
         """
         jobs, rows = self._state.jobs, self._state.nodes.rows
         vacated: dict[int, tuple[str, ...]] = {}

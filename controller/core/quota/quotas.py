@@ -367,8 +367,8 @@ class Quotas:
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return the limit because of which the project may not borrow what it needs above its hard limit.
-        Return None if it may borrow.
+        """Return the limit that keeps a project from borrowing `need` above its hard limit `limit`; None if
+        the project may borrow so much.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:

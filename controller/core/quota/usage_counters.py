@@ -48,7 +48,7 @@ class TenantUsage:
 
     def falls_at(self, now: float, window_s: float) -> float:
         """Return the time at which the oldest hour with used GPU time leaves the quota's time window; NEVER
-        if none was used.
+        if the window has no such hour.
         """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)

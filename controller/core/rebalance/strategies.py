@@ -231,8 +231,10 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """Return the jobs in `holders` if all of them may be moved and a proposal may have so many moves;
-    otherwise an empty list.
+    """Return the jobs in `holders`; an empty list if they cannot all be moved away from the node.
+
+    They cannot if one of them may not be moved, if they are more jobs than one proposal may move, or if
+    resources of the node are kept for a nominated job.
     """
     if len(holders) > search.most or node.claims:
         return []

@@ -176,8 +176,8 @@ def _has_usage(state: State, path: SharePath) -> bool:
 
 
 def _used_by(state: State, event: events.JobEvent) -> Iterator[SharePath]:
-    """Yield the path of each share that is charged for the event's job and whose usage has a database row,
-    from the root of the share tree down to the user.
+    """Yield the paths of the shares that are charged for the event's job, from the root of the share tree
+    down to the user. Leave out shares whose usage has no database row.
     """
     tenant = state.tenant(state.jobs[event.job])
     return (path for depth in range(len(tenant) + 1) if _has_usage(state, path := tenant[:depth]))

@@ -64,7 +64,8 @@ class QueueReservations:
             self._openings = (other._openings[0], affinity.version if same else -1, other._openings[2])
 
     def update(self, jobs: Iterable[tuple[int, int | None]], now: float) -> None:
-        """Make, move and drop reservations in steps 1 to 3 of the class docstring.
+        """Drop the reservations of jobs that no longer wait, move other reservations to earlier starts, and
+        make reservations for new jobs. These are steps 1 to 3 of the class docstring.
 
         `jobs`: the waiting jobs that may have a reservation, in queue order. The value of each job is the
         greatest number of nodes on which quotas let it start; None means all nodes that it requests.

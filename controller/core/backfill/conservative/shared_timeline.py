@@ -176,7 +176,7 @@ class SharedTimeline(Timeline[FreeByNode]):
            beginning of this segment.
         3. Stop once `enough` nodes have a first start.
 
-        `without`: a reservation with the same request that is ignored, so `part` fits on its nodes.
+        `without`: a reservation to ignore. It is for the same request, so `part` fits on the reserved nodes.
         """
         among &= self.rows
         seen = Timeline(self.times, self._rows_with_room(part))
