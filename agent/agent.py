@@ -582,11 +582,11 @@ class Agent:
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs. For attempts in containers the result includes the
-        HMAC key, with which the marks (signed environment variables) of their processes are checked.
+        """Return the running attempts that have GPUs. For attempts in containers the result includes the HMAC
+        key, with which the marks (signed environment variables) of their processes are checked.
 
-        The result has the key even if this agent has found no container runtime, because docker may have been
-        stopped when the agent started.
+        The key is also needed if this agent found no container runtime when it started: containers of docker
+        may have continued while its daemon did not answer.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

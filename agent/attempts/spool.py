@@ -326,8 +326,8 @@ class Spool:
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """Return an attempt in settled/ whose record is damaged. The last change of its directory counts as
-        its end.
+        """Return an attempt in settled/ whose record is damaged. The time of the last change of the directory
+        counts as the end of the attempt.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime

@@ -137,7 +137,9 @@ class ProbeProcess:
 
 @dataclass(frozen=True)
 class PendingLaunch:
-    """An attempt whose launch waits until the GPUs in `uuids` are clean. `then` is called with the result."""
+    """An attempt whose launch waits until the GPUs in `uuids` are clean. `then` is called with an empty
+    string when they are clean, or with the reason why the launch must fail.
+    """
 
     uuids: tuple[str, ...]
     then: ReasonCallback

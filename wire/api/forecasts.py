@@ -35,10 +35,10 @@ class Easing:
 class Explanation:
     """Why a job waits, and when it starts at the latest, if every job uses its whole time limit.
 
-    `starts_at` is the latest start; None if it is unknown, with the reason in `unknown`. If every job
-    runs as long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each
-    change in `easings` would start it now; the smallest change is first. With `makes_room`, the running
-    jobs in `victims` are preempted for it.
+    `starts_at` is the latest start; None if it is unknown, with the reason in `unknown`. If every job runs as
+    long as predicted, this job starts at `likely_at` and runs for `predicted_s` seconds. Each change in
+    `easings` would start it now; the smallest change is first. If `makes_room` is True, the running jobs in
+    `victims` are preempted for this job.
     """
 
     job: JobView

@@ -26,8 +26,8 @@ class ShareWeight:
 
 @dataclass(frozen=True)
 class ShareView:
-    """An organisation, project or user in the share tree. `used` is its decayed usage in billing units.
-    `held` is how many billing units per hour its running jobs add.
+    """An organisation, project or user in the share tree. `used` is the decayed usage in billing units.
+    `held` is how many billing units per hour the running jobs add to the usage.
     """
 
     path: tuple[str, ...]

@@ -55,7 +55,7 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
 
 
 def is_per_node(text: str) -> bool:
-    """Return whether the path has a pattern, such as the node name, that gives each node of a job another
-    file.
+    """Return whether each node of a job writes to a file of its own, because the path has a pattern such as
+    the node name.
     """
     return any(match[2] in ("N", "n") for match in _PATTERN.finditer(text))
