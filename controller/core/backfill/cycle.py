@@ -236,7 +236,10 @@ class Cycle:
         )
 
     def position(self, entry: QueueEntry) -> QueueEntry:
-        """Return the sort key of a queue entry in this pass. It may depend on time or on tenants' usage."""
+        """Return the sort key, in this pass, of a waiting job with the queue entry (rank, id).
+
+        The key may depend on time or on the usage of tenants.
+        """
         return entry if self._position_of is None else self._position_of(entry)
 
     # Step 1 of `run`
@@ -382,10 +385,10 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the first job of the heap by the job after `after` in its lane (jobs with the same
-        request).
+        """Replace the job at the top of the heap by the next job of its lane (jobs with the same request).
 
-        If `after` is None or is the last job of the lane, remove the lane from the heap.
+        The next job is the one behind `after`. If `after` is None or the last job of the lane, remove the
+        lane from the heap.
         """
         lane = heads[0][2]
         following = None if after is None else lane.after(after)

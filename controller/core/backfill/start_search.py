@@ -91,7 +91,8 @@ class StartSearch:
         return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)
 
     def blocked_claim(self, job: Job, now: float) -> str:
-        """Return why a job may not start on the nodes that its preemption victims have left; empty if it may.
+        """Return why a job may not start on the nodes that its preemption victims have left. Return an empty
+        text if the job may start there.
 
         The job may not start if an operator's reservation of a node begins before the job would end. When
         the preemption was planned, the job would still have ended before the reservation.

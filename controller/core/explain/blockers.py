@@ -63,7 +63,8 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return a text with the least number of nodes on which the job may start, and from when it may.
+    """Return a text with the least number of nodes on which the job may start, and the time from which it
+    may start on fewer nodes than it requests.
 
     Empty without `--min-nodes`.
     """
@@ -74,7 +75,10 @@ def fewer_nodes_text(job: Job, now: float) -> str:
 
 
 def licence_blocker(state: State, job: Job) -> str:
-    """Return a text with the licences that a job lacks and their holders; empty if it lacks none."""
+    """Return a text with the licences that a job lacks and the jobs that hold them.
+
+    Empty if enough of all licences are free.
+    """
     return "; ".join(_lack_text(state, lack) for lack in state.licences.shortages(job.ask.licences))
 
 
@@ -129,7 +133,10 @@ def reservation_blocker(
 
 
 def deadline_blocker(state: State, placer: Placer, job: Job, now: float) -> str:
-    """Return a sentence about the job whose deadline keeps this job off free nodes; empty if none does."""
+    """Return a sentence about the job whose deadline keeps this job off free nodes.
+
+    Empty if no deadline of another job keeps this job off free nodes.
+    """
     shape = placer.shape(job.ask)
     if placer.pipeline.deadlines is DeadlinePolicy.NONE or shape is None:
         return ""

@@ -27,7 +27,7 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 
     1. Name what is checked before any search: licences, quotas and shares, and a job that fits anyway.
     2. If no victims are found even without guards, say how many running jobs may be preempted for the job,
-       and what protects the others.
+       and what protects the other running jobs.
     3. If victims are found with all guards, the job is not the first waiting job, and only the first may
        preempt.
     4. Otherwise, if victims are found without one of the guards, name this guard.

@@ -110,7 +110,7 @@ class EditSearch:
                 return
 
     def _least(self, scale: RelaxationScale) -> Relaxation | None:
-        """Return the smallest change in `scale` that starts the job; None if none does.
+        """Return the smallest change in `scale` that starts the job; None if no change in `scale` starts it.
 
         `scale` has changes of one kind, the smallest first. If a change helps, all larger ones do. Therefore
         try the smallest, then the largest, then halve the range between them.

@@ -63,7 +63,7 @@ class DynamicOrderChain:
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
         """Return the priority points of the job under the first of the two orders that uses points; empty if
-        neither does.
+        neither order uses points.
         """
         for order in (self.first, self.second):
             receipt = getattr(order, "receipt", None)

@@ -102,7 +102,10 @@ class GpuModelGroups:
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Return (GPU model, rows) for each model, sorted by name. The order of `rows` is kept."""
+        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model.
+
+        The row numbers of a model are in the same order as in `rows`.
+        """
         found: dict[str, list[int]] = {}
         for row in rows:
             if self._models[row]:

@@ -84,10 +84,10 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the rows of the nodes that have changed since the last update; None if no node has changed.
+        """Return the row numbers of the nodes that have changed since the last update; None if none has.
 
         `seen` is (layout_version, change_count) of the last update. If the layout or many nodes have changed,
-        return all rows.
+        return the row numbers of all nodes.
         """
         nodes = self._nodes
         layout, changes = seen
@@ -202,7 +202,7 @@ class NodeRanking:
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
     ) -> list[int]:
-        """Return the rows of the `count` best nodes that are in one group of `domains`, in ascending order.
+        """Return the row numbers of the `count` best nodes in one group of `domains`, in ascending order.
 
         Barred nodes are left out. Empty if no group has enough nodes.
         """
@@ -212,9 +212,10 @@ class NodeRanking:
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """Return the rows of the `count` nodes with the best scores, in ascending order; fewer if fewer fit.
+        """Return the row numbers of the `count` nodes with the best scores, in ascending order.
 
-        Of nodes with equal scores, the first are taken.
+        If the request fits on fewer nodes, return all of these. Of nodes with equal scores, the first by name
+        are taken.
         """
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
@@ -227,7 +228,10 @@ class NodeRanking:
         return sorted(self.in_order()[:count])
 
     def in_order(self, barred: Bools | None = None) -> list[int]:
-        """Return the rows of all nodes on which the request fits, best score first, without barred nodes."""
+        """Return the row numbers of the nodes on which the request fits, the best score first.
+
+        Barred nodes are left out.
+        """
         if self.count <= 1 or not self._active_scorers():
             rows = self.rows
         else:

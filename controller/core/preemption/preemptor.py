@@ -168,7 +168,10 @@ class Preemptor:
         return grace_of(job, self.guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
-        """Return why the job can no longer use the nodes and GPUs kept for it; empty if it can."""
+        """Return why a nominated job can no longer use the nodes and GPUs kept for it.
+
+        Return an empty text if the job can use them.
+        """
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
             if node.drained or (not node.up and not node.reconnect_expected):

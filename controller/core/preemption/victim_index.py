@@ -69,7 +69,8 @@ class VictimIndex:
         self.ready: Floats = np.full((height, width), NEVER)
 
     def sync(self, changed: Iterable[int], now: float) -> None:
-        """Write the rows of nodes that changed, and of the nodes of all jobs in `changed`.
+        """Write again the matrix rows of the nodes that changed, and of the nodes on which a job of `changed`
+        runs.
 
         The jobs in `changed` are those whose rank against preemption (`standing`), or the work that they
         would lose, has changed since the last `sync`.

@@ -78,13 +78,16 @@ class Lane:
         return len(self._ranks)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield the entries of the waiting jobs. Jobs added or removed during the iteration are left out."""
+        """Yield the entry (rank, id) of each waiting job, the lowest rank first.
+
+        Jobs that are added or removed during the iteration are left out.
+        """
         for entry in self._entries[self._first :]:
             if self._ranks.get(entry[1]) == entry[0]:
                 yield entry
 
     def head(self) -> QueueEntry | None:
-        """Return the entry of the first job in the lane; None if the lane is empty."""
+        """Return the entry (rank, id) of the first job in the lane; None if the lane is empty."""
         entries, ranks = self._entries, self._ranks
         while self._first < len(entries):
             entry = entries[self._first]
@@ -94,7 +97,7 @@ class Lane:
         return None
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
-        """Return the entry of the next job behind this entry; None if there is none."""
+        """Return the entry (rank, id) of the job behind the job with this entry; None if this job is last."""
         entries, ranks = self._entries, self._ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
             if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:

@@ -137,7 +137,7 @@ class NodeTimelines:
         self._give_reserved_shared(reservation, -1)
 
     def release(self, reservation: BackfillReservation) -> None:
-        """Add the reservation's resources to the free ones again: the reverse of `reserve`."""
+        """Add the reservation's resources to the free ones again, because the reservation was dropped."""
         self._give_reserved_separate(reservation, 1)
         self._give_reserved_shared(reservation, 1)
 

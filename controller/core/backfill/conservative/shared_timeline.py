@@ -46,7 +46,10 @@ class FreeByNode:
         return found
 
     def plus(self, rows: RowSet, cpu: int, memory: int, scratch: int) -> FreeByNode:
-        """Return a copy in which these amounts are added to the free resources of the nodes `rows`."""
+        """Return a copy in which `cpu`, `memory` and `scratch` are added to the free amounts of some nodes.
+
+        `rows` is the set of the row numbers of these nodes.
+        """
         after: dict[Amounts, RowSet] = {}
         for amounts, these in self.by_amounts.items():
             hit = these & rows
