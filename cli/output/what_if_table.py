@@ -11,7 +11,7 @@ from cli.output.stderr import print_note
 from cli.output.table_columns import RED, YELLOW
 from cli.spec.spec_to_flags import command_of
 from wire.api.forecasts import Shift, WhatIfAnswer
-from wire.api.what_if_words import counts, delay, extent, hours, moment
+from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_known_in_one_case
 from wire.text import duration
 
 DryRun = Annotated[
@@ -80,11 +80,14 @@ def _sum_up(answer: WhatIfAnswer) -> None:
     later, sooner = counts(answer)
     waited = hours(answer)
     line = f"{later} would start later, {sooner} sooner, {answer.unchanged} as now"
+    if answer.not_known:
+        line += f", {answer.not_known} not known"
     print_note(f"{line}{f' ({waited})' if waited else ''}.")
     if not answer.whole:
         print_note("Start times that depend on the end of a job without a time limit are unknown.")
-    if limits := extent(answer):
-        print_note(f"{limits[0].upper()}{limits[1:]}.")
+    for sentence in (*starts_known_in_one_case(answer), extent(answer)):
+        if sentence:
+            print_note(f"{sentence[0].upper()}{sentence[1:]}.")
     if answer.covers_until is not None:
         print_note("Add --within 10s, or more, to look further ahead.")
 
@@ -111,7 +114,9 @@ def _table(answer: WhatIfAnswer) -> Table[Shift]:
 
 def _change_text(answer: WhatIfAnswer, shift: Shift) -> str:
     seconds = delay(answer, shift)
-    if shift.new or abs(seconds) == float("inf"):
+    if shift.new:
         return "-"
+    if abs(seconds) == float("inf"):
+        return "not known"
     least = ">" if shift.was is None or shift.becomes is None else ""
     return f"{least}{'+' if seconds > 0 else '-'}{duration(abs(seconds))}"

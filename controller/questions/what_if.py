@@ -151,14 +151,24 @@ class ShiftTotals:
     unchanged: int = 0
     trifles: int = 0
     unknown: int = 0
+    """The number of jobs that start after `until` in both forecasts."""
+    not_known: int = 0
+    """The number of jobs for which neither forecast has a start, although both forecasts are complete."""
+    now_unknown: int = 0
+    """The number of jobs that have a start only without the changes. They also count as later."""
+    now_known: int = 0
+    """The number of jobs that have a start only with the changes. They also count as sooner."""
     later_s: float = 0.0
     sooner_s: float = 0.0
 
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
         """Compare the starts of one job in the two forecasts.
 
-        If the start is unknown in one forecast, it is after the time `until`, and the job counts as if it
-        started at `until`.
+        1. A job without a start in both forecasts counts as unknown if a forecast is incomplete, and as not
+           known if both are complete: such a job waits for a job without a time limit, for example.
+        2. A job without a start in one forecast starts after the time `until`, and counts as if it started at
+           `until`.
+        3. Other jobs count by the difference of their starts.
         """
         was, becomes = (
             start if start and start.at <= self.until else None
@@ -168,8 +178,11 @@ class ShiftTotals:
             if self.until < NEVER:
                 self.unknown += 1
             else:
-                self.unchanged += 1
+                self.not_known += 1
             return
+        if self.until == NEVER:
+            self.now_unknown += becomes is None
+            self.now_known += was is None
         at = was.at if was else self.until
         then = becomes.at if becomes else self.until
         delay = then - at
@@ -242,6 +255,9 @@ def _compare(
         sooner_h=tally.sooner_s / HOUR_S,
         complete=until == NEVER,
         covers_until=until if until < NEVER else None,
+        not_known=tally.not_known,
+        now_unknown=tally.now_unknown,
+        now_known=tally.now_known,
     )
 
 

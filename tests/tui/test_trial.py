@@ -45,6 +45,17 @@ def test_what_if_of_a_new_job_shows_its_start() -> None:
     ]
 
 
+def test_jobs_without_a_known_start_are_not_shown_as_unchanged() -> None:
+    assert lines_of(WhatIfAnswer(NOW, (), 0, not_known=3)) == [
+        "no job with a known start starts sooner or later, 3 not known"
+    ]
+    moved = (shift(1, 60, None), shift(2, None, 60))
+    assert lines_of(WhatIfAnswer(NOW, moved, 4, not_known=1, now_unknown=1, now_known=1))[0] == (
+        "1 starts later, 1 starts sooner, 4 as now, 1 not known; "
+        "the start of 1 job would no longer be known; the start of 1 job would become known"
+    )
+
+
 def test_refused_what_if_shows_only_the_reason() -> None:
     assert lines_of(WhatIfAnswer(NOW, (), 3, ("there is no node 'x'",))) == [
         "would be refused: there is no node 'x'"

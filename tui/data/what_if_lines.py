@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.look.paint import Piece, fit
 from wire.api.forecasts import Shift, WhatIfAnswer
-from wire.api.what_if_words import counts, delay, extent, hours, moment
+from wire.api.what_if_words import counts, delay, extent, hours, moment, starts_known_in_one_case
 from wire.text import counted, printable
 
 
@@ -36,15 +36,21 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
         pieces += [(f"{sooner:,} start{'s' * (sooner == 1)} sooner", "good"), (", ", "muted")]
     if not later and not sooner:
         other = "other " * (len(moved) < len(answer.shifts))
-        pieces.append((f"no {other}job starts sooner or later", "text"))
+        known = " with a known start" if answer.not_known else ""
+        pieces.append((f"no {other}job{known} starts sooner or later", "text"))
     else:
         pieces.append((f"{answer.unchanged:,} as now", "muted"))
+    if answer.not_known:
+        pieces.append((f", {answer.not_known:,} not known", "warn"))
     if waited := hours(answer):
         pieces.append((f"; {waited}", "text"))
     if not answer.whole:
         pieces.append(("; starts after a job without a time limit are unknown", "faint"))
-    if limits := extent(answer):
-        pieces.append((f"; {limits}", "faint"))
+    pieces += [
+        (f"; {sentence}", "faint")
+        for sentence in (*starts_known_in_one_case(answer), extent(answer))
+        if sentence
+    ]
     return pieces
 
 

@@ -147,7 +147,7 @@ class WhatIf:
 @dataclass(frozen=True)
 class Shift:
     """A waiting job whose start would change from `was` to `becomes`. None means that it would not start
-    before the end of the forecast.
+    before the end of the forecast, or that a complete forecast cannot give its start.
     """
 
     job: int
@@ -203,3 +203,12 @@ class WhatIfAnswer:
     """
     as_of: int = 0
     """The number of the newest journal entry when the forecast was made."""
+    not_known: int = 0
+    """The number of waiting jobs whose start a complete forecast cannot give, neither with the changes nor
+    without them, because they wait for the end of a job without a time limit, for example. `unchanged` does
+    not include them.
+    """
+    now_unknown: int = 0
+    """The number of jobs in `later` whose start a complete forecast gives only without the changes."""
+    now_known: int = 0
+    """The number of jobs in `sooner` whose start a complete forecast gives only with the changes."""

@@ -45,6 +45,18 @@ def hours(answer: WhatIfAnswer) -> str:
     return f"+{_hours(answer.later_h)} h / -{_hours(answer.sooner_h)} h waited"
 
 
+def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
+    """Return clauses about the jobs whose start is known only without the changes, or only with them. The
+    list is empty if there are no such jobs.
+    """
+    found = []
+    if answer.now_unknown:
+        found.append(f"the start of {counted(answer.now_unknown, 'job')} would no longer be known")
+    if answer.now_known:
+        found.append(f"the start of {counted(answer.now_known, 'job')} would become known")
+    return found
+
+
 def extent(answer: WhatIfAnswer) -> str:
     """Return which jobs and times the answer does not cover, as text; empty if it covers everything."""
     limits = []

@@ -52,6 +52,20 @@ def test_what_if_table_shows_no_start_beyond_the_forecast(capsys: pytest.Capture
     assert "--within" in told.err
 
 
+def test_what_if_table_counts_jobs_without_a_known_start(capsys: pytest.CaptureFixture[str]) -> None:
+    moved = (shift(1, 3600, None), shift(2, None, 3600))
+    show(
+        WhatIfAnswer(NOW, moved, 0, later=1, sooner=1, not_known=3, now_unknown=1, now_known=1), Format.TABLE
+    )
+    told = capsys.readouterr()
+    first, second = told.out.splitlines()[1:]
+    assert first.split()[3:] == ["in", "1h00m", "not", "known", "not", "known", "gpu01"]
+    assert second.split()[3:] == ["not", "known", "in", "1h00m", "not", "known", "gpu01"]
+    assert "1 would start later, 1 sooner, 0 as now, 3 not known." in told.err
+    assert "The start of 1 job would no longer be known." in told.err
+    assert "The start of 1 job would become known." in told.err
+
+
 def explained(**more: object) -> Explanation:
     view = JobView.__new__(JobView)
     object.__setattr__(view, "state", JobState.QUEUED)

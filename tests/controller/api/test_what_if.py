@@ -80,6 +80,27 @@ async def test_what_if_quota_is_set_and_removed(api: RunningController) -> None:
     assert moves(answer) == {waiting: "sooner"}
 
 
+async def test_jobs_with_an_unknown_start_are_counted_as_not_known(api: RunningController) -> None:
+    """A job without a time limit fills the node, so no forecast gives a start of the three jobs behind it."""
+    await api.join("gpu01")
+    endless = await api.submit(gpus=8)
+    await api.started(endless)
+    for _ in range(3):
+        await api.submit(gpus=8, time_limit_s=HOUR)
+    counted = ("unchanged", "later", "sooner", "not_known", "now_unknown", "now_known")
+    answer = await asked(api, drain=["gpu01"])
+    assert [answer[name] for name in counted] == [0, 0, 0, 3, 0, 0]
+    answer = await asked(api, cancel=[endless])
+    assert [answer[name] for name in counted] == [0, 0, 3, 0, 0, 3]
+
+
+async def test_a_start_that_is_known_only_without_the_change_is_counted(api: RunningController) -> None:
+    waiting = await full_house(api)
+    answer = await asked(api, drain=["gpu01"])
+    assert moves(answer) == {waiting: "later"}
+    assert (answer["later"], answer["not_known"], answer["now_unknown"]) == (1, 0, 1)
+
+
 async def test_what_if_reservation_is_made_and_cancelled(api: RunningController) -> None:
     waiting = await full_house(api)
     kept = {
