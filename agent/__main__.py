@@ -236,7 +236,7 @@ def _claim_stdout() -> int:
 
 def _allow_many_files() -> None:
     """Raise the limit of open files to the hard limit, because the agent needs an open file for each
-    supervisor. Jobs get the old limit from the fork server.
+    supervisor. The fork server restores the old limit for jobs.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

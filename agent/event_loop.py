@@ -19,13 +19,14 @@ class EventLoop:
         self._timer_count = 0
 
     def on_readable(self, descriptor: int, action: Callback | None) -> None:
-        """Call `action` whenever the descriptor has data or its other end is closed. None removes the
-        callback.
+        """Call `action` whenever the descriptor has data or its other end is closed. If `action` is None,
+        remove the callback.
         """
         self._set_callback(descriptor, selectors.EVENT_READ, action)
 
     def on_writable(self, descriptor: int, action: Callback | None) -> None:
-        """Call `action` whenever the descriptor can be written to. None removes the callback."""
+        """Call `action` whenever the descriptor can be written to. If `action` is None, remove the callback.
+        """
         self._set_callback(descriptor, selectors.EVENT_WRITE, action)
 
     def call_later(self, seconds: float, action: Callback) -> None:

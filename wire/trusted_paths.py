@@ -310,8 +310,8 @@ def _check_own(descriptor: int, path: str) -> None:
 
 
 def _is_writable_by_others(found: os.stat_result) -> bool:
-    """Return whether users other than the owner may write to the file. The private group of the owner (a
-    group with the same name and no other users) may.
+    """Return whether users other than the owner may write to the file. Permissions of the owner's private
+    group (a group with the same name and no other users) are ignored.
     """
     if found.st_mode & stat.S_IWOTH:
         return True

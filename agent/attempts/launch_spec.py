@@ -98,8 +98,8 @@ class LaunchSpec:
 
     @property
     def is_podman(self) -> bool:
-        """Return whether podman runs the containers of the attempt. They are then descendants of the
-        supervisor.
+        """Return whether podman runs the containers of the attempt. Processes of podman containers are
+        descendants of the supervisor.
         """
         return bool(self.container_engine) and not self.is_docker
 

@@ -161,8 +161,9 @@ class Spool:
         return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _claim_for(self, cluster: str) -> None:
-        """Mark the spool as used by this cluster. If another cluster used it before, move its logs out of the
-        way, or raise SpoolUnusable if that cluster has attempts here that are not finished.
+        """Mark the spool as used by this cluster. If another cluster used the spool before, move the logs of
+        that cluster to another directory. If attempts of that cluster are not finished, raise SpoolUnusable
+        instead.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:

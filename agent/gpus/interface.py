@@ -53,8 +53,8 @@ class GpuSource(Protocol):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to call `send` with readings that have changed noticeably and with GPU faults. `holders`
-        returns the running attempts that have GPUs.
+        """Begin to read the GPUs. `send` is called with two kinds of messages: readings that have changed
+        noticeably, and GPU faults. `holders` returns the running attempts that have GPUs.
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:

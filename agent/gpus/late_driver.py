@@ -30,7 +30,7 @@ class LateDriverGpus(NoGpus):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Start the timer for the searches. The first search is one interval from now."""
+        """Begin to look for GPUs at regular intervals. The first search is one interval from now."""
         super().watch(loop, holders, send, on_samples)
         self._loop = loop
         loop.call_later(self._interval_s, self._start_probe)

@@ -44,8 +44,8 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 def _name(home: Path, pid: int) -> str:
-    """Return which node an agent serves, as text; "an agent" if its spools cannot be read; empty if it
-    serves none, for instance during a preflight.
+    """Return a text with the node for which an agent runs jobs. If the agent's spools cannot be read, the
+    text is "an agent". If the agent has no spool, for instance during a preflight, the text is empty.
     """
     try:
         found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]

@@ -157,9 +157,9 @@ def failure_reason(launch: LaunchSpec, code: int | None, rss_mib: int) -> str:
     """Return why an attempt failed, if its program did not cause the failure; empty if the program itself
     failed.
 
-    If the daemon died while it handled the request to start the program, the program may have run. The reason
-    is then supervisor_lost, and the job's restart policy decides what follows. If the daemon died earlier,
-    the reason is node_unfit, and another node may run the job.
+    If the docker daemon died while it handled the request to start the program, the program may have run. The
+    reason is then supervisor_lost, and the job's restart policy decides whether the job runs again. If the
+    daemon died earlier, the reason is node_unfit, and another node may run the job.
     """
     found = [inspect_container(launch, name) for name in launch.container_names]
     own = launch.memory_mib

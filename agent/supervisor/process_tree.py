@@ -112,14 +112,14 @@ def find_strays(
 ) -> list[int]:
     """Return the running processes of an attempt whose supervisor has ended:
 
-    1. Supervisors, and children of supervisors before exec. They have the environment of the fork server,
-       and the name of the attempt as process name. They come first in the result.
+    1. Supervisors, and children of supervisors before exec. They have the environment of the fork server, and
+       the name of the attempt as process name. They come first in the result.
     2. Processes in the session of the job's first process, whose pid was `leader` and which started at
        `ticks`.
-    3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark
-       has a valid code (process_marks.py).
+    3. Processes that have the mark of the attempt and run as `uid` or as the agent's user, or whose mark has
+       a valid code (process_marks.py).
     4. Orphans with another session and no mark. A fork server is their parent and kills them. The result
-       includes them, because the attempt ends only after them.
+       includes them, because the end of the attempt is recorded only when they have ended.
     """
     session = leader if leader is not None and start_ticks(leader) in (None, ticks) else None
     spool, own_uids = os.path.dirname(os.path.dirname(directory)), (os.geteuid(), uid)

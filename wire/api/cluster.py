@@ -66,7 +66,9 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Health:
-    """The health of the controller. `user` and `role` are those of the user that sent the request."""
+    """The health of the controller. `user` and `role` are the name and the role of the user that sent the
+    request.
+    """
 
     status: str
     version: str

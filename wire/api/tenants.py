@@ -139,8 +139,8 @@ class ProfileView:
 
 @dataclass(frozen=True)
 class ProfileList:
-    """All profiles, in the order in which the controller tries them for a job. Without profiles the list is
-    empty, and one policy is for all jobs.
+    """All profiles, in the order in which the controller tries them for a job. If the configuration has no
+    profiles, the list is empty, and the same policy applies to all jobs.
     """
 
     profiles: tuple[ProfileView, ...]

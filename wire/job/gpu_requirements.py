@@ -61,8 +61,8 @@ class GpuWish:
 @dataclass(frozen=True)
 class Topology:
     """Distributes the nodes of a job evenly over `domains` topology domains. A domain is the set of nodes
-    with the same value of the node label `label`, such as one rack. If `domains` is None, each node of the
-    job must be in another domain.
+    with the same value of the node label `label`, such as one rack. If `domains` is None, no two nodes of the
+    job may be in the same domain.
 
     With `prefer` this is a preference and not a requirement.
     """
