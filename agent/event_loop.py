@@ -25,7 +25,8 @@ class EventLoop:
         self._set_callback(descriptor, selectors.EVENT_READ, action)
 
     def on_writable(self, descriptor: int, action: Callback | None) -> None:
-        """Call `action` whenever the descriptor can be written to. If `action` is None, remove the callback.
+        """Call `action` whenever the descriptor can be written to. If `action` is None, remove the
+        callback.
         """
         self._set_callback(descriptor, selectors.EVENT_WRITE, action)
 
