@@ -379,8 +379,8 @@ class Agent:
         self._perform(self.attempts.supervisor_gone(key, found, supervisor))
 
     def _intact(self, key: AttemptKey, found: SpooledAttempt) -> SpooledAttempt:
-        """Return `found`, the content of an attempt's record, if the record is intact. Replace a damaged
-        record by one that says that the supervisor was lost, and return that.
+        """Return `found`, the content of an attempt's record, if the record is intact. If the record is
+        damaged, replace it by a record that says that the supervisor was lost, and return the new record.
         """
         if not found.damage:
             return found

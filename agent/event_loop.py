@@ -36,7 +36,7 @@ class EventLoop:
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, action))
 
     def run_once(self, sleep: bool = True) -> None:
-        """Wait for the next event, then run all callbacks that are due. Without `sleep`, do not wait."""
+        """Wait for the next event, then run all callbacks that are due. If `sleep` is False, do not wait."""
         pause = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         if not sleep:
             pause = 0.0

@@ -17,8 +17,9 @@ BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def job_variables(order: Start, account: UnixAccount, directory: str, cpus: int) -> dict[str, str]:
-    """Return the variables for all tasks of an attempt: defaults, then those of the start order, then those
-    of this host. A later value replaces an earlier one. The agent's own variables are not passed on.
+    """Return the variables for all tasks of an attempt. Defaults come first, then the variables of the start
+    order, then the variables of this host; a later value replaces an earlier one. The agent's own variables
+    are not passed on.
     """
     name, _, value = spool_variable(directory).partition("=")
     gpus = ",".join(hold.uuid for hold in order.gpus)

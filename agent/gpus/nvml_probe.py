@@ -299,8 +299,8 @@ def _write_xids(devices: list[Device]) -> None:
 
 
 def _value(read: Callable[[], Any], otherwise: Any) -> Any:
-    """Return the value that `read` reads with NVML, or `otherwise` if the GPU does not support the value.
-    Raise NVMLError for a lost GPU.
+    """Call `read`, which reads one value with NVML, and return the value. If the GPU does not support the
+    value, return `otherwise`. Raise NVMLError for a lost GPU.
     """
     try:
         found = read()

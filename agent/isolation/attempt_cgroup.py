@@ -79,8 +79,8 @@ class AttemptCgroup:
         return any(not _takes_threads(directory) for directory, _, _ in self._parts)
 
     def members(self) -> list[int]:
-        """Return the pids of all processes in the cgroups, including those in cgroups that the job has
-        created inside.
+        """Return the pids of all processes in the cgroups. Processes in child cgroups, which the job may have
+        created, are included.
         """
         found: set[int] = set()
         for directory, _, _ in self._parts:

@@ -212,8 +212,8 @@ class ContainerRuntime:
         return [f"--device=nvidia.com/gpu={uuid}" for uuid in uuids]
 
     def _mounts(self, launch: LaunchSpec, order: Start, shared: bool = False) -> list[Mount]:
-        """Return the mounts of the container: the default ones, then those of the site, then those of the
-        job. If two have the same target path, the later one is used.
+        """Return the mounts of the container: default mounts, then mounts of the site, then mounts of the
+        job. If two mounts have the same target path, the later one is used.
         """
         mounts = [Mount("/dev/shm", "/dev/shm")] * shared  # noqa: S108 - as large as the host's, for loaders
         own = _workdir(launch), launch.checkpoint_dir, launch.scratch_dir

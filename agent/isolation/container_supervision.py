@@ -121,7 +121,7 @@ def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
 
 
 def marked_processes(launch: LaunchSpec) -> list[int]:
-    """Return all processes that have the mark of the attempt in their environment, including those of the
+    """Return all processes that have the mark of the attempt in their environment, including processes of the
     container engine.
     """
     uid = launch.user[0] if launch.user is not None else None

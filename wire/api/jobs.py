@@ -44,7 +44,7 @@ class JobChange:
 
 @dataclass(frozen=True)
 class SignalRequest:
-    """A signal, such as USR1, to send to those processes of a running job that have a handler for it."""
+    """A signal, such as USR1, to send to the processes of a running job that have a handler for it."""
 
     signal: str
 

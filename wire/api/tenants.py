@@ -104,8 +104,8 @@ class QuotaView:
 
 @dataclass(frozen=True)
 class QuotaList:
-    """Users, projects and queues that have a quota or jobs. Their GPU-hours are those of the last
-    `window_s` seconds.
+    """Users, projects and queues that have a quota or jobs. GPU-hours are counted over the last `window_s`
+    seconds.
     """
 
     quotas: tuple[QuotaView, ...]

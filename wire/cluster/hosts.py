@@ -41,8 +41,8 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class SshAddress:
-    """An SSH address. Without a user or a port, the value in ~/.ssh/config is used; without that, the user
-    of the controller and port 22.
+    """An SSH address. If the user or the port is missing, the value in ~/.ssh/config is used. If that file
+    has no value, the user of the controller and port 22 are used.
     """
 
     host: str
