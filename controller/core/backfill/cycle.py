@@ -400,8 +400,8 @@ class Cycle:
     def _turn_of(self, number: int, now: float) -> int:
         """Return the id of the job to try now: this job, or a waiting job with a deadline.
 
-        If this job would take the last nodes that the job with the deadline needs, return the job with the
-        deadline, because it would otherwise miss it.
+        If this job would take the last nodes that a job needs to meet its deadline, return the job with the
+        deadline.
         """
         while True:
             job = self.state.jobs[number]

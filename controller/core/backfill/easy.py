@@ -24,7 +24,8 @@ class EasyReservation:
     """The start that EASY backfill guarantees to the first waiting job.
 
     Algorithm
-    1. Take the nodes where the job would fit if they were empty, with the resources that are free now.
+    1. Take the nodes on which the job would fit if they were empty. Begin with the resources that are free on
+       them now.
     2. Go through the running jobs by planned end. After each end, add the job's resources to its nodes.
     3. Stop at the first moment at which the job fits on `shape.nodes` nodes, licences suffice and no
        operator's reservation bars the nodes. That moment is `starts_at`.
@@ -299,10 +300,10 @@ class EasyReservation:
         return {row for row in rows if row in fitting and (cpu[row] < cpu_milli or memory[row] < memory_mib)}
 
     def kept_from(self, part: PerNodeRequest, barred: Bools | None) -> Bools | None:
-        """Return the nodes that a job with request `part` may not use: `barred`, and nodes on which affinity
-        terms forbid it.
+        """Return the nodes that a job with request `part` may not use; None if it may use all.
 
-        The affinity terms forbid that this job and the waiting job run there together at `starts_at`.
+        These are the nodes in `barred`, and the nodes on which an affinity term forbids that this job and the
+        waiting job run together at `starts_at`.
         """
         wanted = self._shape.part
         if not part.social or not wanted.social:

@@ -57,7 +57,10 @@ class ProfileCycles:
         return self.named(job.profile)
 
     def named(self, profile: str) -> Cycle:
-        """The `Cycle` of the profile with this name; if there is none, of the default profile."""
+        """Return the `Cycle` of the profile with this name.
+
+        If no profile has this name, return the `Cycle` of the default profile.
+        """
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
@@ -127,8 +130,8 @@ class ProfileCycles:
             cycle.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that it has changed which waiting jobs may preempt a running job, or how much work the
-        running job would lose.
+        """Record a change of a running job: other waiting jobs than before may preempt the job, or the job
+        would lose more or less work.
 
         `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
         additional ones may.

@@ -93,10 +93,11 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return True for each node where a job with request `part` would break an affinity term of a job
-        with request `other`, or one of its own terms about that job. None if there are no such terms.
+        """Return True for each node where a job with request `part` must not run because of another job. The
+        other job has the request `other` and will run on the nodes `rows`.
 
-        The job with request `other` will run on the nodes `rows`.
+        An affinity term of one of the two requests forbids it (see `_between`). None if there is no such
+        term.
         """
         mask = None
         for term, label in _between(part, other):
@@ -128,8 +129,10 @@ class JobAffinityIndex:
 
 
 def _between(part: PerNodeRequest, other: PerNodeRequest) -> Iterator[tuple[JobTerm, Label]]:
-    """Return the required terms of `other` that name a label of `part`, and the anti-affinity terms of `part`
-    that name a label of `other`. Terms of `other` hold only for jobs of its user.
+    """Yield the affinity terms by which two requests limit each other, each with the label that it names.
+
+    1. If both requests are of the same user: the required terms of `other` that name a label of `part`.
+    2. The anti-affinity terms of `part` that name a label of `other`.
     """
     for term in other.company if part.user == other.user else ():
         if not term.prefer and (term.key, term.value) in part.labels:

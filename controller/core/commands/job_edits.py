@@ -59,8 +59,9 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the labels in the edited job's node selector that its queue has added. They are stored with the
-    job, because they are removed when the job changes its queue.
+    """Return the node labels that the job's queue has added to the node selector of the edited job.
+
+    They are stored with the job, because they are removed when the job changes its queue.
     """
     kept = () if "selector" in changes or edited.queue != job.spec.queue else job.from_queue
     return *kept, *labels_added_by_queue(edited, admitted)

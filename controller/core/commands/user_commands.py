@@ -169,8 +169,8 @@ class UserCommands:
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 
     def settle_defaults(self, now: float) -> None:
-        """Compute the provisional default sizes of waiting jobs again, because a node has joined that may be
-        able to hold the jobs.
+        """Compute the provisional default sizes of waiting jobs again. This is called when a node has joined,
+        because the node may be able to hold these jobs.
         """
         for number in self._sizes.waiting(lambda: self._state.jobs.values()):
             job = self._state.jobs.get(number)

@@ -85,7 +85,7 @@ def _static_losses(
 
 
 def binding_filters(placer: Placer, part: PerNodeRequest) -> BindingFilters:
-    """Return the filters that now reject nodes which could hold the request if they were idle.
+    """Return the filters that now reject nodes which could hold the request if these nodes were idle.
 
     Example: 99 of 100 nodes lack a label that the job requires, and the CPUs of the last node are in use. The
     CPUs are the reason, and not the label, because the user has excluded the 99 nodes on purpose.

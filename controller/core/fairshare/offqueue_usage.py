@@ -114,8 +114,10 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """Return the engine inputs for uses of GPUs without a job that began or ended on a node. They are found
-    by comparing the processes that the node's agent reports with the known uses.
+    """Return the engine inputs for off-queue uses (uses of GPUs without a job) on a node.
+
+    There is one input for each use that began or ended. To find these uses, the processes that the node's
+    agent reports are compared with the known uses.
     """
     seen = {
         (node, each.uuid, each.user): each

@@ -188,8 +188,8 @@ def _leave(engine: Engine, job: Job, moment: float) -> None:
 def _end_due(engine: Engine, moment: float) -> None:
     """Report to the engine that all jobs whose expected end has come have ended.
 
-    Without predictions, a job without a time limit never ends, because nothing stops it at the end that plans
-    assume for it.
+    Without predictions, a job without a time limit never ends. Plans assume an end for such a job, but it is
+    not stopped then.
     """
     state, assume_ends = engine.state, engine.pipeline.estimating.predicted
     for job in [state.jobs[job] for end, job in state.releases if end <= moment]:

@@ -29,8 +29,8 @@ def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: f
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
-    """Yield texts about the preemptions that the forecast expects before the job starts and that are not for
-    this job.
+    """Yield texts about the preemptions that the forecast expects before the job starts. Preemptions for
+    the job itself are left out.
     """
     others = [plan for plan in found.plans if plan.job != number]
     for plan in others[:NAMED]:

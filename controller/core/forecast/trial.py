@@ -61,8 +61,8 @@ class StartTrial:
         return self._on_copy(self.ahead, after)
 
     def starts(self, *added: Input) -> bool:
-        """Return whether the job starts after the inputs `added`. If these inputs preempt running jobs, the
-        job may also start when the preempted jobs have ended.
+        """Return whether the job starts after the inputs `added`. If these inputs preempt running jobs, a
+        start after the end of the preempted jobs counts too.
         """
         leaving = _leaving(self.ahead, added)
         return all(self._starts_in(added, order) for order in _orders(leaving))

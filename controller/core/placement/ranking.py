@@ -120,7 +120,8 @@ class NodeRanking:
         return found
 
     def update(self) -> None:
-        """Bring `fits` and `count` up to date. These are steps 1 and 2 of the class docstring."""
+        """Find out again on which nodes (`fits`) and on how many nodes (`count`) the request fits. These are
+        steps 1 and 2 of the class docstring."""
         nodes = self._nodes
         # Read the columns before the versions, because reading them can change `layout_version`.
         columns = nodes.columns

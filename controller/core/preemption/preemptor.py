@@ -84,8 +84,8 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record that it has changed which waiting jobs may preempt a running job, or how much work the
-        running job would lose.
+        """Record a change of a running job: other waiting jobs than before may preempt the job, or the job
+        would lose more or less work.
 
         `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
         additional ones may.

@@ -155,7 +155,7 @@ class UsageCounters:
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
-        """Subtract the allocations of ended members, and add their GPU time to that of ended attempts."""
+        """Subtract the allocations of gang members that have ended, and count the GPU time that they used."""
         cpu_milli = memory_mib = gpu_milli = spent = 0
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
         for allocation in allocations:

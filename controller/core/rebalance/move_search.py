@@ -123,8 +123,8 @@ class MoveSearch:
     def next_waiting_job(self) -> None:
         """Prepare the search for the next waiting job.
 
-        Running jobs that fit on no other nodes only because of the reservation for the last waiting job may
-        be moved again.
+        Some running jobs fitted on no other nodes only because nodes were reserved for the last waiting job.
+        These running jobs may be moved again.
         """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:

@@ -38,8 +38,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
     nodes.
 
     For each waiting job:
-    1. Find the set of running jobs that must leave so that the waiting job fits, and that lose the least
-       work. Preemption uses the same search.
+    1. Find a set of running jobs that makes the waiting job fit when it leaves. Of these sets, take the one
+       that loses the least work. Preemption uses the same search.
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
        exclude this job from the set and go to 1.

@@ -214,11 +214,11 @@ class State:
             self._regroup()
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
-        """Return an array that is True for each node that the job cannot use because of a reservation. The
-        job could still run on such a node when a reservation begins that does not admit the job. Return None
-        if there are no reservations.
+        """Return True for each node that the job cannot use because of an operator's reservation; None if
+        there are no reservations.
 
-        The job is assumed to start at `now`, or up to `later_s` seconds later.
+        The job cannot use a node if it could still run there when the reservation begins, and the reservation
+        does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later.
         """
         if not self.reservations.by_name:
             return None

@@ -277,7 +277,8 @@ class ReservationTable:
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
         """Add (`sign` 1) or remove (-1) a reservation in the licence timelines and the expected affinity.
 
-        In a table that several profiles share, count it for its nodes too. The node timelines do not change.
+        In a table that several profiles share, also update the number of reservations on each node. The node
+        timelines do not change.
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)

@@ -38,7 +38,8 @@ class Slot:
 class SlotSearch:
     """Finds slots (a start time and nodes) for the jobs of one queue.
 
-    1. Take the nodes that can hold the job's request when empty, and on which it breaks no affinity term.
+    1. Take the nodes that could hold the job's request if they were empty. Leave out the nodes on which the
+       job would break an affinity term.
     2. Find the first time at which the licences are free.
     3. From then on, find the first time at which each node can start the job (`NodeTimelines.first_starts`),
        outside operators' reservations. Take the first time at which enough nodes can start the job.
@@ -90,7 +91,8 @@ class SlotSearch:
         return found
 
     def _suited(self, part: PerNodeRequest) -> RowSet:
-        """Return the nodes that can hold the request when empty, and where no affinity term is broken.
+        """Return the nodes that could hold the request if they were empty. Leave out the nodes on which a job
+        with this request would break an affinity term.
 
         The terms of the request, of running jobs and of jobs with reservations count.
         """
