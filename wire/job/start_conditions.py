@@ -14,6 +14,11 @@ LATEST = 4_102_444_800.0
 """1 January 2100 in seconds since 1970. Later times are rejected, because they are probably mistakes."""
 LONGEST_S = 10 * 365 * 86_400.0
 MAX_RESTARTS = 1_000
+HEALTHY_RUN_S = 600.0
+HEALTHY_RUN_DELAYS = 10
+"""An attempt was healthy if it ran at least HEALTHY_RUN_S seconds, and at least HEALTHY_RUN_DELAYS times the
+restart delay before it. The next restart delay is then `delay_s` again.
+"""
 MAX_CODES = 64
 MAX_AFTER = 1_000
 RELAXABLE = ("affinity", "gpu_models", "nodes", "selector")
@@ -46,9 +51,10 @@ class OnNodeLost(str, enum.Enum):
 class Restart:
     """How often a job is restarted, and how many seconds it waits before each restart.
 
-    The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. If `codes`
-    is set, only these exit codes (128 + n for signal n) cause a restart. The loss of a node always causes
-    one.
+    The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. After a
+    healthy attempt (see HEALTHY_RUN_S) the wait is `delay_s` again; the number of restarts is not reset. If
+    `codes` is set, only these exit codes (128 + n for signal n) cause a restart. The loss of a node always
+    causes one.
     """
 
     when: RestartWhen = RestartWhen.ON_HARDWARE
@@ -59,9 +65,16 @@ class Restart:
 
     def delay(self, before: int) -> float:
         """Return how many seconds to wait before the next restart of a job that has been restarted `before`
-        times.
+        times since its last healthy attempt.
         """
         return min(self.delay_s * 2.0 ** min(before, 60), self.delay_most_s)
+
+    def healthy_run_s(self, before: int) -> float:
+        """Return how many seconds an attempt must run to count as healthy, if the job has been restarted
+        `before` times since its last healthy attempt.
+        """
+        waited_s = self.delay(before - 1) if before else 0.0
+        return max(HEALTHY_RUN_S, HEALTHY_RUN_DELAYS * waited_s)
 
 
 DEFAULT_RESTART = Restart()

@@ -11,7 +11,7 @@ from controller.core.commands.context import Context
 from controller.core.fairshare.offqueue_usage import offqueue_rate
 from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
 from controller.core.lifecycle.gang_barrier import node_addresses
-from controller.core.lifecycle.requeue_policy import after_attempt
+from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import events, inputs
 from controller.core.model.effects import SendToNode, SendToNodes
 from controller.core.model.exit_outcome import NODE_UNFIT, continues_without_failed, outcome_of, was_preempted
@@ -251,7 +251,10 @@ class AgentReports:
         if was_preempted(job):
             self._record(events.JobPreempted(job.id, now, job.attempt, job.stopped_by, job.unsaved(now)))
             detail = f"preempted by {job.stopped_by}"
-            self._record(events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail))
+            healthy = was_healthy(job, now)
+            self._record(
+                events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail, healthy=healthy)
+            )
         else:
             self._record(after_attempt(job, outcome_of(job, now), self._context.pipeline.idling))
         if job.move is not None and job.attempt > job.move.attempt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model.events import JobEnded, JobRequeued
 from controller.core.model.job import NEVER, Job
@@ -33,9 +35,10 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
     6. It was stopped because its GPUs were idle: `[gpus] idle` decides between a requeue and an end.
     7. Its restart policy allows another attempt: it is queued again.
 
-    Only a requeue by rule 4 or 7 counts against the job's limit of restarts.
+    Only a requeue by rule 4 or 7 counts against the job's limit of restarts. Every requeue records whether
+    the attempt was healthy, because a healthy attempt shortens the next backoff to its first value.
     """
-    return (
+    event = (
         _stopped_to_requeue(job, ended)
         or _unfit_host(job, ended)
         or _lost_while_stopping(job, ended)
@@ -45,6 +48,23 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
         or restart_after(job, ended)
         or ended
     )
+    return replace(event, healthy=was_healthy(job, ended.at)) if isinstance(event, JobRequeued) else event
+
+
+def was_healthy(job: Job, at: float) -> bool:
+    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job.
+
+    Example: with a delay of 1 minute, the attempt after the fourth restart began after a backoff of 8
+    minutes. It is healthy if it ran at least 80 minutes. The next restart then comes after 1 minute again.
+    """
+    if job.started_at is None:
+        return False
+    return at - job.started_at >= job.spec.restart.healthy_run_s(_backoff_steps(job))
+
+
+def _backoff_steps(job: Job) -> int:
+    """Return the number of restarts since the last healthy attempt that has ended."""
+    return job.wait.restarts - job.wait.backoff_from
 
 
 def _stopped_to_requeue(job: Job, ended: JobEnded) -> JobRequeued | None:
@@ -130,7 +150,7 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
         return None
     if not _applies(job, ended) or (policy.limit is not None and before >= policy.limit):
         return None
-    delay = policy.delay(before)
+    delay = policy.delay(0 if was_healthy(job, ended.at) else _backoff_steps(job))
     deadline = job.spec.deadline_at
     if deadline is not None and ended.at + delay + (0.0 if job.limit == NEVER else job.limit) > deadline:
         return None

@@ -438,6 +438,8 @@ class JobRequeued(JobEvent):
     """The job is kept out of the queue until this time."""
     restart: bool = False
     """True: the requeue counts against the limit of the job's restart policy."""
+    healthy: bool = False
+    """True: the attempt ran so long that earlier restarts no longer make the job's backoff longer."""
 
 
 @dataclass(frozen=True, slots=True)

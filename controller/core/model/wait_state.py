@@ -25,6 +25,10 @@ class Wait:
     ready_at: float | None = None
     """The time at which the last gate opened; None: no gate was ever closed."""
     restarts: int = 0
+    backoff_from: int = 0
+    """The value of `restarts` when the job's last healthy attempt ended. Only restarts after that make the
+    backoff longer.
+    """
     again_at: float | None = None
     """The end of the backoff before the next restart."""
     met: tuple[int, ...] = ()

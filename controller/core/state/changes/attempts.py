@@ -196,7 +196,13 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     state.assign_profile(job)
     job.idle_since = job.idle_until = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
-    wait = replace(job.wait, again_at=event.again_at, restarts=job.wait.restarts + event.restart)
+    before = job.wait
+    wait = replace(
+        before,
+        again_at=event.again_at,
+        restarts=before.restarts + event.restart,
+        backoff_from=before.restarts if event.healthy else before.backoff_from,
+    )
     if event.again_at is not None:
         wait = replace(wait, gates=with_gate(wait.gates, Reason.BACKOFF))
     job.wait = wait

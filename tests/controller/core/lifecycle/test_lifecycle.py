@@ -7,8 +7,10 @@ import pytest
 from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.job import NEVER
+from controller.core.model.wait_state import Wait
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.frames import AttemptStatus
+from wire.codec import decode
 from wire.job.start_conditions import OnNodeLost, Restart, RestartWhen
 from wire.names import JobState, Reason
 
@@ -183,6 +185,50 @@ def test_a_failure_is_tried_again_until_the_limit(harness: EngineHarness) -> Non
     assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO)
     assert waits == [10, 15]
     assert (harness.job(job).attempt, harness.job(job).wait.restarts) == (3, 2)
+
+
+def crash(harness: EngineHarness, job: int, ran_s: float) -> float:
+    """The job starts, runs this long and fails. Return the restart delay in seconds, and wait for its end."""
+    assert job in {start.job for start in harness.tick()}
+    harness.start(job)
+    harness.now += ran_s
+    harness.exit(job, 7)
+    delay = harness.engine.timers.next_at - harness.now
+    harness.now += delay
+    return float(delay)
+
+
+def test_a_healthy_attempt_resets_the_restart_delay(harness: EngineHarness) -> None:
+    """The attempt after a delay of 80 s is healthy after 800 s, which is 10 times the delay."""
+    job = harness.submit(spec(1, restart=Restart(ON_FAILURE, limit=9, delay_s=10, delay_most_s=600)))
+    assert [crash(harness, job, ran_s) for ran_s in (1, 599, 300, 300)] == [10, 20, 40, 80]
+    assert crash(harness, job, 799) == 160, "it ran more than 10 minutes, but less than 10 times its delay"
+    assert crash(harness, job, 1_600) == 10
+    assert harness.restarted().job(job).wait == harness.job(job).wait
+    assert [crash(harness, job, ran_s) for ran_s in (1, 600, 1)] == [20, 10, 20]
+    assert harness.job(job).wait.restarts == 9, "the count that users see is not reset"
+    harness.tick()
+    harness.start(job)
+    harness.now += 86_400
+    harness.exit(job, 7)
+    assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO), "the limit is not reset"
+
+
+def test_a_healthy_attempt_that_is_preempted_resets_the_restart_delay(harness: EngineHarness) -> None:
+    job = harness.submit(spec(1, restart=Restart(ON_FAILURE, limit=9, delay_s=10)))
+    assert [crash(harness, job, 1) for _ in range(3)] == [10, 20, 40]
+    harness.tick()
+    harness.start(job)
+    harness.now += 600
+    harness.tell(inputs.Requeue(job, "root"))
+    harness.exit(job, None, signal=15)
+    assert harness.job(job).state is JobState.QUEUED
+    assert crash(harness, job, 1) == 10
+
+
+def test_a_job_row_without_the_start_of_the_backoff_is_read() -> None:
+    """Rows of earlier versions have no `backoff_from`; all restarts count then."""
+    assert decode(Wait, {"restarts": 3}) == Wait(restarts=3, backoff_from=0)
 
 
 def test_explain_names_the_restart_delay(harness: EngineHarness) -> None:
