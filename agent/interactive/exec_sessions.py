@@ -43,6 +43,10 @@ read, so that the command blocks.
 """
 MAX_SESSIONS = 64
 _CHECK_S, _IDLE_CHECK_S = 0.1, 1.0
+_KILLED_CHECKS = 20
+"""How many checks to wait for the end of the job after a command was killed. The end of the job is the reason
+then, but the agent may learn of it later.
+"""
 
 
 class CannotExec(Exception):
@@ -60,6 +64,7 @@ class _Session:
     credit: int = WINDOW_BYTES
     waiting: bytearray = field(default_factory=bytearray)
     finished: bool = False
+    checks_since_killed: int = 0
 
 
 class ExecSessions:
@@ -194,7 +199,9 @@ class ExecSessions:
             if self._has_ended(session.key) is not False:
                 self._end(session, "the job has ended, and the command with it")
             elif session.process.poll() is not None and not any(map(_readable, session.sources)):
-                self._finish(session)
+                session.checks_since_killed += 1
+                if session.process.returncode >= 0 or session.checks_since_killed > _KILLED_CHECKS:
+                    self._finish(session)
         for key in [key for key in self._used_specs if self._has_ended(key) is not False]:
             # The job has ended. On a host without cgroups, processes of its exec commands may still run:
             # kill them.
