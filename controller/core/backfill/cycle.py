@@ -722,7 +722,7 @@ class Cycle:
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The nodes on which this job may not preempt others, because they are reserved; None if none."""
+        """The reserved nodes, on which this job may not preempt other jobs; None if there are none."""
         return self.search.reserved_for_others(job, now)
 
     def forget(self, number: int) -> None:

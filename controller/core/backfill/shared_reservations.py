@@ -73,8 +73,8 @@ class SharedReservations:
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
         """Return a placement that delays no reservation of another job, or None.
 
-        `fewer`: the greatest number of nodes, if the job may start on fewer nodes than it requests; else
-        None.
+        If the job may start on fewer nodes than it requests, `fewer` is the greatest number of nodes;
+        otherwise `fewer` is None.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:
@@ -130,6 +130,9 @@ class SharedReservations:
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
     def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
-        """Return the nodes on which another job's reservation starts before `until`; None if none."""
+        """Return the nodes on which a reservation of another job starts before `until`.
+
+        None if there are no such nodes.
+        """
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until)

@@ -40,7 +40,10 @@ class StartLimits:
         return self._over(job, now, self._claimed(job), nodes)
 
     def nodes_within(self, job: Job, now: float) -> int:
-        """Return on how many nodes, at most, hard limits let a job with `--min-nodes` start; 0 if on none."""
+        """Return the greatest number of nodes on which hard limits let a job with `--min-nodes` start.
+
+        Return 0 if the limits do not let the job start on any number of nodes.
+        """
         if self._stopped(job, now) is not None:
             return 0
         return self._within(job, now, {} if self._state.quotas.unlimited else self._claimed(job))
@@ -54,9 +57,7 @@ class StartLimits:
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
     def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """Return the share limit that has been reached, so that the job may not start; None if none is
-        reached.
-        """
+        """Return the reached share limit that keeps the job from starting; None if there is no such limit."""
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:

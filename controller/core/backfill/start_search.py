@@ -85,7 +85,7 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The nodes on which this job may not preempt others, because they are reserved; None if none."""
+        """The reserved nodes, on which this job may not preempt other jobs; None if there are none."""
         if self.shared is None:
             return None
         return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)

@@ -127,7 +127,7 @@ def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
 
 
 def empty_table(height: int, width: int) -> NodeTable:
-    """Return a table for `height` nodes with at most `width` GPUs each, without any resources."""
+    """Return a table for `height` nodes with at most `width` GPUs each. All nodes have no resources yet."""
     return NodeTable(
         labels=[{} for _ in range(height)],
         models=[],
@@ -166,8 +166,9 @@ def names_model(name: str, model: str) -> bool:
 
 
 def most_specific(names: Iterable[str], model: str) -> str | None:
-    """Return the name with the most words of those that the GPU model contains; on a tie, the longest one.
-    None if the model contains no name.
+    """Return the most specific of the names that the GPU model contains; None if the model contains none.
+
+    The name with the most words is the most specific; on a tie, the longest name.
 
     Example: for the model `NVIDIA H100 80GB HBM3`, `H100 80GB` is returned and not `H100`.
     """

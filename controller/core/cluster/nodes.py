@@ -103,15 +103,17 @@ class Node:
             yield _greater(claim, [self.held[each] for each, to in self.leaving.items() if to == job])
 
     def health_of(self, gpu: GpuFacts) -> GpuHealth:
-        """Return the health of the GPU that the controller recorded last; if there is none, the health that
-        the agent reported.
+        """Return the health that the controller recorded last for the GPU.
+
+        If the controller has recorded none, return the health that the agent reported.
         """
         known = self.health.get(gpu.uuid)
         return gpu.health if known is None else known.health
 
     def condition(self, gpu: GpuFacts) -> GpuCondition:
-        """Return the health and the reason that the controller recorded last for the GPU; if there are none,
-        those that the agent reported.
+        """Return the health, with its reason, that the controller recorded last for the GPU.
+
+        If the controller has recorded none, return the health and the reason that the agent reported.
         """
         return self.health.get(gpu.uuid) or GpuCondition(gpu.health, gpu.why)
 

@@ -293,8 +293,8 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has been silent for `for_s` seconds: record the jobs on it whose lease is over
-        as lost.
+        """Handle a node that has been silent for `for_s` seconds: record each job on it as lost if the lease
+        of the job is over.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:

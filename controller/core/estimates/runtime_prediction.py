@@ -50,8 +50,8 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """How accurate run time predictions were for one user's jobs. Each time is the total of all these jobs in
-    seconds.
+    """How accurate run time predictions were for one user's jobs. Each time is a sum over these jobs,
+    in seconds.
     """
 
     jobs: int = 0

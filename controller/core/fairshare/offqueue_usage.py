@@ -84,7 +84,10 @@ class OffQueueUsage:
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """Return the keys of the off-queue uses (uses of GPUs without a job) on this node that go on now."""
+        """Return the keys of the off-queue uses on a node that have not ended.
+
+        An off-queue use is the use of a GPU by a user without a job.
+        """
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:

@@ -74,8 +74,10 @@ class Picker(Protocol):
 
 
 class Strategy(Protocol):
-    """Decides which running jobs a waiting job may preempt: those whose `standing` is at most the `reach` of
-    the waiting job.
+    """Decides which running jobs a waiting job may preempt.
+
+    It gives each running job a number (`standing`) and each waiting job a number (`reach`). A waiting job may
+    preempt the running jobs whose `standing` is at most its `reach`.
     """
 
     name: ClassVar[str]

@@ -37,8 +37,9 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
 
 
 def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """Return how each gang member ended, by node name, from the last report about the member. Consecutive
-    members whose reports are one AttemptStatus object get one Exit object.
+    """Return how each gang member ended, by node name. `reports` has the last report about each member.
+
+    If consecutive members have the same AttemptStatus object, they get the same Exit object.
     """
     exits: dict[str, Exit] = {}
     last = how = None

@@ -268,8 +268,8 @@ def _progress(state: State, dependency: Dependency, now: float) -> str:
 
 
 def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[str]:
-    """Return the labels of the jobs in the cycle that the dependencies `after` of this job would make; empty
-    if there is no cycle.
+    """Return the labels of the jobs that would wait for each other in a cycle if this job got the
+    dependencies `after`. Empty if there would be no cycle.
     """
     targets = {job.label, str(job.array)}
     seen: set[str] = set()

@@ -49,8 +49,9 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """True if the old nodes of a moved job accept the job and still have its GPUs. Other jobs may hold these
-    GPUs.
+    """True if the old nodes of a moved job accept the job and still have its GPUs.
+
+    Jobs that hold these GPUs now are not considered.
     """
     columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
     nodes = [state.nodes.get(each.node) for each in move.origin]

@@ -152,8 +152,8 @@ def inherited_from(state: State, job: Job, priority: int) -> Job | None:
 
 
 def inherited_text(state: State, job: Job) -> str:
-    """Return a text such as `inherited 75 from job 9`; empty if the job's own priority is at least as
-    high.
+    """Return a text such as `inherited 75 from job 9`; empty if the inherited priority is not above the
+    job's own priority.
     """
     lender = inherited_from(state, job, job.wait.inherited) if job.wait.inherited > job.own_priority else None
     return f"inherited {job.wait.inherited} from job {lender.label}" if lender is not None else ""

@@ -455,8 +455,8 @@ class JobEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded(NodeEvent):
-    """A node was added, or its configuration was changed. `host` and `by` are set if an operator did it and
-    not scheduler.toml.
+    """A node was added, or its configuration was changed. `host` and `by` are set if an operator made the
+    change, and empty if the change comes from scheduler.toml.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -203,7 +203,8 @@ class Job:
     def granted_priority(self) -> int:
         """The higher of the requested and the inherited priority, without the points that waiting has added.
 
-        The job lends it to the jobs for which it waits, and keeps it against preemption while it runs.
+        While the job waits for other jobs, it lends them this priority. While the job runs, this priority
+        protects it from preemption.
         """
         return max(self.spec.priority, self.wait.inherited)
 

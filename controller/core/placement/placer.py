@@ -180,8 +180,9 @@ class Placer:
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """Return the GPU model of each node; None if it does not matter, because the job may mix models or
-        only one model suits it.
+        """Return the GPU model of each node; None if the nodes need not be grouped by model.
+
+        They need not if the job may run on several models, or if only one model suits the job.
         """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
@@ -234,7 +235,7 @@ class Placer:
         return domains.spare_rows(np.flatnonzero(ranking.fits), shape.nodes) >= 0
 
     def max_nodes(self, part: PerNodeRequest) -> int:
-        """Return a number that is at least the number of nodes on which the request fits now. It is computed
+        """Return an upper bound on the number of nodes on which the request fits now. The bound is computed
         from cached values, without calling filters.
         """
         ranking = self._rankings.get(part)

@@ -173,10 +173,10 @@ class FairShareReclaim:
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped. Leave out the jobs of a tenant as soon as its branch of
-        the share tree no longer uses over `threshold` times its fair share.
+        """Yield those of `jobs` that may be stopped, in the same order.
 
-        The jobs yielded before count as ended.
+        The jobs yielded so far count as ended. If a branch of the share tree then uses at most `threshold`
+        times its fair share, the other jobs of the branch are left out.
         """
         left = dict[SharePath, float]()
         for job in jobs:
@@ -252,8 +252,10 @@ class QuotaReclaim:
         return group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped. Leave out the jobs of a project as soon as it has
-        borrowed nothing of the resources that the waiting job needs.
+        """Yield those of `jobs` that may be stopped, in the same order.
+
+        The jobs yielded so far count as ended. If a project has then borrowed nothing that the waiting job
+        needs, the other jobs of the project are left out.
         """
         left: dict[str, dict[int, int]] = {}
         for job in jobs:

@@ -141,7 +141,7 @@ class VictimIndex:
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may ever be preempted. `preemptible_from` returns the time from which it may."""
+    """Return whether the job may be preempted at any time. `preemptible_from` returns the earliest time."""
     return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
 
 

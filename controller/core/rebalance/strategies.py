@@ -138,8 +138,8 @@ def _earlier_start(
 def drain_nodes(search: MoveSearch) -> Iterator[Proposal]:
     """Yield proposals that move jobs from nodes that are being drained to other nodes.
 
-    The moves of one proposal cost at most `max_gpu_hours`. The gain (`worth`) is the sum over the jobs of
-    their GPUs times the hours by which they leave the node earlier than they would end.
+    The moves of one proposal cost at most `max_gpu_hours`. Each job adds to the gain (`worth`) its GPUs times
+    the hours by which it leaves the node earlier than it would end.
     """
     state, rules = search.state, search.rules
     for node in state.nodes.rows:

@@ -355,7 +355,9 @@ def _restore_claims(state: State) -> None:
 
 
 def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
-    """Return the rows, as they are now, of the jobs and nodes that a batch of events changed."""
+    """Return the database rows of the jobs and nodes that a batch of events changed, with their present
+    contents.
+    """
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))

@@ -238,7 +238,7 @@ class State:
             del self.releases[at]
 
     def assumes_ends(self, by: float) -> bool:
-        """Return whether plans assume that a job without a time limit ends by this time."""
+        """Return True if some running job has no time limit, and plans assume that it ends by this time."""
         ending = takewhile(lambda each: each[0] <= by, self.releases)
         return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)
 

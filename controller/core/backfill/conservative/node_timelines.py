@@ -69,7 +69,7 @@ class NodeTimelines:
 
     @classmethod
     def of(cls, nodes: Nodes, now: float) -> NodeTimelines:
-        """Return timelines on which the resources that are free now stay free forever."""
+        """Return timelines without any reservation: what is free on each node now stays free forever."""
         free = {node.row: free_on(nodes, node.row) for node in nodes.rows}
         separate = [NodeTimeline(nodes.rows[row], now, each) for row, each in free.items() if each.gpus]
         shared = SharedTimeline(now, {row: each for row, each in free.items() if not each.gpus})

@@ -94,7 +94,7 @@ class ReservationTable:
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Prepare a table that several profiles share for the next scheduling pass.
+        """Prepare the table for the next scheduling pass. This is called if several profiles share the table.
 
         If a job has not started at its reserved start, make all reservations again.
         """

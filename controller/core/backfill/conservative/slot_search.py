@@ -207,9 +207,11 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """Return the first time at which the job can start on a node with operators' reservations, or None.
+        """Return the first time at which the job can start on a node that operators have reserved; None if
+        there is no such time.
 
-        If the job starts then, it ends before the next operator's reservation in `against` begins.
+        `against` has the operators' reservations that do not admit the job. If the job starts at the returned
+        time, it ends before the next of these reservations begins on the node.
         """
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
