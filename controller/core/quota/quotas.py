@@ -306,7 +306,7 @@ class Quotas:
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
         """Return the first hard limit that would be exceeded by the present use, plus the amounts in
-        `reserved`, plus the job's need. Return None if there is none.
+        `reserved`, plus the job's need. Return None if no limit would be exceeded.
         """
         if self.unlimited:
             return None
@@ -382,8 +382,9 @@ class Quotas:
         )
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
-        """Return the projects with their own limit, which lend quota to each other, as (usage counters,
-        limit) of each.
+        """Return (usage counters, limit) of each project with its own limit on the resource `kind`.
+
+        These projects lend quota to each other.
         """
         found = self._lender_limits.get(kind)
         if found is None:

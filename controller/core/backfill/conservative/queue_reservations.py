@@ -144,8 +144,8 @@ class QueueReservations:
         """Return the reservation with the earliest start, or None if the job can never start.
 
         If the job accepts fewer nodes than it requests, and can start earlier on fewer, the reservation is
-        for fewer nodes. `most`: the greatest number of nodes that quotas allow; None for
-        all. `aside`: the job's present reservation, which the table ignores during the search.
+        for fewer nodes. `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the
+        job's present reservation, which the table ignores during the search.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
