@@ -119,8 +119,8 @@ class JobPromoted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PriorityInherited(JobEvent):
-    """The job inherits the highest priority of the jobs that wait for it; `priority` is 0 if none is above
-    its own.
+    """The job inherits the highest priority of the jobs that wait for it; `priority` is 0 if none of
+    these priorities is above the job's own.
     """
 
     priority: int
@@ -388,7 +388,7 @@ class MovePlanned(JobEvent):
 @dataclass(frozen=True, slots=True)
 class MoveUndone(JobEvent):
     """The move of the job has failed or was cancelled. The job's former `allocations` are kept for it, so
-    that it can start there again. If there are none, the job waits in the queue.
+    that it can start there again. If `allocations` is empty, the job waits in the queue.
     """
 
     attempt: int

@@ -81,7 +81,7 @@ class DynamicOrder(Protocol):
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
         """Return the present sort key of the job; the lowest is first.
 
-        When a job starts, no key of a waiting job may become lower.
+        The start of another job must not lower the key of a waiting job.
         """
         ...
 

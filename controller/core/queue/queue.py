@@ -51,7 +51,7 @@ class ClassFit:
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
         """Record that jobs with the request do not fit until resources become free.
 
-        `room_version` is the present value of `Nodes.room_version`, which then increases.
+        `room_version` is the present value of `Nodes.room_version`. It grows when resources become free.
         """
         self.blocked_at, self.why = room_version, why
 

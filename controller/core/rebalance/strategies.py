@@ -112,7 +112,7 @@ def _earlier_start(
 ) -> Proposal | None:
     """Return the proposal to carry out these moves and start the waiting job on `placement`.
 
-    None if the job starts as early without the moves.
+    None if the job would start as early without the moves.
     """
     state, horizon = search.state, search.now + search.rules.horizon_s
     reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
