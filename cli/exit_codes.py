@@ -50,8 +50,8 @@ def of_problem(problem: Problem) -> int:
 
 
 def of_job(job: JobView) -> int:
-    """Return the exit code for an ended job: that of its program, or 128 + N if signal N ended it, as in a
-    shell.
+    """Return the exit code for an ended job. It is the exit code of the job's program, or 128 + N if signal N
+    ended the job, as in a shell.
     """
     if job.state is JobState.COMPLETED:
         return 0

@@ -21,8 +21,8 @@ class SignalReceived(Exception):
 
 
 class DeferredSignals:
-    """Context manager in which SIGINT, SIGTERM and SIGHUP only raise SignalReceived inside `interruptible`
-    and `nap`.
+    """Context manager that delays SIGINT, SIGTERM and SIGHUP. A signal raises SignalReceived when the command
+    is inside `interruptible` or `nap`, and not before.
     """
 
     def __init__(self) -> None:

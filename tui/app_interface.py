@@ -48,7 +48,7 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def act(self, name: str) -> None:
-        """Do the action with this name if it is allowed now. Otherwise show the reason why it is not."""
+        """Do the action with this name if it is allowed now. If it is not allowed, show the reason."""
         raise NotImplementedError
 
     def allowed(self, action: ScreenAction) -> str:

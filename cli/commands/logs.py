@@ -163,8 +163,8 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the job wrote no output. If the job failed for another reason than its exit code, print
-    the state of the job and that reason.
+    """Print a note if the job wrote no output. If the job failed and its exit code is not the reason, print
+    the state of the job and the reason.
     """
     if attempt not in (None, job.attempt):
         if not written:

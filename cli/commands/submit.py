@@ -144,8 +144,8 @@ def previewed(spec: JobSpec, as_user: str) -> JobSpec:
 
 
 def _by_option(refused: Refused, spec: JobSpec) -> Refused:
-    """Return the controller's error about a job with the name of the flag, such as --time, instead of the
-    name of the API field.
+    """Return the controller's error about a job, but with the name of the API field replaced by the name of
+    the flag, such as --time.
     """
     where = flag_of(refused.problem.where.removeprefix("spec."), spec)
     return Refused(refused.status, replace(refused.problem, where=where))

@@ -269,7 +269,9 @@ def of_why(why: Why) -> str:
 
 
 def _saves(spec: JobSpec) -> str:
-    """Return a text that describes how the job saves its state before it is stopped; empty if it does not."""
+    """Return a text that describes how the job saves its state before it is stopped; empty if it does not
+    save its state.
+    """
     ways = [
         shlex.join(spec.checkpoint_command),
         spec.checkpoint_signal and f"signal {spec.checkpoint_signal}",

@@ -69,7 +69,8 @@ class Column(Generic[Row]):
     """A column of a table. If the terminal is too narrow, the column with the highest `keep` is left out
     first; a column with `keep` 0 is always shown.
 
-    The column is at least `room` cells wide. If `least` is not 0, the column may shrink to `least` cells.
+    The column is as wide as its longest text, and at least `room` cells. If the terminal is too narrow, the
+    column shrinks to no less than `least` cells; 0 means that the column does not shrink.
     """
 
     title: str

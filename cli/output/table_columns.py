@@ -202,12 +202,12 @@ class ProcessOnGpu:
 
 
 def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
-    """Return the processes on these GPUs, those of jobs and others."""
+    """Return all processes on these GPUs: processes of jobs, and processes that no job started."""
     return [ProcessOnGpu(gpu, process) for gpu in gpus for process in gpu.processes]
 
 
 def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
-    """Return the table of processes on GPUs: those of jobs, and processes that no job started."""
+    """Return the table of processes on GPUs: processes of jobs, and processes that no job started."""
     return Table(
         [
             *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),

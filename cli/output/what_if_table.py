@@ -65,7 +65,7 @@ def summarise(answer: WhatIfAnswer) -> None:
 
 def _worst_and_best(answer: WhatIfAnswer, limit: int) -> list[Shift]:
     """Return the jobs that the change would submit, then at most `limit` jobs with the largest delays, then
-    at most `limit` jobs that would start earlier by the most.
+    at most `limit` jobs whose start becomes earlier by the longest times.
     """
     new = [shift for shift in answer.shifts if shift.new]
     moved = [shift for shift in answer.shifts if not shift.new]

@@ -32,8 +32,8 @@ def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
 
 
 def with_flag_names(problem: Problem) -> Problem:
-    """Return the controller's error about a job with the name of the flag, such as --time, instead of the
-    name of the API field.
+    """Return the controller's error about a job, but with the name of the API field replaced by the name of
+    the flag, such as --time.
     """
     return replace(problem, where=flag_of(problem.where))
 

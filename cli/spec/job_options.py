@@ -76,8 +76,8 @@ class JobOption:
         return not self.metavar
 
     def texts(self, spec: JobSpec) -> option_texts.Texts:
-        """Return the texts that a user would write for this option to get the value in `spec`: one text for
-        each time that the option is written, and none for the default value.
+        """Return how a user would write this option to get the value in `spec`. The list has one text for
+        each time that the option is written. For the default value the list is empty.
         """
         value = getattr(spec, self.field)
         # The value may have no field with the name `part`. Then `show` computes the text from the whole

@@ -121,8 +121,8 @@ def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
 
 
 class _Harmless(Exception):
-    """Raised if part of a value is ignored with a warning. `pairs` has the Corral options for the rest of the
-    value.
+    """Raised if all or part of a value is ignored with a warning. If a part can be translated, `pairs` has
+    its Corral options.
     """
 
     def __init__(self, warning: str, pairs: Pairs) -> None:

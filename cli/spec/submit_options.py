@@ -74,7 +74,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 def merged(strongest: Layer, *weaker: Layer) -> Layer:
     """Combine the options of several sources; the first source overrides the others. An option with `adds_up`
-    gets the values of all sources, with those of the first source last.
+    gets the values of all sources; the values of the first source come last.
     """
     found = {name: list(given) for name, given in strongest.items()}
     for layer in weaker:

@@ -25,8 +25,8 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class OrderResults(Generic[Thing]):
-    """The result of changing several jobs or nodes: those that were changed, and those that were refused,
-    with the error.
+    """The result of changing several jobs or nodes: the items that were changed, and the items for which the
+    controller refused the change, each with the error.
     """
 
     done: tuple[Thing, ...]

@@ -67,8 +67,8 @@ class Menus:
         app.push_screen(menu, lambda text: app.copy(text) if text else None)
 
     def commands(self) -> list[str]:
-        """Return the shell commands in the menu for copying: those that the view suggests, then those that do
-        the same as the actions of the view.
+        """Return the shell commands for the menu in which the user copies commands. First come the commands
+        that the view suggests, then commands that do the same as an action of the view.
         """
         view = self._app.view
         jobs, nodes = view.jobs(), " ".join(printable(node.name) for node in view.nodes())

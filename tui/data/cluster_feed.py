@@ -81,7 +81,9 @@ class ClusterSource(Protocol):
 
 
 class PendingChanges:
-    """Collects changes until the screen takes them. Of each row it keeps only the newest version."""
+    """Collects changes until the screen takes them. If a row changes several times, only its newest version
+    is kept.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

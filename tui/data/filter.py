@@ -97,8 +97,8 @@ def _field(name: str, wanted: str, fields: Fields[Row]) -> Test[Row]:
 
 
 def _nearest(name: str, fields: Mapping[str, object]) -> str:
-    """Return the only field whose name starts with `name`, such as `priority` for `prio`; empty if there are
-    several fields or none.
+    """Return the only field whose name starts with `name`, such as `priority` for `prio`. Return an empty
+    text if several fields or none have such a name.
     """
     begun = [field for field in fields if field.startswith(name)]
     return begun[0] if len(begun) == 1 else ""

@@ -163,8 +163,8 @@ class Listing(Generic[Key, Row]):
         self.marks = self.marks - shown if shown <= self.marks else self.marks | shown
 
     def chosen(self) -> list[Row]:
-        """Return the rows to which an action applies: the marked rows, or without marks the row under the
-        cursor.
+        """Return the rows to which an action applies: the marked rows. If no row is marked, return the row
+        under the cursor.
         """
         keys = self.marks or ({self.cursor} if self.cursor is not None else set())
         return [self.rows[key] for key in sorted(keys) if key in self.rows]

@@ -35,7 +35,7 @@ def clean(line: str) -> str:
 @dataclass(frozen=True)
 class Piece:
     """The lines of a log that have arrived since the last call of `LogTail.take`. If `fresh` is true, they
-    replace all earlier lines. `open_end` is the last line, of which the end has not arrived yet.
+    replace all earlier lines. `open_end` is an unfinished last line, whose end has not arrived yet.
     """
 
     fresh: bool

@@ -17,7 +17,9 @@ def share_key(share: ShareView) -> str:
 
 
 def share_state(share: ShareView) -> str:
-    """Return a word for the limit that the share exceeds; empty if it exceeds none."""
+    """Return `stopped` if a hard limit keeps jobs of the share from starting, and `over soft` if the share
+    exceeds its soft limit. Otherwise return an empty text.
+    """
     return "stopped" if share.stopped else "over soft" if share.beyond else ""
 
 
@@ -55,9 +57,9 @@ def quota_key(quota: QuotaView) -> str:
 
 
 def quota_state(quota: QuotaView) -> str:
-    """Return a word for the usage of a quota: borrows (above the hard limit, which the quota allows), over
-    (above the hard limit, because the limit was lowered while jobs ran), full (at the hard limit) or over
-    soft (above the soft limit). The word is empty below all limits.
+    """Return a word for the usage of a quota: `borrows` (above the hard limit, as the quota allows), `over`
+    (above the hard limit, because the limit was lowered while jobs ran), `full` (at the hard limit) or `over
+    soft` (above the soft limit). Return an empty text if the usage is below all limits.
     """
     if quota.name == ANY_NAME:
         return ""

@@ -55,8 +55,9 @@ def _summary(answer: WhatIfAnswer, moved: list[Shift]) -> list[Piece]:
 
 
 def _worst_and_best(answer: WhatIfAnswer, shifts: list[Shift], limit: int) -> list[Shift]:
-    """Return at most `limit` jobs: the jobs with the largest delays, and about as many of those that would
-    start earlier by the most.
+    """Return at most `limit` jobs: first those with the largest delays, then those that would start earlier
+    by the most. Each of the two groups may fill half of the list, and a smaller group leaves its space to the
+    other group.
     """
     later = sorted(
         (each for each in shifts if delay(answer, each) > 0), key=lambda each: -delay(answer, each)

@@ -23,7 +23,9 @@ from tui.widgets.pane import Pane
 
 @dataclass(frozen=True)
 class MenuEntry:
-    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can."""
+    """One entry of a menu. `wrong` is the reason why the entry cannot be chosen now; empty if it can be
+    chosen.
+    """
 
     name: str
     title: str
@@ -130,7 +132,7 @@ class Menu(Dialog[str]):
             yield self._choices
 
     def on_mount(self) -> None:
-        """Set the focus to the search line; without one, to the entries."""
+        """Set the focus to the search line. If the menu has no search line, set the focus to the entries."""
         (self.query_one(Input) if self._search else self._choices).focus()
 
     @on(Input.Changed)

@@ -19,8 +19,9 @@ class ListColumn(Generic[Row]):
     """One column of a list. If the screen is too narrow, the columns with the highest `rank` are left out
     first.
 
-    `narrow` is the smallest width of the column; columns that have one are chosen before the others. Width
-    that is left is given to columns in proportion to `grow`.
+    `narrow` is the smallest width of the column; columns with a `narrow` width are chosen before columns
+    without one. If cells are left when all columns are chosen, they are divided among the columns in
+    proportion to `grow`.
     """
 
     name: str

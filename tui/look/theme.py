@@ -255,9 +255,9 @@ THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTE
 
 
 def choose(environment: Mapping[str, str], colours: str | None, saved: str = "") -> str:
-    """Return the name of the theme for the start: that of the environment variable CORRAL_THEME, or else the
-    saved one (`saved`). If neither names a theme, or if the terminal cannot show the colours of that theme,
-    return a theme that suits the terminal.
+    """Return the name of the theme for the start. The environment variable CORRAL_THEME names it; if the
+    variable is not set, the theme of the last start (`saved`) is used. If there is no such theme, or if the
+    terminal cannot show its colours, return a theme that suits the terminal.
     """
     wanted = environment.get("CORRAL_THEME") or saved
     if "NO_COLOR" in environment or colours in (None, "standard"):

@@ -57,8 +57,9 @@ class LogTitle(FrameLine):
 
 
 class JobDetailsView(View):
-    """Shows the details and the log of one job. The event stream carries the state of the job; requested
-    resources and the reason why it waits are requested from the controller.
+    """Shows the details and the log of one job. The state of the job comes from the event stream. Other
+    details, such as its requested resources and the reason why it waits, come from separate requests to the
+    controller.
     """
 
     NAME = actions.JOB

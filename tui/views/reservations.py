@@ -58,8 +58,8 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
         return app_of(self).model.now()
 
     def _calendar(self, row: ReservationView) -> Sequence[Piece]:
-        """Return one symbol for each of the next 24 hours: a line that is thick in the hours in which the
-        reservation is active.
+        """Return one symbol for each of the next 24 hours: a thick line if the reservation is active in this
+        hour, otherwise a thin line.
         """
         pieces: list[Piece] = []
         for hour in range(24):

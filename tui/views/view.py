@@ -49,14 +49,14 @@ class View(Vertical):
         return ()
 
     def jobs(self) -> list[JobView]:
-        """Return the jobs that actions of the user, such as cancel, change: those that are marked or under
-        the cursor.
+        """Return the jobs that an action of the user, such as cancel, changes. They are the marked jobs or
+        the job under the cursor.
         """
         return []
 
     def nodes(self) -> list[NodeView]:
-        """Return the nodes that actions of the user, such as drain, change: those under the cursor, or the
-        one that the view shows.
+        """Return the nodes that an action of the user, such as drain, changes. They are the node under the
+        cursor, or the node that the view shows.
         """
         return []
 

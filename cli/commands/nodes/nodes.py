@@ -158,7 +158,9 @@ def _each(names: list[str], act: Callable[[str], NodeView], output: Format) -> i
 
 
 def _line(name: str, node: NodeView) -> str:
-    """Return one line that shows the new state of the node, or of the GPU if `name` is that of a GPU."""
+    """Return one line that shows the new state of the node. If `name` is the name of a GPU, the line shows
+    the state of this GPU.
+    """
     number = name.partition(":")[2]
     gpu = next((each for each in node.gpus if number in (each.number, str(each.index))), None)
     if number and gpu is not None:

@@ -28,7 +28,7 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 def table(*more: Column[Body]) -> Table[Body]:
     """Return the table of results, with one line for each run. The columns in `more` are added at the end. If
-    there are none, the last column is the CPU time that the simulation took.
+    `more` is empty, a column with the CPU time of the simulation is added instead.
     """
     return Table(
         [

@@ -109,9 +109,9 @@ class PolicyFlags(FlagGroup):
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate: those of --compare, the profile named `profile`, or the
-        configuration `chosen` changed by --order and --backfill. Raises CommandError if one of them is
-        invalid.
+        """Return the policies to simulate. They are the policies of --compare, or the policy of the profile
+        named `profile`, or the policy of the configuration `chosen` with the changes of --order and
+        --backfill. Raises CommandError if one of them is invalid.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (
@@ -158,9 +158,10 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(log: JobLog, config: Config, *, explicit: bool) -> Cluster:
-    """Return the cluster to simulate if no flag describes it: the processors that the header of the log
-    names, or else the nodes of the configuration. If the user wrote --config, `explicit` is true, and nodes
-    in that file are used before the header of the log.
+    """Return the cluster to simulate if no flag describes it. If the header of the log has a number of
+    processors, the cluster has this number of processors; otherwise it has the nodes of the configuration.
+    `explicit` is true if the user wrote --config. If that file has nodes, they are used instead of the
+    header.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 
