@@ -5,6 +5,7 @@ the tables.
 from controller.registry.limits import open_projects
 from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config
 from controller.registry.plugin_classes import METHODS, installed_plugins, make_plugin
+from controller.registry.policy_warnings import policy_warnings
 
 __all__ = [
     "METHODS",
@@ -15,4 +16,5 @@ __all__ = [
     "installed_plugins",
     "make_plugin",
     "open_projects",
+    "policy_warnings",
 ]

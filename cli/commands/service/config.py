@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cli.commands.service import contexts
 from cli.exit_codes import FAILED, USAGE, CommandError
@@ -19,9 +19,15 @@ from cli.output.table_columns import YELLOW, clock
 from cli.registry import application, examples
 from wire.api.config import ConfigAnswer, ConfigChange, ConfigRequest, ConfigView
 from wire.api.forecasts import ConfigFile, WhatIf
+from wire.cluster.quota import ANY_NAME
+from wire.codec import encode
 from wire.http import addresses
 from wire.http.client import Client, Refused
-from wire.text import counted
+from wire.text import counted, printable
+
+if TYPE_CHECKING:  # import these only for type checks, because they would slow down `corral --help`
+    from controller.config import Config, ConfigProblem
+    from controller.core.pipeline.pipeline import Pipeline
 
 app = application()
 
@@ -49,40 +55,127 @@ def config() -> None:
 
 
 @app.command(
-    epilog=examples("corral config check", "corral config check ./scheduler.toml", "corral config check -q")
+    epilog=examples(
+        "corral config check",
+        "corral config check ./scheduler.toml",
+        "corral config check -q              only problems and warnings",
+        "corral config check -o json         problems, warnings and the policy as data",
+    )
 )
 def check(
     file: Annotated[
         Path | None,
         argument("[FILE]", "File to check. Default: the file that the controller would read."),
     ] = None,
-    quiet: Annotated[bool, switch("--quiet -q", "Print only problems, not the configuration.")] = False,
+    quiet: Annotated[
+        bool, switch("--quiet -q", "Print only problems and warnings, not the configuration and the policy.")
+    ] = False,
+    output: Output = Format.TABLE,
 ) -> int:
-    """List all problems of a configuration file. If there are none, print the whole configuration."""
+    """List all problems of a configuration file. If there are none, print the whole configuration, warnings,
+    and what the policy means for each project and queue.
+
+    A warning is about a valid key that does not do what it seems to do. Warnings do not change the exit code.
+    """
     from controller.config import ConfigRefused, render
-    from controller.registry import build_pipeline, check_config, open_projects
+    from controller.registry import build_pipeline, check_config, open_projects, policy_warnings
     from controller.registry.plugin_check import failing_plugins
 
     path = addresses.find_config(str(file or ""))
+    name = str(path or "no file, all defaults")
     try:
         found = check_config(path)
     except ConfigRefused as refused:
+        if output.is_data:
+            write_data(output, {"file": name, "problems": [_problem_data(each) for each in refused.problems]})
         for problem in refused.problems:
             print_error(str(problem))
         return USAGE
-    failing = failing_plugins(build_pipeline(found))
+    pipeline = build_pipeline(found)
+    failing = failing_plugins(pipeline)
     for each in failing:
         print_error(f"{path}: a plugin fails for an example node: {each}")
     if failing:
         return USAGE
+    warnings = policy_warnings(found, pipeline)
+    if output not in (Format.TABLE, Format.WIDE):
+        rows = [_problem_data(each) for each in warnings]
+        body = {"file": name, "problems": [], "warnings": rows, **_policy_data(found, pipeline)}
+        _warning_table().show(output, rows, body)
+        return 0
     if not quiet:
         write(render(found))
+        sys.stdout.flush()
+    for warning in warnings:
+        print_note(f"warning: {warning}")
+    if not quiet:
+        _print_policy(found, pipeline)
         if unguarded := open_projects(found):
             print_note(
                 f"all users may submit to {', '.join(unguarded)}: set members in [projects.NAME] to limit it"
             )
-        print_note(f"{path or 'no file, all defaults'}: no problem")
+        count = f", {counted(len(warnings), 'warning')}" if warnings else ""
+        print_note(f"{name}: no problem{count}")
     return 0
+
+
+def _problem_data(problem: ConfigProblem) -> dict[str, Any]:
+    """Return a problem or a warning as data for JSON."""
+    return {
+        "key": problem.key,
+        "origin": problem.origin,
+        "line": problem.line,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+def _warning_table() -> Table[dict[str, Any]]:
+    """Return the table of warnings for -o csv and -o name."""
+    return Table(
+        [
+            Column("KEY", lambda each: each["key"]),
+            Column("ORIGIN", lambda each: each["origin"]),
+            Column("MESSAGE", lambda each: each["message"]),
+            Column("HINT", lambda each: each["hint"]),
+        ],
+        lambda each: each["key"],
+    )
+
+
+def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
+    """Return what the policy means for each project and queue, as data for JSON."""
+    from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+
+    return {
+        "gpus": cluster_gpus(found),
+        "projects": [
+            {**encode(each), "sentence": each.sentence} for each in project_policies(found, pipeline)
+        ],
+        "queues": [{**encode(each), "sentence": each.sentence} for each in queue_policies(found, pipeline)],
+    }
+
+
+def _print_policy(found: Config, pipeline: Pipeline) -> None:
+    """Print on stderr what the policy means for each project and queue."""
+    from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+
+    gpus = cluster_gpus(found)
+    found_projects = project_policies(found, pipeline)
+    projects = [
+        ("any other project" if each.project == ANY_NAME else each.project, each.sentence)
+        for each in found_projects
+    ]
+    queues = [(each.queue, each.sentence) for each in queue_policies(found, pipeline)]
+    whole = "the cluster" if gpus is None else counted(gpus, "GPU")
+    shares = f", with their shares of {whole} while all of them have waiting jobs"
+    heading = f"Projects{shares if any(each.share for each in found_projects) else ''}:"
+    for title, rows in ((heading, projects), ("Queues:", queues)):
+        if rows:
+            room = max(len(printable(name)) for name, _ in rows)
+            print_note(title)
+            for name, sentence in rows:
+                print_note(f"  {printable(name):<{room}}  {sentence}")
 
 
 @app.command(

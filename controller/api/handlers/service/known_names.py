@@ -15,13 +15,11 @@ from collections.abc import Iterable
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import Config, nearest
-from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
 from controller.core.model.inputs import no_such_node
 from controller.core.state.state import State
 from wire.cluster.quota import ANY_NAME
 from wire.text import printable
-
-DEFAULT_PROJECT = "default"
 
 
 async def need_user(call: Call, user: str, where: str) -> None:

@@ -1,0 +1,133 @@
+"""Finds names in scheduler.toml that match nothing: misspelt projects, queues that do not exist, and labels
+that no node has.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.config import Config, ConfigProblem, Key, nearest, problem_at
+from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
+from controller.core.pipeline.pipeline import Pipeline
+from wire.cluster.quota import ANY_NAME
+from wire.job.affinity import Operator, Term
+from wire.text import printable
+
+SIMILAR = 0.8
+"""The least similarity, from 0 to 1, of two names of which one may be a misspelling of the other."""
+_PARTS = re.compile(r"[^\W\d_]{3,}")
+"""The words in a name. Names that differ only in numbers, signs and words of one or two letters, such as
+team-a and team-b, are different on purpose."""
+
+Table = Key
+"""The key of a table in which names occur."""
+
+
+def misspelt_projects(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each project that looks like a misspelling of another name.
+
+    1. Collect the tables in which each project or organisation occurs.
+    2. A project is suspect if it occurs in one table only and has no table [projects.NAME].
+    3. A suspect project is a misspelling if a similar name is not suspect.
+    4. If two similar names are both suspect, the later one in the file is a misspelling. But if both are in
+       the same table, they are different projects.
+
+    Example: [fair_share] has a weight for "visoin", and [quota.projects] and [projects] have "vision".
+    """
+    found: dict[str, dict[Table, Key]] = defaultdict(dict)
+    for table, key, name in _project_names(config):
+        if name != ANY_NAME:
+            found[name].setdefault(table, key)
+    known = {*config.projects, DEFAULT_PROJECT}
+    suspects = {
+        name: next(iter(tables.items()))
+        for name, tables in found.items()
+        if len(tables) == 1 and name not in known
+    }
+    for name, (table, key) in suspects.items():
+        others = [
+            each
+            for each in {*found, DEFAULT_PROJECT}
+            if each != name
+            and _similar(name, each)
+            and (each not in suspects or _before(config, suspects[each], (table, key)))
+        ]
+        close = difflib.get_close_matches(name, sorted(others), n=1, cutoff=SIMILAR)
+        if close:
+            message = f"no other table names {printable(name)!r}"
+            hint = f"Did you mean {printable(close[0])!r}? If not, declare it: [projects.{printable(name)}]."
+            yield problem_at(config.source, key, message, hint)
+
+
+def _before(config: Config, one: tuple[Table, Key], other: tuple[Table, Key]) -> bool:
+    """Return whether the first of two keys, each with its table, is in another table earlier in the file."""
+    (table, key), (other_table, other_key) = one, other
+    lines = (config.source.line(key) or 0, str(key)), (config.source.line(other_key) or 0, str(other_key))
+    return table != other_table and lines[0] < lines[1]
+
+
+def _similar(name: str, other: str) -> bool:
+    if _PARTS.findall(name) == _PARTS.findall(other):
+        return False
+    return difflib.SequenceMatcher(None, name, other).ratio() >= SIMILAR
+
+
+def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
+    """Yield each project and organisation in scheduler.toml, with its table and its key."""
+    fair = config.fair_share
+    keyed: Mapping[Table, Iterable[str]] = {
+        ("projects",): config.projects,
+        ("access", "limits", "projects"): config.access.limits.projects,
+        ("quota", "projects"): config.quota.options.get("projects") or (),
+        ("fair_share", "organisations"): fair.organisations,
+        ("fair_share", "weights"): fair.weights,
+        ("fair_share", "soft_limits"): fair.soft_limits,
+        ("fair_share", "hard_limits"): fair.hard_limits,
+    }
+    for table, names in keyed.items():
+        for name in names:
+            yield table, (*table, name), name.partition("/")[0] if table[0] == "fair_share" else name
+    for organisation, projects in fair.organisations.items():
+        for index, project in enumerate(projects):
+            table = ("fair_share", "organisations")
+            yield table, (*table, organisation, index), project
+    for kind, sections in (("queues", config.queues), ("profiles", config.profiles)):
+        for name, section in sections.items():
+            for index, project in enumerate(section.projects):
+                table = (kind, name, "projects")
+                yield table, (*table, index), project
+
+
+def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each quota and each limit of a queue that does not exist."""
+    known = {*config.queues, DEFAULT_QUEUE}
+    tables: Mapping[Table, Iterable[str]] = {
+        ("quota", "queues"): config.quota.options.get("queues") or (),
+        ("access", "limits", "queues"): config.access.limits.queues,
+    }
+    for table, names in tables.items():
+        for name in names if config.queues else ():
+            if name not in known and name != ANY_NAME:
+                message = f"there is no queue {printable(name)!r}, so this table has no effect"
+                yield problem_at(config.source, (*table, name), message, nearest(name, known))
+
+
+def labels_without_nodes(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each queue and each profile whose conditions no node of scheduler.toml meets."""
+    labels = [{**node.labels, "node": name} for name, node in config.nodes.items()]
+    conditions: dict[Key, tuple[Term, ...]] = {
+        ("profiles", name): profile.terms for name, profile in config.profiles.items()
+    }
+    for name, queue in config.queues.items():
+        select = queue.select.items()
+        conditions["queues", name, "select"] = tuple(
+            Term(key, Operator.IN, (value,)) for key, value in select
+        )
+    for key, terms in conditions.items():
+        if labels and not any(all(term.matches(each) for term in terms) for each in labels):
+            wanted = " and ".join(f"'{term}'" for term in terms)
+            message = f"no node of this file meets {wanted}, so jobs wait for ever"
+            yield problem_at(config.source, key, message, "Correct it, or label a node.")

@@ -1,0 +1,232 @@
+"""Describes the scheduling policy of scheduler.toml in sentences: the share and quota of each project, and
+the limits of each queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.config import Config
+from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.framework.interfaces import SchedulingPolicy
+from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain
+from controller.core.pipeline.pipeline import Pipeline
+from controller.core.queue.order import Order
+from controller.core.quota.quotas import QueueRule, Quotas
+from controller.core.quota.usage_counters import UsageCounters
+from controller.plugins.orders.aging import AgingOrder
+from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder
+from controller.plugins.orders.multifactor import MultifactorOrder
+from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
+from wire.gpudescription import parse_simulated
+from wire.text import counted, duration
+
+_WITHOUT_SHARES = (AgingOrder, DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder)
+_UNITS = {
+    "gpus": "GPU",
+    "cpus": "CPU",
+    "running": "running job",
+    "queued": "waiting job",
+    "gpu-hours": "GPU-hour",
+}
+"""The noun of each limit that is a number, by its name in commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPolicy:
+    """The part of the cluster that one project gets."""
+
+    project: str
+    """The name of the project; "*" stands for each project that scheduler.toml does not name."""
+    weight: float | None
+    """The weight of the project; None if the order of jobs ignores weights."""
+    share: float | None
+    """The fraction of the cluster to which the project is entitled while all named projects have waiting
+    jobs. None if the order of jobs ignores weights, and for "*"."""
+    gpus: float | None
+    """The share as a number of GPUs; None if the share or the number of GPUs is not known."""
+    quota: Quota
+
+    @property
+    def sentence(self) -> str:
+        """The share, the quota and the loan of the project, for operators."""
+        parts = []
+        if self.share is not None:
+            of_gpus = "" if self.gpus is None else f" ({self.gpus:.1f} GPUs)"
+            parts.append(f"{100 * self.share:.1f} % of the cluster{of_gpus}")
+        elif self.weight is not None:
+            parts.append(f"weight {self.weight:g} each")
+        limits = _limits_text(self.quota.hard)
+        parts.append(f"at most {limits}" if limits else "no quota")
+        if limits:
+            loan = _limits_text(self.quota.borrow)
+            parts.append(f"may borrow {loan}" if loan else "may not borrow")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """The rules of one queue."""
+
+    queue: str
+    priority: int
+    default_time_limit_s: float | None
+    """The time limit of jobs that request none; None if such jobs have no time limit."""
+    max_time_limit_s: float | None
+    planned_s: float
+    """The run time that plans assume for a job without a time limit, in seconds; 0 if plans assume that the
+    job never ends."""
+    users: tuple[str, ...]
+    """The users that may submit to the queue; empty if all users may."""
+    projects: tuple[str, ...]
+    """The projects that may submit to the queue; empty if all projects may."""
+    select: tuple[str, ...]
+    """The labels, each as key=value, of the nodes on which the jobs of the queue run; empty: all nodes."""
+    quota: Quota
+
+    @property
+    def sentence(self) -> str:
+        """The rules of the queue, for operators."""
+        limits = _limits_text(self.quota.hard)
+        parts = [
+            f"priority {self.priority}",
+            self._time_limits,
+            f"at most {limits}" if limits else "",
+            f"users {', '.join(self.users)}" if self.users else "all users",
+            f"only projects {', '.join(self.projects)}" if self.projects else "",
+            f"only nodes with {', '.join(self.select)}" if self.select else "",
+        ]
+        return "; ".join(filter(None, parts))
+
+    @property
+    def _time_limits(self) -> str:
+        if self.default_time_limit_s is None:
+            planned = f"end after {duration(self.planned_s)}" if self.planned_s else "never end"
+            return f"no time limit (plans assume that its jobs {planned})"
+        if self.max_time_limit_s is None:
+            return f"time limit {duration(self.default_time_limit_s)} by default, without a maximum"
+        if self.default_time_limit_s == self.max_time_limit_s:
+            return f"time limit {duration(self.max_time_limit_s)} by default and at most"
+        most = duration(self.max_time_limit_s)
+        return f"time limit {duration(self.default_time_limit_s)} by default, {most} at most"
+
+
+def cluster_gpus(config: Config) -> int | None:
+    """Return the number of GPUs of all nodes in scheduler.toml. Return None if there are no nodes, or if the
+    GPUs of a node are known only when its agent reports them.
+    """
+    total = 0
+    for node in config.nodes.values():
+        if node.gpus in ("auto", "nvml"):
+            return None
+        groups = () if node.gpus == "none" else parse_simulated(node.gpus)
+        total += sum(each.count * max(1, len(each.slices)) for each in groups)
+    return total if config.nodes else None
+
+
+def policies(pipeline: Pipeline) -> list[SchedulingPolicy]:
+    """Return the scheduling policies that apply to jobs: those of all profiles, or that of [scheduler] if
+    there are no profiles.
+    """
+    return [each.policy for each in pipeline.profiles] or [pipeline]
+
+
+def uses_shares(order: Order) -> bool:
+    """Return whether the order compares the usage of projects. Return True for an order that is not built in,
+    because what such an order reads is not known.
+    """
+    if isinstance(order, DynamicOrderChain | StaticOrderChain):
+        return uses_shares(order.first) or uses_shares(order.second)
+    if isinstance(order, MultifactorOrder):
+        return order.fair_share > 0
+    return not isinstance(order, _WITHOUT_SHARES)
+
+
+def quotas_of(pipeline: Pipeline) -> Quotas:
+    """Return the quotas of the configuration, without the changes that operators make at run time."""
+    quotas = Quotas(UsageCounters(pipeline.rules.window_s))
+    quotas.adopt(pipeline.rules)
+    return quotas
+
+
+def named_projects(config: Config) -> set[str]:
+    """Return the names of all projects in scheduler.toml, with those that have only a weight or a limit."""
+    fair = config.fair_share
+    shares = {name.partition("/")[0] for name in (*fair.weights, *fair.soft_limits, *fair.hard_limits)}
+    return (config.named_projects | shares) - {ANY_NAME, *fair.organisations}
+
+
+def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy, ...]:
+    """Return what each project of scheduler.toml gets, the largest share first. The last entry is for the
+    projects that scheduler.toml does not name. Return nothing if it names no project and has no quota "*".
+    """
+    quotas, gpus, shares = quotas_of(pipeline), cluster_gpus(config), _shares(config)
+    compared = any(uses_shares(each.order) for each in policies(pipeline))
+    rows = []
+    for name, share in sorted(shares.items(), key=lambda each: (-each[1], each[0])):
+        part = share if compared else None
+        of_gpus = None if part is None or gpus is None else part * gpus
+        weight = config.fair_share.weights.get(name, 1.0) if compared else None
+        rows.append(ProjectPolicy(name, weight, part, of_gpus, quotas.quota(("project", name))))
+    others = quotas.quota(("project", ANY_NAME))
+    if rows or others.hard != NO_LIMITS:
+        rows.append(ProjectPolicy(ANY_NAME, 1.0 if compared else None, None, None, others))
+    return tuple(rows)
+
+
+def _shares(config: Config) -> dict[str, float]:
+    """Return the fraction of the cluster that each named project gets while all of them have waiting jobs.
+
+    1. Organisations, and the projects outside organisations, divide the cluster by their weights.
+    2. The projects of an organisation divide the fraction of the organisation by their weights.
+
+    Example: the organisation lab (weight 3) has the projects a and b. The project c (weight 1) is in no
+    organisation. The fractions are 3/8 for a, 3/8 for b and 1/4 for c.
+    """
+    organisations = {name: each for name, each in config.fair_share.organisations.items() if each}
+    inside = {project for projects in organisations.values() for project in projects}
+    found = _divided(config, [*organisations, *(named_projects(config) - inside)], 1.0)
+    for organisation, projects in organisations.items():
+        found |= _divided(config, projects, found.pop(organisation))
+    return found
+
+
+def _divided(config: Config, names: Iterable[str], whole: float) -> dict[str, float]:
+    weights = {name: config.fair_share.weights.get(name, 1.0) for name in sorted(names)}
+    total = sum(weights.values())
+    return {name: whole * weight / total for name, weight in weights.items()}
+
+
+def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...]:
+    """Return the rules of all queues, the highest priority first. The queue "default" is included, because it
+    exists without a table too. Return nothing if there are no tables of queues.
+    """
+    rules, quotas = pipeline.rules.queues, quotas_of(pipeline)
+    found = {DEFAULT_QUEUE: QueueRule(), **rules} if rules else {}
+    return tuple(
+        QueuePolicy(
+            name,
+            rule.priority,
+            rule.default_time_limit_s or rule.max_time_limit_s,
+            rule.max_time_limit_s,
+            config.jobs.default_time_limit_s,
+            rule.users,
+            rule.projects,
+            tuple(f"{key}={value}" for key, value in rule.select.items()),
+            quotas.quota(("queue", name)),
+        )
+        for name, rule in sorted(found.items(), key=lambda each: (-each[1].priority, each[0]))
+    )
+
+
+def _limits_text(limits: Limits) -> str:
+    """Return limits such as `8 GPUs, 512G of memory, 20 running jobs`; empty if there are none."""
+    parts = []
+    for each in AMOUNTS:
+        value = getattr(limits, each.field)
+        if value is not None:
+            scaled = value / 1000 if each.field == "cpu_milli" else value
+            unit = _UNITS.get(each.word)
+            parts.append(counted(scaled, unit) if unit else f"{each.limit_text(limits)} of {each.word}")
+    return ", ".join(parts)

@@ -1,0 +1,238 @@
+"""Finds keys of scheduler.toml that are valid but do not do what an operator may expect: ignored weights,
+limits without effect, and queues without a time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from controller.config import Config, ConfigProblem, Key, problem_at
+from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
+from controller.core.pipeline.pipeline import Pipeline
+from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
+from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
+from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
+from controller.registry.policy_summary import (
+    cluster_gpus,
+    named_projects,
+    policies,
+    queue_policies,
+    quotas_of,
+    uses_shares,
+)
+from wire.cluster.quota import ANY_NAME, NO_LIMITS
+from wire.names import HIGHEST_PRIORITY
+from wire.text import counted, duration, printable
+
+_TABLES = {"user": "users", "project": "projects", "queue": "queues"}
+"""The table of [quota] for each scope of a quota."""
+
+
+def policy_warnings(config: Config, pipeline: Pipeline) -> tuple[ConfigProblem, ...]:
+    """Return all warnings about a configuration without problems, in the order of its lines. `pipeline` is
+    what `build_pipeline` has made from this configuration.
+    """
+    found = [each for find in CHECKS for each in find(config, pipeline)]
+    return tuple(sorted(found, key=lambda each: each.line or 0))
+
+
+def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for weights and soft limits of shares if no order compares the usage of shares. The
+    preemption strategy "fair" uses weights, but no soft limits.
+    """
+    if any(uses_shares(each.order) for each in policies(pipeline)):
+        return
+    reclaimed = any(isinstance(each, FairShareStrategy) for p in policies(pipeline) for each in p.strategies)
+    order = config.scheduler.order.name
+    for key in ("weights", "soft_limits"):
+        if getattr(config.fair_share, key) and not (reclaimed and key == "weights"):
+            message = f"has no effect, because the order {order!r} ignores the usage of projects"
+            hint = 'Set [scheduler] order to "multifactor" or "fair".'
+            yield problem_at(config.source, ("fair_share", key), message, hint)
+
+
+def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each quota of GPUs that is larger than the cluster."""
+    total = cluster_gpus(config)
+    for scope, name, table in _quota_tables(config):
+        gpus = quotas_of(pipeline).quota((scope, name)).hard.gpus
+        if total is not None and table.get("gpus") is not None and gpus is not None and gpus > total:
+            message = f"is more than the {counted(total, 'GPU')} of all nodes, so it limits nothing"
+            yield problem_at(config.source, ("quota", _TABLES[scope], name, "gpus"), message)
+
+
+def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning if the quotas of all named projects together are less than the GPUs of the cluster.
+
+    Borrowing does not help: a project can only borrow what another project leaves of its quota. There is no
+    warning if a named project, or the project of jobs without --project, has no quota of GPUs.
+    """
+    total, stated = cluster_gpus(config), config.quota.options.get("projects") or {}
+    if total is None or not any(name != ANY_NAME for name in stated):
+        return
+    quotas = quotas_of(pipeline)
+    names = {*named_projects(config), DEFAULT_PROJECT}
+    limits = [quotas.quota(("project", name)).hard.gpus for name in names]
+    together = sum(limit for limit in limits if limit is not None)
+    if None not in limits and together < total:
+        idle = counted(total - together, "GPU")
+        message = (
+            f"the projects of this file may use {together:g} of {counted(total, 'GPU')} together, so {idle} "
+            "can be idle while jobs wait"
+        )
+        yield problem_at(config.source, ("quota", "projects"), message, "Raise the quotas.")
+
+
+def low_soft_limits(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each soft limit of GPUs that one job can exceed alone: such a job comes after all
+    other jobs, however long it waits.
+    """
+    total, quotas = cluster_gpus(config), quotas_of(pipeline)
+    reported = set()
+    for scope, name, table in sorted(_quota_tables(config), key=lambda each: each[1] != ANY_NAME):
+        quota = quotas.quota((scope, name))
+        soft, hard = quota.soft.gpus, quota.hard.gpus
+        bounds = [total, None if hard is None else hard + (quota.borrow.gpus or 0)]
+        widest = min((each for each in bounds if each is not None), default=None)
+        if soft is None or (widest is not None and soft >= widest):
+            continue
+        own = (table.get("soft") or {}).get("gpus") is not None
+        if not own and (scope, ANY_NAME) in reported:
+            continue  # The warning about "*" is enough for a table that takes its soft limit from there.
+        reported.add((scope, name))
+        most = "" if widest is None else f" (a job may have {widest:g})"
+        inherited = "" if own else ', which is the soft limit of "*",'
+        message = (
+            f"a job with more than {counted(soft, 'GPU')}{inherited}{most} always comes after all others"
+        )
+        where: Key = ("quota", _TABLES[scope], name, *(("soft", "gpus") if own else ()))
+        yield problem_at(config.source, where, message, "Set it to the GPUs of the widest job or more.")
+
+
+def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for `reclaim` and `borrow` if no project can borrow."""
+    quotas = quotas_of(pipeline)
+    tables = {name: table for scope, name, table in _quota_tables(config) if scope == "project"}
+    loans = {name: quotas.quota(("project", name)) for name in tables}
+    lenders = [name for name, each in loans.items() if name != ANY_NAME and each.hard.gpus is not None]
+    for name, quota in loans.items():
+        key = ("quota", "projects", name, "borrow", "gpus")
+        if (tables[name].get("borrow") or {}).get("gpus") is None:
+            continue
+        if quota.hard.gpus is None:
+            message = "has no effect, because the project has no quota of GPUs"
+            yield problem_at(config.source, key, message)
+        elif not [each for each in lenders if each != name]:
+            message = "has no effect, because no other project has a quota of GPUs to lend"
+            yield problem_at(config.source, key, message)
+    borrows = config.quota.provider != "local" or any(quota.borrow != NO_LIMITS for quota in loans.values())
+    if config.quota.reclaim == "preempt" and not borrows:
+        message = "has no effect, because no project has `borrow`"
+        yield problem_at(config.source, ("quota", "reclaim"), message)
+
+
+def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for queues without a time limit. If [queues.default] has one, a queue without a time
+    limit is taken as intended, such as a queue for services.
+    """
+    found = {each.queue: each for each in queue_policies(config, pipeline)}
+    unlimited = [name for name, each in found.items() if each.default_time_limit_s is None]
+    if DEFAULT_QUEUE not in unlimited:
+        return
+    planned = config.jobs.default_time_limit_s
+    assumed = f"end after {duration(planned)} ([jobs] default_time_limit_s)" if planned else "never end"
+    names = ", ".join(sorted(map(printable, unlimited)))
+    message = f"no time limit in {names}. Plans assume that jobs without a limit {assumed}"
+    hint = "Set default_time_limit_s in [queues.default]: it is the queue of jobs without --queue."
+    yield problem_at(config.source, ("queues",), message, hint)
+
+
+def dead_idle_rule(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning if idle jobs should be ended, but no job ever counts as idle."""
+    if config.gpus.idle != "flag" and config.gpus.idle_after_s == 0:
+        message = (
+            f"{config.gpus.idle!r} has no effect, because idle_after_s = 0 turns the check for idle GPUs off"
+        )
+        yield problem_at(config.source, ("gpus", "idle"), message, "Set idle_after_s.")
+
+
+def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning if rebalancing is on but can move no job."""
+    section = config.rebalance
+    if section.mode == "off":
+        return
+    if not section.kinds:
+        why, hint = "`kinds` is empty", 'Set kinds, such as ["defragment", "drain"].'
+    elif section.max_gpu_hours == 0 and section.restart_s > 0:
+        why, hint = "every move costs more than max_gpu_hours = 0", "Raise max_gpu_hours."
+    elif len(config.nodes) == 1:
+        why, hint = "there is only one node", "Leave it out until there are more nodes."
+    else:
+        return
+    message = f"{section.mode!r} has no effect, because {why}"
+    yield problem_at(config.source, ("rebalance", "mode"), message, hint)
+
+
+def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each preemption strategy whose options exclude every priority from 0 to 100."""
+    tables: list[tuple[Key, Any, int]] = [
+        (("preemption", "strategies"), pipeline.strategies, len(config.preemption.strategies))
+    ]
+    for profile in pipeline.profiles:
+        section = config.profiles.get(profile.name)
+        own = section.preemption.strategies if section else None
+        table = ("profiles", profile.name, "preemption", "strategies")
+        tables.append((table, profile.policy.strategies, len(own or ())))
+    for key, strategies, count in tables:
+        # The last strategy may be the one of `[quota] reclaim`, which is not in the list of the file.
+        for index, strategy in enumerate(strategies[:count]):
+            why = _never_preempts(strategy)
+            if why:
+                message = f"the strategy {strategy.name!r} preempts no job: {why}"
+                yield problem_at(config.source, (*key, index), message, "Priorities are 0 to 100.")
+
+
+def _never_preempts(strategy: Any) -> str:
+    """Return why the options of a strategy exclude all jobs; empty if they do not."""
+    if isinstance(strategy, PressureStrategy):
+        if strategy.most < 0:
+            return f"no job has a priority of {strategy.most} or less"
+        if strategy.most >= HIGHEST_PRIORITY:
+            return f"no job has a priority above {strategy.most}"
+    if isinstance(strategy, PriorityStrategy):
+        if strategy.least > HIGHEST_PRIORITY:
+            return f"no job has a priority of {strategy.least} or more"
+        if strategy.gap > HIGHEST_PRIORITY:
+            return f"no two priorities differ by {strategy.gap}"
+    if isinstance(strategy, FairShareStrategy) and strategy.most < 0:
+        return f"no job has a priority of {strategy.most} or less"
+    return ""
+
+
+def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield each quota table of the file as (scope, name, table)."""
+    if config.quota.provider != "local":
+        return  # The options of another provider may have another form.
+    for scope, tables in _TABLES.items():
+        for name, table in (config.quota.options.get(tables) or {}).items():
+            yield scope, name, table
+
+
+Check = Callable[[Config, Pipeline], Iterator[ConfigProblem]]
+
+CHECKS: tuple[Check, ...] = (
+    ignored_weights,
+    misspelt_projects,
+    unknown_queues,
+    labels_without_nodes,
+    quotas_above_cluster,
+    unused_gpus,
+    low_soft_limits,
+    dead_loans,
+    queues_without_limit,
+    dead_idle_rule,
+    dead_rebalancing,
+    dead_strategies,
+)
+"""The functions that find warnings."""

@@ -1,0 +1,281 @@
+"""Warnings of `corral config check` about valid keys without effect, and the policy in sentences."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from controller.config import Config, load_text
+from controller.core.pipeline.pipeline import Pipeline
+from controller.registry import build_pipeline, policy_warnings
+from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+from controller.registry.policy_warnings import CHECKS
+
+HOME = Path(__file__).parents[2]
+
+NODES = """
+[nodes.gpu01]
+gpus = "simulated:8xH100"
+labels = { pool = "train" }
+[nodes.gpu02]
+gpus = "simulated:8xH100"
+"""
+"""Two nodes with 16 GPUs together."""
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("CORRAL_"):
+            monkeypatch.delenv(name)
+
+
+def built(text: str) -> tuple[Config, Pipeline]:
+    config = load_text(text, "scheduler.toml")
+    return config, build_pipeline(config)
+
+
+def warnings(text: str) -> list[str]:
+    """The warnings as `KEY: MESSAGE. HINT`, without the position."""
+    return [str(each).removeprefix(f"{each.origin}: ") for each in policy_warnings(*built(text))]
+
+
+BAD = [
+    (
+        "ignored_weights",
+        '[scheduler]\norder = "priority"\n[fair_share]\nweights = { vision = 3 }',
+        "fair_share.weights: has no effect, because the order 'priority' ignores the usage of projects. "
+        'Set [scheduler] order to "multifactor" or "fair".',
+    ),
+    (
+        "ignored_weights",
+        '[scheduler]\norder = { name = "multifactor", fair_share = 0.0 }\nthen = "fifo"\n'
+        "[fair_share]\nsoft_limits = { vision = 3 }",
+        "fair_share.soft_limits: has no effect, because the order 'multifactor' ignores the usage",
+    ),
+    (
+        "misspelt_projects",
+        "[projects.vision]\n[quota.projects.visoin]\ngpus = 4",
+        "quota.projects.visoin: no other table names 'visoin'. Did you mean 'vision'?",
+    ),
+    (
+        "misspelt_projects",
+        '[scheduler]\norder = "fair"\n[quota.projects.speech]\ngpus = 16\n'
+        '[fair_share]\nweights = { "speach/ada" = 2 }',
+        "fair_share.weights.\"speach/ada\": no other table names 'speach'. Did you mean 'speech'?",
+    ),
+    (
+        "misspelt_projects",
+        '[projects.vision]\n[fair_share]\norganisations = { lab = ["visions"] }',
+        "fair_share.organisations.lab[0]: no other table names 'visions'. Did you mean 'vision'?",
+    ),
+    (
+        "misspelt_projects",
+        '[scheduler]\norder = "fair"\n[fair_share]\nweights = { vision = 3, visoin = 1 }\n'
+        "[quota.projects.vision]\ngpus = 16",
+        "fair_share.weights.visoin: no other table names 'visoin'. Did you mean 'vision'? If not, declare "
+        "it: [projects.visoin].",
+    ),
+    (
+        "unknown_queues",
+        "[queues.default]\nmax_time_limit_s = 60\n[queues.short]\n[quota.queues.shrot]\ngpus = 2",
+        "quota.queues.shrot: there is no queue 'shrot', so this table has no effect. Did you mean 'short'?",
+    ),
+    (
+        "labels_without_nodes",
+        '[queues.default]\nmax_time_limit_s = 60\nselect = { pool = "trian" }' + NODES,
+        "queues.default.select: no node of this file meets 'pool in trian', so jobs wait for ever. "
+        "Correct it, or label a node.",
+    ),
+    (
+        "labels_without_nodes",
+        '[profiles.inference]\nnodes = ["gpu09"]' + NODES,
+        "profiles.inference: no node of this file meets 'node in gpu09', so jobs wait for ever.",
+    ),
+    (
+        "quotas_above_cluster",
+        "[quota.users.ada]\ngpus = 4000" + NODES,
+        "quota.users.ada.gpus: is more than the 16 GPUs of all nodes, so it limits nothing",
+    ),
+    (
+        "unused_gpus",
+        '[quota.projects."*"]\ngpus = 2\n[quota.projects.a]\ngpus = 8\n[quota.projects.b]\ngpus = 4\n'
+        "borrow = { gpus = 12 }" + NODES,
+        "quota.projects: the projects of this file may use 14 of 16 GPUs together, so 2 GPUs can be idle "
+        "while jobs wait. Raise the quotas.",
+    ),
+    (
+        "low_soft_limits",
+        '[quota.users."*"]\ngpus = 8\nsoft = { gpus = 4 }' + NODES,
+        'quota.users."*".soft.gpus: a job with more than 4 GPUs (a job may have 8) always comes after all '
+        "others. Set it to the GPUs of the widest job or more.",
+    ),
+    (
+        "low_soft_limits",
+        '[quota.users."*"]\ngpus = 8\nsoft = { gpus = 8 }\n[quota.users.lea]\ngpus = 16' + NODES,
+        'quota.users.lea: a job with more than 8 GPUs, which is the soft limit of "*", (a job may have 16) '
+        "always comes after all others.",
+    ),
+    (
+        "low_soft_limits",
+        "[quota.projects.a]\nsoft = { gpus = 4 }",
+        "quota.projects.a.soft.gpus: a job with more than 4 GPUs always comes after all others.",
+    ),
+    (
+        "dead_loans",
+        "[quota.projects.a]\ngpus = 16\nborrow = { gpus = 4 }" + NODES,
+        "quota.projects.a.borrow.gpus: has no effect, because no other project has a quota of GPUs to lend",
+    ),
+    (
+        "dead_loans",
+        "[quota.projects.a]\nborrow = { gpus = 4 }\n[quota.projects.b]\ngpus = 16" + NODES,
+        "quota.projects.a.borrow.gpus: has no effect, because the project has no quota of GPUs",
+    ),
+    (
+        "dead_loans",
+        '[quota]\nreclaim = "preempt"\n[quota.projects.a]\ngpus = 16' + NODES,
+        "quota.reclaim: has no effect, because no project has `borrow`",
+    ),
+    (
+        "queues_without_limit",
+        "[queues.short]\nmax_time_limit_s = 60\n[queues.long]",
+        "queues: no time limit in default, long. Plans assume that jobs without a limit end after 1d00h "
+        "([jobs] default_time_limit_s). Set default_time_limit_s in [queues.default]",
+    ),
+    (
+        "queues_without_limit",
+        "[jobs]\ndefault_time_limit_s = 0\n[queues.default]",
+        "queues: no time limit in default. Plans assume that jobs without a limit never end. Set",
+    ),
+    (
+        "dead_idle_rule",
+        '[gpus]\nidle = "cancel"\nidle_after_s = 0',
+        "gpus.idle: 'cancel' has no effect, because idle_after_s = 0 turns the check for idle GPUs off. Set",
+    ),
+    (
+        "dead_rebalancing",
+        '[rebalance]\nmode = "auto"\nkinds = []',
+        "rebalance.mode: 'auto' has no effect, because `kinds` is empty. Set kinds, such as",
+    ),
+    (
+        "dead_rebalancing",
+        '[rebalance]\nmode = "auto"\n[nodes.gpu01]',
+        "rebalance.mode: 'auto' has no effect, because there is only one node.",
+    ),
+    (
+        "dead_rebalancing",
+        '[rebalance]\nmode = "propose"\nmax_gpu_hours = 0',
+        "rebalance.mode: 'propose' has no effect, because every move costs more than max_gpu_hours = 0.",
+    ),
+    (
+        "dead_strategies",
+        '[preemption]\nstrategies = ["priority", { name = "pressure", most = -1 }]',
+        "preemption.strategies[1]: the strategy 'pressure' preempts no job: no job has a priority of -1",
+    ),
+    (
+        "dead_strategies",
+        '[profiles.a.preemption]\nstrategies = [{ name = "priority", least = 101 }]',
+        "profiles.a.preemption.strategies[0]: the strategy 'priority' preempts no job: no job has a priority "
+        "of 101 or more.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "text", "warning"), BAD)
+def test_key_without_the_expected_effect_is_warned_of(check: str, text: str, warning: str) -> None:
+    (found,) = warnings(text)
+    assert found.startswith(warning)
+    (by_check,) = next(each for each in CHECKS if each.__name__ == check)(*built(text))
+    assert found == str(by_check).removeprefix(f"{by_check.origin}: ")
+
+
+def test_each_check_has_a_test() -> None:
+    assert {check for check, _, _ in BAD} == {each.__name__ for each in CHECKS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '[scheduler]\norder = "priority"\nthen = "fair"\n[fair_share]\nweights = { vision = 3 }',
+        '[profiles.a]\norder = "multifactor"\n[fair_share]\nweights = { vision = 3 }',
+        '[preemption]\nstrategies = ["fair"]\n[fair_share]\nweights = { vision = 3 }',
+        # Names in one table are different projects. So are names that differ in a number or a letter.
+        "[projects.vision]\n[projects.visions]",
+        '[scheduler]\norder = "fair"\n[fair_share]\nweights = { vision = 3, visions = 1 }',
+        "[projects.team1]\n[quota.projects.team2]\ngpus = 4",
+        "[projects.team-a]\n[quota.projects.team-b]\ngpus = 4",
+        # Without tables of queues, every name is a queue.
+        "[quota.queues.short]\ngpus = 2",
+        # The project of jobs without --project has no quota, so its jobs may use all GPUs.
+        "[quota.projects.a]\ngpus = 4" + NODES,
+        # The number of GPUs is not known before the agent reports it.
+        '[quota.users.ada]\ngpus = 4000\n[nodes.gpu01]\nssh = "gpu01"',
+        '[queues.default]\nmax_time_limit_s = 60\n[queues.service]\nselect = { pool = "train" }' + NODES,
+        '[quota.users."*"]\ngpus = 8\nsoft = { gpus = 8, running = 2 }' + NODES,
+        '[quota]\nreclaim = "preempt"\n[quota.projects.a]\ngpus = 8\nborrow = { gpus = 8 }\n'
+        "[quota.projects.b]\ngpus = 8" + NODES,
+        '[rebalance]\nmode = "auto"' + NODES,
+        '[preemption]\nstrategies = [{ name = "priority", least = 75, gap = 25 }, "pressure", "fair"]',
+    ],
+)
+def test_sensible_keys_give_no_warning(text: str) -> None:
+    assert warnings(text) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("scheduler.toml", []),
+        ("examples/lab.toml", []),
+        ("examples/kubernetes.toml", []),
+        ("examples/profiles.toml", ["queues"]),
+    ],
+)
+def test_shipped_files_give_only_true_warnings(name: str, keys: list[str]) -> None:
+    found = policy_warnings(*built((HOME / name).read_text()))
+    assert [each.key for each in found] == keys
+
+
+def test_shares_of_projects_in_organisations() -> None:
+    config, pipeline = built(
+        '[scheduler]\norder = "fair"\n[fair_share]\norganisations = { lab = ["a", "b"] }\n'
+        "weights = { lab = 3, b = 2 }\n[quota.projects.c]\ngpus = 8\nborrow = { gpus = 4 }\n" + NODES
+    )
+    assert cluster_gpus(config) == 16
+    found = project_policies(config, pipeline)
+    assert [(each.project, each.gpus) for each in found] == [("b", 8.0), ("a", 4.0), ("c", 4.0), ("*", None)]
+    assert [each.sentence for each in found] == [
+        "50.0 % of the cluster (8.0 GPUs); no quota",
+        "25.0 % of the cluster (4.0 GPUs); no quota",
+        "25.0 % of the cluster (4.0 GPUs); at most 8 GPUs; may borrow 4 GPUs",
+        "weight 1 each; no quota",
+    ]
+
+
+def test_projects_have_no_share_if_the_order_ignores_weights() -> None:
+    text = '[scheduler]\norder = "priority"\n[quota.projects.a]\ngpus = 8\nmemory = "1T"\ncpus = 1.5\n'
+    a, others = project_policies(*built(text))
+    assert (a.share, a.sentence) == (None, "at most 8 GPUs, 1.5 CPUs, 1T of memory; may not borrow")
+    assert others.sentence == "no quota"
+
+
+def test_queues_in_sentences() -> None:
+    found = queue_policies(
+        *built(
+            "[queues.short]\npriority = 10\nmax_time_limit_s = 3600\nmax_running = 5\n"
+            'users = ["ada", "bob"]\n'
+            "[queues.long]\ndefault_time_limit_s = 3600\nmax_time_limit_s = 7200\n"
+            'projects = ["vision"]\nselect = { pool = "train" }\n'
+        )
+    )
+    assert {each.queue: each.sentence for each in found} == {
+        "short": "priority 10; time limit 1h00m by default and at most; at most 5 running jobs; "
+        "users ada, bob",
+        "default": "priority 0; no time limit (plans assume that its jobs end after 1d00h); all users",
+        "long": "priority 0; time limit 1h00m by default, 2h00m at most; all users; only projects vision; "
+        "only nodes with pool=train",
+    }
+    assert queue_policies(*built("")) == ()
