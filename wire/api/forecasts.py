@@ -146,8 +146,8 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Shift:
-    """A waiting job whose start would change from `was` to `becomes`. None means that it would not start
-    before the end of the forecast, or that a complete forecast cannot give its start.
+    """A waiting job whose start would change from `was` to `becomes`. None means that the start is unknown:
+    it is after the end of the forecast, or the forecast is complete but has no start for this job.
     """
 
     job: int

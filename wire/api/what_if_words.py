@@ -11,7 +11,8 @@ from wire.text import counted, duration
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
     """Return how many seconds later a job would start; below 0 if it would start earlier. If the forecast has
-    no start for the job, the end of the forecast is used, or infinity if the forecast has no end.
+    no start for the job, the end of the forecast counts as the start. If the forecast is complete, infinity
+    counts as the start.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
