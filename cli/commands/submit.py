@@ -152,11 +152,16 @@ def _by_option(refused: Refused, spec: JobSpec) -> Refused:
 
 
 def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
-    """Submit the job. Raises Refused with the name of the wrong flag if the controller refuses the job."""
+    """Submit the job and print the notes of the answer. Raises Refused with the name of the wrong flag if the
+    controller refuses the job.
+    """
     try:
-        return client.submit(spec, key=key, as_user=as_user)
+        submitted = client.submit(spec, key=key, as_user=as_user)
     except Refused as refused:
         raise _by_option(refused, spec) from None
+    for note in submitted.notes:
+        print_note(f"corral: {note}")
+    return submitted
 
 
 def show(spec: JobSpec, output: Format) -> None:

@@ -8,7 +8,7 @@ from controller.config.load import load, load_text, load_with_problems, problem_
 from controller.config.tables.fields import Plugin, WeightedPlugin
 from controller.config.tables.limits import LimitSection
 from controller.config.tables.nodes import NodeSection
-from controller.config.tables.policy import FairShareSection, PreemptionSection, SchedulerSection
+from controller.config.tables.policy import PreemptionSection, SchedulerSection
 from controller.config.tables.profiles import ProfileSection
 from controller.config.tables.service import RetentionSection
 
@@ -16,7 +16,6 @@ __all__ = [
     "Config",
     "ConfigProblem",
     "ConfigRefused",
-    "FairShareSection",
     "Key",
     "LimitSection",
     "NodeSection",

@@ -11,7 +11,6 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from controller.config.key_positions import DELIMITER, PREFIX, Source
 from controller.config.tables.fields import Name, NodeName
-from controller.config.tables.limits import ProjectSection
 from controller.config.tables.nodes import GpusSection, JobsSection, NodeSection
 from controller.config.tables.policy import (
     BackfillSection,
@@ -26,6 +25,7 @@ from controller.config.tables.policy import (
     SchedulerSection,
 )
 from controller.config.tables.profiles import ProfileSection
+from controller.config.tables.projects import ProjectSection
 from controller.config.tables.service import (
     AccessSection,
     ApiSection,
@@ -129,10 +129,27 @@ class Config(BaseSettings):
             *self.projects,
             *self.access.limits.projects,
             *(self.quota.options.get("projects") or {}),
-            *(project for projects in self.fair_share.organisations.values() for project in projects),
+            *(project for projects in self.organisations.values() for project in projects),
             *(project for queue in self.queues.values() for project in queue.projects),
             *(project for profile in self.profiles.values() for project in profile.projects),
         }
+
+    @property
+    def organisations(self) -> dict[str, tuple[str, ...]]:
+        """The projects of each organisation, from [fair_share] organisations and from the key `organisation`
+        of projects.
+        """
+        found = {name: tuple(projects) for name, projects in self.fair_share.organisations.items()}
+        for name, project in self.projects.items():
+            if project.organisation is not None:
+                found[project.organisation] = (*found.get(project.organisation, ()), name)
+        return found
+
+    @property
+    def share_weights(self) -> dict[str, float]:
+        """The weights of shares, from [fair_share] weights and from the key `weight` of projects."""
+        of_projects = {name: each.weight for name, each in self.projects.items() if each.weight is not None}
+        return {**self.fair_share.weights, **of_projects}
 
     def of_profile(self, name: str) -> Config:
         """Return this configuration with the policy of one profile applied to all jobs, and without

@@ -2,10 +2,10 @@
 the tables.
 """
 
-from controller.registry.limits import open_projects
 from controller.registry.pipeline import build_pipeline, build_rules, care_of, check_config
 from controller.registry.plugin_classes import METHODS, installed_plugins, make_plugin
 from controller.registry.policy_warnings import policy_warnings
+from controller.registry.projects import named_projects, open_projects
 
 __all__ = [
     "METHODS",
@@ -15,6 +15,7 @@ __all__ = [
     "check_config",
     "installed_plugins",
     "make_plugin",
+    "named_projects",
     "open_projects",
     "policy_warnings",
 ]

@@ -1,5 +1,5 @@
-"""Computes the most that users and operators may request (their ceilings) from [access.limits] and
-[projects], and finds mistakes in these tables.
+"""Computes the most that users and operators may request (their ceilings) from [access.limits], and finds
+mistakes in this table.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from controller.core.quota.ceilings import Ceiling, Ceilings
 
 
 def ceilings_of(config: Config) -> Ceilings:
-    """Return the most that users and operators may ask for ([access.limits]), with the members of projects
-    ([projects]).
-    """
+    """Return the most that users and operators may ask for ([access.limits])."""
     section = config.access.limits
 
     def tables(found: Mapping[str, LimitSection]) -> dict[str, Ceiling]:
@@ -26,7 +24,6 @@ def ceilings_of(config: Config) -> Ceilings:
         tables(section.users),
         tables(section.projects),
         tables(section.queues),
-        {name: frozenset(each.members) for name, each in config.projects.items() if each.members},
     )
 
 
@@ -66,9 +63,3 @@ def raised_open_projects(config: Config) -> list[ConfigProblem]:
             key = ("access", "limits", "projects", name, raised[0])
             problems.append(problem_at(config.source, key, message, hint))
     return problems
-
-
-def open_projects(config: Config) -> list[str]:
-    """Return the names of projects in scheduler.toml without members, to which all users may submit."""
-    closed = {name for name, each in config.projects.items() if each.members}
-    return sorted(config.named_projects - closed - {"*"})

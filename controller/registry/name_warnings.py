@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
-from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
+from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.quota.projects import DEFAULT_PROJECT
 from wire.cluster.quota import ANY_NAME
 from wire.job.affinity import Operator, Term
 from wire.text import printable
@@ -94,6 +95,9 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
         for index, project in enumerate(projects):
             table = ("fair_share", "organisations")
             yield table, (*table, organisation, index), project
+    for name, declared in config.projects.items():
+        if declared.organisation is not None:
+            yield ("projects",), ("projects", name, "organisation"), declared.organisation
     for kind, sections in (("queues", config.queues), ("profiles", config.profiles)):
         for name, section in sections.items():
             for index, project in enumerate(section.projects):

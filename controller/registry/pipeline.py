@@ -13,7 +13,6 @@ from typing import Any
 from controller.config import (
     Config,
     ConfigRefused,
-    FairShareSection,
     Key,
     PreemptionSection,
     ProfileSection,
@@ -50,6 +49,7 @@ from controller.registry.plugin_classes import (
     load_plugin,
     make_plugin,
 )
+from controller.registry.projects import project_problems, project_rules_of
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -217,7 +217,7 @@ def build_pipeline(config: Config) -> Pipeline:
             config.backfill.least_runs,
             config.jobs.default_time_limit_s or NEVER,
         ),
-        sharing=_sharing(config.fair_share),
+        sharing=_sharing(config),
         breaker=maker.breaker,
         losses=NodeLossPolicy(
             OnNodeLost(section.on_node_lost), section.lease_s, section.lease_margin_s, section.down_after_s
@@ -242,7 +242,7 @@ def build_pipeline(config: Config) -> Pipeline:
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
-    maker.problems += unfiltered_settings(config) + raised_open_projects(config)
+    maker.problems += unfiltered_settings(config) + raised_open_projects(config) + project_problems(config)
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
@@ -301,19 +301,20 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
     limits = provider if section.options else Unlimited()
     if not type(provider).__module__.startswith(BUILT_IN):
         limits = isolated("quota", provider, watch or CircuitBreaker())
-    licences, ceilings = dict(config.licences), ceilings_of(config)
-    return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings)
+    licences, ceilings, projects = dict(config.licences), ceilings_of(config), project_rules_of(config)
+    return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings, projects)
 
 
-def _sharing(section: FairShareSection) -> FairshareConfig:
+def _sharing(config: Config) -> FairshareConfig:
+    section = config.fair_share
     return FairshareConfig(
         section.half_life_s,
         section.window_s,
         section.billing,
         section.charge == "dominant",
         section.held_hours,
-        {name: tuple(projects) for name, projects in section.organisations.items()},
-        section.weights,
+        config.organisations,
+        config.share_weights,
         section.soft_limits,
         section.hard_limits,
         section.off_queue,

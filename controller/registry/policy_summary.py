@@ -13,11 +13,13 @@ from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.queue.order import Order
+from controller.core.quota.projects import UnknownProjects
 from controller.core.quota.quotas import QueueRule, Quotas
 from controller.core.quota.usage_counters import UsageCounters
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
+from controller.registry.projects import named_projects
 from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
 from wire.text import counted, duration
@@ -150,16 +152,10 @@ def quotas_of(pipeline: Pipeline) -> Quotas:
     return quotas
 
 
-def named_projects(config: Config) -> set[str]:
-    """Return the names of all projects in scheduler.toml, with those that have only a weight or a limit."""
-    fair = config.fair_share
-    shares = {name.partition("/")[0] for name in (*fair.weights, *fair.soft_limits, *fair.hard_limits)}
-    return (config.named_projects | shares) - {ANY_NAME, *fair.organisations}
-
-
 def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy, ...]:
     """Return what each project of scheduler.toml gets, the largest share first. The last entry is for the
-    projects that scheduler.toml does not name. Return nothing if it names no project and has no quota "*".
+    projects that scheduler.toml does not name, and is left out if jobs in such projects are not accepted.
+    Return nothing if scheduler.toml names no project and has no quota "*".
     """
     quotas, gpus, shares = quotas_of(pipeline), cluster_gpus(config), _shares(config)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
@@ -167,10 +163,11 @@ def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy,
     for name, share in sorted(shares.items(), key=lambda each: (-each[1], each[0])):
         part = share if compared else None
         of_gpus = None if part is None or gpus is None else part * gpus
-        weight = config.fair_share.weights.get(name, 1.0) if compared else None
+        weight = config.share_weights.get(name, 1.0) if compared else None
         rows.append(ProjectPolicy(name, weight, part, of_gpus, quotas.quota(("project", name))))
     others = quotas.quota(("project", ANY_NAME))
-    if rows or others.hard != NO_LIMITS:
+    accepted = pipeline.rules.projects.unknown is UnknownProjects.OPEN
+    if accepted and (rows or others.hard != NO_LIMITS):
         rows.append(ProjectPolicy(ANY_NAME, 1.0 if compared else None, None, None, others))
     return tuple(rows)
 
@@ -184,7 +181,7 @@ def _shares(config: Config) -> dict[str, float]:
     Example: the organisation lab (weight 3) has the projects a and b. The project c (weight 1) is in no
     organisation. The fractions are 3/8 for a, 3/8 for b and 1/4 for c.
     """
-    organisations = {name: each for name, each in config.fair_share.organisations.items() if each}
+    organisations = {name: each for name, each in config.organisations.items() if each}
     inside = {project for projects in organisations.values() for project in projects}
     found = _divided(config, [*organisations, *(named_projects(config) - inside)], 1.0)
     for organisation, projects in organisations.items():
@@ -193,7 +190,8 @@ def _shares(config: Config) -> dict[str, float]:
 
 
 def _divided(config: Config, names: Iterable[str], whole: float) -> dict[str, float]:
-    weights = {name: config.fair_share.weights.get(name, 1.0) for name in sorted(names)}
+    of_shares = config.share_weights
+    weights = {name: of_shares.get(name, 1.0) for name in sorted(names)}
     total = sum(weights.values())
     return {name: whole * weight / total for name, weight in weights.items()}
 

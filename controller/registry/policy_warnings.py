@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from controller.config import Config, ConfigProblem, Key, problem_at
-from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
+from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
+from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
 from controller.registry.policy_summary import (
     cluster_gpus,
-    named_projects,
     policies,
     queue_policies,
     quotas_of,
     uses_shares,
 )
+from controller.registry.projects import named_projects
 from wire.cluster.quota import ANY_NAME, NO_LIMITS
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
@@ -45,11 +46,14 @@ def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
         return
     reclaimed = any(isinstance(each, FairShareStrategy) for p in policies(pipeline) for each in p.strategies)
     order = config.scheduler.order.name
-    for key in ("weights", "soft_limits"):
-        if getattr(config.fair_share, key) and not (reclaimed and key == "weights"):
-            message = f"has no effect, because the order {order!r} ignores the usage of projects"
-            hint = 'Set [scheduler] order to "multifactor" or "fair".'
-            yield problem_at(config.source, ("fair_share", key), message, hint)
+    keys: list[Key] = [("fair_share", "soft_limits")] if config.fair_share.soft_limits else []
+    if not reclaimed:
+        keys += [("fair_share", "weights")] if config.fair_share.weights else []
+        keys += [("projects", name, "weight") for name, each in config.projects.items() if each.weight]
+    for key in keys:
+        message = f"has no effect, because the order {order!r} ignores the usage of projects"
+        hint = 'Set [scheduler] order to "multifactor" or "fair".'
+        yield problem_at(config.source, key, message, hint)
 
 
 def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:

@@ -225,6 +225,47 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "GPUs nobody knows": ('[nodes.a]\ngpus = "8"\n', 2, "cannot read '8' as GPUs; write"),
     "a node's name": ('[nodes."a b"]\n', 1, "'a b' is not a name for a node"),
     "a dotted node's name": ("[nodes.gpu01.lab]\n", 1, "nodes.gpu01.lab: there is no such key"),
+    "a project's weight twice": (
+        "[fair_share]\nweights = { a = 2 }\n[projects.a]\nweight = 3\n",
+        4,
+        "projects.a.weight: the weight of this project is set in [fair_share] weights too (",
+    ),
+    "a project's organisation twice": (
+        '[fair_share]\norganisations = { lab = ["a"] }\n[projects.a]\norganisation = "lab"\n',
+        4,
+        "projects.a.organisation: [fair_share] organisations has this project in 'lab' already (",
+    ),
+    "a project above a project": (
+        '[projects.a]\norganisation = "b"\n[projects.b]\n',
+        2,
+        "projects.a.organisation: 'b' is a project, and projects have no projects below them",
+    ),
+    "an organisation below another": (
+        '[projects.a]\norganisation = "lab"\n[fair_share]\norganisations = { a = ["b"] }\n',
+        2,
+        "projects.a.organisation: 'a' is an organisation itself",
+    ),
+    "a weight for a project and an organisation": (
+        "[projects.lab]\nweight = 2\n[fair_share.organisations]\nlab = []\n",
+        2,
+        "projects.lab.weight: 'lab' is an organisation too, and both would have this weight",
+    ),
+    "two default projects of a user": (
+        '[projects.a]\ndefault_for = ["ada"]\n[projects.b]\ndefault_for = ["ada"]\n',
+        4,
+        "projects.b.default_for[0]: project 'a' is the default of user 'ada' already",
+    ),
+    "a default project without its user": (
+        '[projects.a]\nmembers = ["bo"]\ndefault_for = ["ada"]\n',
+        3,
+        "projects.a.default_for[0]: user 'ada' is not a member of project 'a'. Add the user to `members`.",
+    ),
+    "a weight of nothing": ("[projects.a]\nweight = 0\n", 2, "projects.a.weight: must be greater than 0"),
+    "unknown projects": (
+        '[scheduler]\nunknown_projects = "ask"\n',
+        2,
+        "scheduler.unknown_projects: must be 'open', 'default' or 'refuse'",
+    ),
     "not TOML": ("[cluster]\nname =\n", 2, "is not TOML"),
     "cut off": ("[cluster]\nname = [1,\n", 3, "is not TOML"),
     "a key twice": ('[cluster]\nname = "a"\nname = "b"\n', 3, "is not TOML: Cannot overwrite a value"),
@@ -275,6 +316,55 @@ def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     finally:
         os.seteuid(mine)
     assert "Permission denied" in problem.message
+
+
+PROJECTS = """\
+[fair_share]
+organisations = { lab = ["audio"] }
+weights = { lab = 2, "far/ada" = 3 }
+hard_limits = { limited = 9000 }
+[quota.projects."*"]
+gpus = 2
+[quota.projects.quoted]
+gpus = 8
+"""
+TABLES = """\
+[projects.vision]
+members = ["ada", "bo"]
+weight = 3
+organisation = "lab"
+default_for = ["ada"]
+[projects.maps]
+organisation = "geo"
+[projects.open]
+"""
+
+
+def test_projects_have_weights_organisations_and_default_users(tmp_path: Path) -> None:
+    config = load(written(tmp_path, PROJECTS + TABLES))
+    pipeline = build_pipeline(config)
+    assert pipeline.sharing.organisations == {"lab": ("audio", "vision"), "geo": ("maps",)}
+    assert pipeline.sharing.weights == {"lab": 2, "far/ada": 3, "vision": 3}
+    rules = pipeline.rules.projects
+    assert rules.declared == {"vision", "maps", "open", "audio", "far", "limited", "quoted"}
+    assert (rules.members, rules.defaults) == ({"vision": {"ada", "bo"}}, {"ada": "vision"})
+    assert load(written(tmp_path, render(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        (PROJECTS, "open"),
+        (PROJECTS + TABLES, "refuse"),
+        (PROJECTS + TABLES + '[scheduler]\nunknown_projects = "open"\n', "open"),
+        (PROJECTS + '[scheduler]\nunknown_projects = "default"\n', "default"),
+    ],
+)
+def test_undeclared_projects_are_refused_if_there_is_a_table_of_a_project(
+    tmp_path: Path, text: str, unknown: str
+) -> None:
+    pipeline = build_pipeline(load(written(tmp_path, text)))
+    assert pipeline.rules.projects.unknown.value == unknown
 
 
 def test_rendered_configuration_loads_as_the_same(tmp_path: Path) -> None:

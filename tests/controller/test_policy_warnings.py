@@ -51,6 +51,17 @@ BAD = [
     ),
     (
         "ignored_weights",
+        '[scheduler]\norder = "priority"\n[projects.vision]\nweight = 3',
+        "projects.vision.weight: has no effect, because the order 'priority' ignores the usage of projects. ",
+    ),
+    (
+        "misspelt_projects",
+        "[fair_share]\norganisations = { robotics = [] }\nweights = { robotics = 2 }\n"
+        '[scheduler]\norder = "fair"\n[projects.vision]\norganisation = "robotcs"',
+        "projects.vision.organisation: no other table names 'robotcs'. Did you mean 'robotics'?",
+    ),
+    (
+        "ignored_weights",
         '[scheduler]\norder = { name = "multifactor", fair_share = 0.0 }\nthen = "fifo"\n'
         "[fair_share]\nsoft_limits = { vision = 3 }",
         "fair_share.soft_limits: has no effect, because the order 'multifactor' ignores the usage",
@@ -252,6 +263,21 @@ def test_shares_of_projects_in_organisations() -> None:
         "25.0 % of the cluster (4.0 GPUs); no quota",
         "25.0 % of the cluster (4.0 GPUs); at most 8 GPUs; may borrow 4 GPUs",
         "weight 1 each; no quota",
+    ]
+
+
+def test_weights_and_organisations_of_project_tables_count() -> None:
+    """There is no line for other projects, because their jobs are refused."""
+    config, pipeline = built(
+        '[scheduler]\norder = "fair"\n[fair_share]\nweights = { lab = 3 }\n'
+        '[projects.a]\norganisation = "lab"\n[projects.b]\norganisation = "lab"\nweight = 2\n[projects.c]\n'
+        + NODES
+    )
+    found = project_policies(config, pipeline)
+    assert [(each.project, each.weight, each.gpus) for each in found] == [
+        ("b", 2.0, 8.0),
+        ("a", 1.0, 4.0),
+        ("c", 1.0, 4.0),
     ]
 
 

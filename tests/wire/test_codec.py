@@ -145,5 +145,5 @@ def test_integer_decodes_as_float_and_null_as_none() -> None:
 
 
 def test_states_are_encoded_as_names() -> None:
-    assert encode(Submitted((1, 2), "1")) == {"ids": [1, 2], "label": "1"}
+    assert encode(Submitted((1, 2), "1")) == {"ids": [1, 2], "label": "1", "notes": []}
     assert dumps(JobState.RUNNING.value) == '"RUNNING"'

@@ -177,7 +177,8 @@ class JobOrders:
 
     def _submitted(self, answer: Submitted) -> None:
         many = f" ({len(answer.ids):,} jobs)" if len(answer.ids) > 1 else ""
-        self._app.show_message(f"submitted {printable(answer.label)}{many}", "good")
+        notes = "".join(f"; {printable(note)}" for note in answer.notes)
+        self._app.show_message(f"submitted {printable(answer.label)}{many}{notes}", "good")
         self._app.model.jobs.follow(answer.ids[0])
         self._app.refresh_view()
 

@@ -28,11 +28,13 @@ class SubmitRequest:
 @dataclass(frozen=True)
 class Submitted:
     """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
-    `label` is the id for users.
+    `label` is the id for users. `notes` are sentences for the user, such as one that names the project if the
+    job was put into another project than the requested one.
     """
 
     ids: tuple[int, ...]
     label: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -168,12 +168,9 @@ class Call:
     query: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asker(self) -> Requester | None:
-        """The caller if [access.limits] restricts what it may request; None for an admin, for whom there are
-        no limits."""
-        if self.caller.role is Role.ADMIN:
-            return None
-        return Requester(self.caller.user, self.caller.operates)
+    def asker(self) -> Requester:
+        """The caller in the form that the engine checks against [access.limits] and [projects]."""
+        return Requester(self.caller.user, self.caller.operates, self.caller.role is Role.ADMIN)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
         """Raise Rejected if the caller lacks the right `need`. With `job`, the caller must have the right for

@@ -1,6 +1,4 @@
-"""[access.limits] and [projects]: the most that users and operators may request, and the members of
-projects.
-"""
+"""[access.limits]: the most that users and operators may request."""
 
 from __future__ import annotations
 
@@ -59,9 +57,3 @@ class LimitsSection(LimitSection):
     users: dict[Name, LimitSection] = {}
     projects: dict[Name, LimitSection] = {}
     queues: dict[Name, LimitSection] = {}
-
-
-class ProjectSection(Section):
-    """One project. A project without members is open to all users."""
-
-    members: list[Name] = []

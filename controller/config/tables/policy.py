@@ -105,6 +105,7 @@ class SchedulerSection(Section):
         name: WeightedPlugin(weight=weight) for name, weight in STRATEGIES["thrift"][0].items()
     }
     picker: Plugin = Plugin(name="thrift")
+    unknown_projects: Literal["open", "default", "refuse"] | None = None
     waiting: WaitingSection = WaitingSection()
 
     @property

@@ -16,7 +16,6 @@ from wire.job.spec import JobSpec
 from wire.text import duration, printable
 
 DEFAULT_QUEUE = "default"
-DEFAULT_PROJECT = "default"
 LONGEST_NAME = 200
 QUOTA_HINT = "'corral quota list' shows all quotas and how much of each is used."
 

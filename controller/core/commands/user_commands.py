@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from controller.core.cluster.licences import never_available
 from controller.core.commands.admission import apply_queue_rule, labels_added_by_queue, quota_refusal
@@ -19,6 +20,8 @@ from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
 from controller.core.model.start_estimates import should_record
 from controller.core.placement.placer import Placer
+from controller.core.quota.projects import project_notes
+from wire.cluster.quota import ANY_NAME
 from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec, is_storable, spec_problems
 from wire.names import JobState, Reason
@@ -35,8 +38,8 @@ class UserCommands:
     nothing.
 
     Checks of a submit (`_examine`; an edit has the same checks for the changed fields)
-    1. The spec must be valid, allowed by its queue and its profile, and within the ceilings (the most that
-       the user may ask for).
+    1. The spec must be valid, in a project that the user may use, allowed by its queue and its profile, and
+       within the ceilings (the most that the user may ask for).
     2. Missing CPU and memory are filled in (`DefaultSizes`).
     3. The job's dependencies, begin time and deadline must be possible. They also decide which gates (reasons
        that keep the job out of the queue) are closed at first.
@@ -82,7 +85,7 @@ class UserCommands:
                     job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue
                 )
             )
-        return Accepted(tuple(range(first, first + len(indices))))
+        return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | Refusal:
         """Return the spec that a submit would queue, with its defaults filled in. Nothing is queued."""
@@ -99,8 +102,13 @@ class UserCommands:
         if wrong:
             where, message = wrong[0]
             return Refusal("invalid", message, where)
-        spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, given.spec, given.user))
-        from_queue = () if isinstance(spec, Refusal) else labels_added_by_queue(given.spec, spec)
+        asked = self._in_project(
+            given.asker, self._pipeline.rules.projects.with_default(given.spec, given.user)
+        )
+        if isinstance(asked, Refusal):
+            return asked
+        spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, asked, given.user))
+        from_queue = () if isinstance(spec, Refusal) else labels_added_by_queue(asked, spec)
         if not isinstance(spec, Refusal):
             spec = profiles.profile_refusal(self._state.profiles, spec, given.user) or spec
         if not isinstance(spec, Refusal):
@@ -127,6 +135,8 @@ class UserCommands:
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
         asked = apply_changes(job, given.changes)
+        if not isinstance(asked, Refusal) and asked.project != job.spec.project:
+            asked = self._in_project(given.asker, asked)
         if isinstance(asked, Refusal):
             return asked
         spec = self._allowed(given.asker, apply_queue_rule(self._pipeline.rules, asked, job.user), job.spec)
@@ -189,6 +199,15 @@ class UserCommands:
                     *(job.wait.gates, job.wait.met, job.wait.lost, job.from_queue),
                 )
             )
+
+    def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
+        """Return the spec with the project in which the job is queued, or a refusal if the requester may not
+        use the project.
+        """
+        edits = self._state.quotas.edits
+        of_quotas = (name for scope, name in edits if scope == "project" and name != ANY_NAME)
+        set_live = chain(of_quotas, self._state.shares.projects_set_live())
+        return self._pipeline.rules.projects.admit(asker, spec, set_live)
 
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None

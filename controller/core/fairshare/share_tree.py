@@ -322,6 +322,11 @@ class ShareTree:
                 limits[name] = limit
         self.version += 1
 
+    def projects_set_live(self) -> set[str]:
+        """Return the projects for which, or for whose users, operators have set a weight or a limit."""
+        named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
+        return named - self.sharing.organisations.keys()
+
     def used(self, path: SharePath, now: float) -> float:
         """Return the used billing units that count now: the decayed use, plus `held_hours` times the present
         rate of use.

@@ -48,12 +48,14 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user or operator that submits, edits, holds or releases a job. It decides which ceilings apply (the
-    most that a job may ask for: `core/quota/ceilings.py`), and whether the job may be released.
+    """The user that submits, edits, holds or releases a job. It decides which ceilings apply (the most that a
+    job may ask for: `core/quota/ceilings.py`), which projects may be used, and whether the job may be
+    released. For an admin, `operator` and `admin` are True.
     """
 
     user: str
     operator: bool = False
+    admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Submit(Input):
     memory.
     """
     asker: Requester | None = None
-    """The user or operator that submits the job; None if no ceiling applies."""
+    """The user that sends the submit; None in a simulation, in which everything is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,14 @@ class Hold(JobCommand):
     """Hold a queued job: it does not start until it is released."""
 
     asker: Requester | None = None
-    """None: an admin, or a simulation, in which everything is allowed."""
+    """The user that sends the command; None in a simulation, in which everything is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release(JobCommand):
-    """Release a held job. `asker` is the user or operator that releases it; None if everything is allowed."""
+    """Release a held job. `asker` is the user that releases it; None in a simulation, in which everything is
+    allowed.
+    """
 
     asker: Requester | None = None
 
@@ -434,9 +438,12 @@ class Tick(Input):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was accepted and carried out. `jobs` are the ids of the jobs that it concerns."""
+    """The input was accepted and carried out. `jobs` are the ids of the jobs that it concerns. `notes` are
+    sentences for the user about changes that a submit has made to the request.
+    """
 
     jobs: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 DONE = Accepted()

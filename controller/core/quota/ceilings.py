@@ -1,8 +1,7 @@
-"""Ceilings: the highest priority and the best protection from preemption that a user may ask for. Also checks
-that a user is a member of the project.
+"""Ceilings: the highest priority and the best protection from preemption that a user may ask for.
 
-1. A submit or an edit names the user in a `Requester`. For admins, the simulator and replays there is no
-   Requester, and no ceiling applies.
+1. A submit or an edit names the user in a `Requester`. For the simulator and replays there is no Requester.
+   No ceiling applies to them and to admins.
 2. For an operator the table of operators decides. For a user the first table that has the key decides, in
    this order: the table of the queue, of the user, of the project, of all users.
 3. In a submit all keys are checked. In an edit, a key is checked only if the edit asks for more of it than
@@ -50,29 +49,21 @@ NO_CEILING = Ceiling()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """All tables of [access.limits], and the members of [projects]. By default nothing is limited."""
+    """All tables of [access.limits]. By default nothing is limited."""
 
     everyone: Ceiling = NO_CEILING
     operators: Ceiling = NO_CEILING
     users: Mapping[str, Ceiling] = field(default_factory=dict)
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
-    members: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The members of each project. A project that is missing here, or has no members, is open to all
-    users.
-    """
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
         """Return a refusal if the user may not submit this spec, otherwise None. For an edit, `was` is the
         spec before the edit.
         """
-        if asker is None:
+        if asker is None or asker.admin:
             return None
         moved = was is None or (was.queue, was.project) != (spec.queue, spec.project)
-        if was is None or was.project != spec.project:
-            refused = self._not_a_member(asker, spec.project)
-            if refused is not None:
-                return refused
         tables = [*self._tables(asker, spec)]
         for name, more in (
             ("priority", was is None or spec.priority > was.priority),
@@ -88,18 +79,6 @@ class Ceilings:
                 if beyond is not None:
                     return _refusal(asker, path, *beyond)
         return None
-
-    def _not_a_member(self, asker: Requester, project: str) -> Refusal | None:
-        members = self.members.get(project)
-        if not members or asker.operator or asker.user in members:
-            return None
-        return Refusal(
-            "not_allowed",
-            f"user {printable(asker.user)!r} is not a member of project {printable(project)!r}",
-            "project",
-            "Submit to another project, or ask an admin to add you to "
-            f"[projects.{printable(project)}] members.",
-        )
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
         """Yield (path in scheduler.toml, table) for each table that applies to the job. If several tables

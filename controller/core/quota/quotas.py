@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
 from controller.core.quota.ceilings import Ceilings
+from controller.core.quota.projects import ProjectRules
 from controller.core.quota.usage_counters import (
     CPU,
     GPU,
@@ -88,7 +89,7 @@ class Unlimited:
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """The queues, quotas, licences and ceilings (highest values that users may ask for) of the
+    """The queues, projects, quotas, licences and ceilings (highest values that users may ask for) of the
     configuration.
     """
 
@@ -101,6 +102,7 @@ class QuotaConfig:
     """CPU and memory of jobs that ask for none; None: one CPU and 1 GiB (used by the simulator)."""
     ceilings: Ceilings = field(default_factory=Ceilings)
     """The highest values that users may ask for without an operator."""
+    projects: ProjectRules = field(default_factory=ProjectRules)
 
     @property
     def unlimited(self) -> bool:

@@ -152,6 +152,11 @@ async def test_only_members_submit_to_a_project() -> None:
             )
             assert await asked(ops.pw_uid, submit(project="prod"), for_eve, above) == [201, 201, 403]
             assert (await api.post(*submit(project="prod", priority=100)[1:]))[0] == 201  # root
+            for uid in (eve.pw_uid, ops.pw_uid, 0):
+                ((status, answer),) = await visit(api, uid, submit(project="invented"))
+                usable = "default, open" if uid == eve.pw_uid else "default, open, prod"
+                assert (status, answer["where"]) == (400, "spec.project")
+                assert answer["hint"].startswith(f"You may use: {usable}. ")
 
 
 async def test_limits_above_requests_count_against_quotas() -> None:

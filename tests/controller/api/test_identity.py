@@ -54,7 +54,7 @@ async def test_users_see_all_jobs_and_change_their_own(api: RunningController) -
     (submitted, health) = await visit(
         api, user.pw_uid, ("POST", "/v1/jobs", {"spec": SPEC}), ("GET", "/v1/health", None)
     )
-    assert submitted == (201, {"ids": [2], "label": "2"})
+    assert submitted == (201, {"ids": [2], "label": "2", "notes": []})
     assert (health[1]["user"], health[1]["role"]) == (user.pw_name, "user")
 
     listed, shown, own = await visit(

@@ -15,7 +15,7 @@ from tests.controller.store.scratch import scratch
 
 async def test_submit_is_on_disk_before_the_answer(api: RunningController) -> None:
     status, answer = await api.post("/v1/jobs", {"spec": {"command": ["python", "train.py"], "gpus": 0.5}})
-    assert (status, answer) == (201, {"ids": [1], "label": "1"})
+    assert (status, answer) == (201, {"ids": [1], "label": "1", "notes": []})
     row = await api.daemon.read(lambda: api.daemon.store.job(1))
     assert row is not None
     assert row.state == "QUEUED"
@@ -23,7 +23,7 @@ async def test_submit_is_on_disk_before_the_answer(api: RunningController) -> No
 
 async def test_array_submit_makes_many_jobs_in_one_answer(api: RunningController) -> None:
     status, answer = await api.post("/v1/jobs", {"spec": {"command": ["true"], "array": "1,3,7"}})
-    assert (status, answer) == (201, {"ids": [1, 2, 3], "label": "1"})
+    assert (status, answer) == (201, {"ids": [1, 2, 3], "label": "1", "notes": []})
     status, shown = await api.get("/v1/jobs/1_3")
     assert (status, shown["job"]["id"], shown["job"]["label"]) == (200, 2, "1_3")
 

@@ -24,7 +24,7 @@ MISSING = (404, "not_found")
 
 
 async def test_share_of_an_unknown_project_is_refused() -> None:
-    async with start_controller(**SECTIONS) as api:
+    async with start_controller(**SECTIONS, scheduler={"unknown_projects": "open"}) as api:
         assert await status(api, "/v1/shares", {"share": "nosuch", "weight": 3}) == MISSING
         assert await status(api, "/v1/what-if", {"shares": [{"share": "nosuch", "weight": 3}]}) == MISSING
         for share in ("lab", "audio", "vision", "default"):

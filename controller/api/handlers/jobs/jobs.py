@@ -51,7 +51,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known, call.asker))
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
-    return Submitted(reply.jobs, str(reply.jobs[0]))
+    return Submitted(reply.jobs, str(reply.jobs[0]), reply.notes)
 
 
 async def preview(call: Call, request: SubmitRequest) -> JobSpec:

@@ -15,9 +15,11 @@ from collections.abc import Iterable
 from controller.api.server.errors import Rejected, rejected
 from controller.api.server.request import Call
 from controller.config import Config, nearest
-from controller.core.commands.admission import DEFAULT_PROJECT, DEFAULT_QUEUE
+from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.model.inputs import no_such_node
+from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.core.state.state import State
+from controller.registry import named_projects
 from wire.cluster.quota import ANY_NAME
 from wire.text import printable
 
@@ -38,7 +40,7 @@ async def need_user(call: Call, user: str, where: str) -> None:
 async def need_share(call: Call, share: str) -> None:
     """Raise Rejected if the organisation, project or user of a share is not known."""
     project, bar, user = share.partition("/")
-    known = {*_projects(call), *call.daemon.config.fair_share.organisations}
+    known = {*_projects(call), *call.daemon.config.organisations}
     if project not in known:
         message = (
             f"there is no organisation or project {printable(project)!r}: "
@@ -105,7 +107,7 @@ def _users(call: Call) -> set[str]:
         *(config.quota.options.get("users") or {}),
         *(user for queue in config.queues.values() for user in queue.users),
         *(user for profile in config.profiles.values() for user in profile.users),
-        *(user for project in config.projects.values() for user in project.members),
+        *(user for project in config.projects.values() for user in (*project.members, *project.default_for)),
         *(user for _, user in _seen(call.daemon.state, config)),
     }
 
@@ -113,12 +115,9 @@ def _users(call: Call) -> set[str]:
 def _projects(call: Call) -> set[str]:
     """Return the projects that scheduler.toml names, and the projects that have had a job."""
     config = call.daemon.config
-    fair = config.fair_share
-    named = (*fair.weights, *fair.soft_limits, *fair.hard_limits)
     return {
         DEFAULT_PROJECT,
-        *config.named_projects,
-        *(name.partition("/")[0] for name in named),
+        *named_projects(config),
         *(project for project, _ in _seen(call.daemon.state, config)),
     }
 
@@ -126,7 +125,7 @@ def _projects(call: Call) -> set[str]:
 def _seen(state: State, config: Config) -> Iterable[tuple[str, str]]:
     """Return the (project, user) pairs of all jobs so far. The share tree contains them even after the jobs
     are deleted."""
-    organisations = config.fair_share.organisations
+    organisations = config.organisations
     for path in state.shares.accounts:
         if len(path) >= 2 and not (len(path) == 2 and path[0] in organisations):
             yield path[-2], path[-1]

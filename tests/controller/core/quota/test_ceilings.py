@@ -12,6 +12,7 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.model.wait_state import WaitRules
 from controller.core.quota.ceilings import Ceiling, Ceilings
+from controller.core.quota.projects import ProjectRules
 from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from tests.engine_harness import PIPELINE, EngineHarness, spec
@@ -23,14 +24,15 @@ CEILINGS = Ceilings(
     users={"eve": Ceiling(priority=60)},
     projects={"prod": Ceiling(priority=75, not_preemptible=True)},
     queues={"scavenge": Ceiling(priority=25), "urgent": Ceiling(priority=100, deadline=True)},
-    members={"prod": frozenset({"ada", "eve"})},
 )
+PROJECTS = ProjectRules(members={"prod": frozenset({"ada", "eve"})})
+RULES = QuotaConfig(ceilings=CEILINGS, projects=PROJECTS)
 ADA, EVE, BO = Requester("ada"), Requester("eve"), Requester("bo")
 OPERATOR = Requester("ops", operator=True)
 
 
 def harness_of() -> EngineHarness:
-    return EngineHarness(replace(PIPELINE, rules=QuotaConfig(ceilings=CEILINGS)))
+    return EngineHarness(replace(PIPELINE, rules=RULES))
 
 
 CASES: list[tuple[Requester | None, dict[str, Any], str]] = [
@@ -155,10 +157,9 @@ def test_priority_added_by_waiting_is_not_inherited() -> None:
 
 def test_a_waiting_job_protects_a_running_one_only_up_to_the_ceiling_of_its_user() -> None:
     """Neither a request above the ceiling nor the points that waiting has added protect the running job."""
-    rules = QuotaConfig(ceilings=CEILINGS)
     waiting = WaitRules(promote_after_s=60.0, promote_by=20, promote_most=75)
     guards = PreemptionGuards(min_runtime_s=0.0)
-    policy = replace(PIPELINE, rules=rules, waiting=waiting, strategies=(PriorityStrategy(),), guards=guards)
+    policy = replace(PIPELINE, rules=RULES, waiting=waiting, strategies=(PriorityStrategy(),), guards=guards)
     harness = EngineHarness(policy)
     harness.join("a", gpus=1)
     low = harness.submit(spec(1, priority=10))

@@ -1,0 +1,133 @@
+"""Decides into which project a submitted job goes, and whether the user may use this project.
+
+1. A job in project "default", the project of jobs without --project, goes to the project that has the user in
+   its `default_for`. Without such a project it stays in "default".
+2. A project is declared if scheduler.toml names it, or if an operator has set a quota, weight or limit of it.
+   "default" is always declared. For a job in another project, `[scheduler] unknown_projects` decides: "open"
+   accepts the job, "default" puts the job into project "default", and "refuse" refuses the job. This also
+   holds for operators and admins.
+3. If the project has members, the user must be one of them. Operators and admins may use every declared
+   project.
+
+An edit is checked in the same way if it changes the project; step 1 is left out then. The simulator and
+replays have no Requester: only step 1 applies to their jobs.
+
+Cost: one look-up, and one search of all quotas and shares that operators have set if scheduler.toml does not
+name the project.
+
+Example: scheduler.toml has [projects.vision] with members ada and bob, and default_for ada. A job of ada
+without --project goes to vision. A job of eve in vision is refused, and so is a job of ada in project visoin.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.core.model.inputs import Refusal, Requester
+from wire.job.spec import JobSpec
+from wire.text import printable
+
+DEFAULT_PROJECT = "default"
+"""The project of jobs without --project."""
+
+MOST_NAMES = 20
+"""The most project names in one error."""
+
+
+class UnknownProjects(enum.Enum):
+    """The treatment of jobs in projects that are not declared (`[scheduler] unknown_projects`)."""
+
+    OPEN = "open"
+    """Every project may be used."""
+    DEFAULT = "default"
+    """The job is put into project "default"."""
+    REFUSE = "refuse"
+    """The job is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRules:
+    """The projects that scheduler.toml declares, with their members. By default every project is open."""
+
+    unknown: UnknownProjects = UnknownProjects.OPEN
+    declared: frozenset[str] = frozenset()
+    members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The members of each project. A project that is missing here, or has no members, is open to all
+    users.
+    """
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """The project of each user's jobs without --project, by user."""
+
+    def with_default(self, spec: JobSpec, user: str) -> JobSpec:
+        """Return the spec of a submitted job. If its project is "default", it has the user's default project
+        instead.
+        """
+        if spec.project != DEFAULT_PROJECT or user not in self.defaults:
+            return spec
+        return replace(spec, project=self.defaults[user])
+
+    def admit(self, asker: Requester | None, spec: JobSpec, set_live: Iterable[str]) -> JobSpec | Refusal:
+        """Return the spec if the user may use its project, otherwise a refusal. The project of the returned
+        spec is "default" if the requested project is not declared and such jobs go there.
+
+        `set_live` has the projects for which operators have set a quota, weight or limit.
+        """
+        if asker is None:
+            return spec
+        if self.unknown is not UnknownProjects.OPEN and not self._is_named(spec.project):
+            live = frozenset(set_live)
+            if spec.project not in live:
+                if self.unknown is UnknownProjects.REFUSE:
+                    return self._not_declared(asker, spec.project, live)
+                spec = replace(spec, project=DEFAULT_PROJECT)
+        return spec if self._may_use(asker, spec.project) else self._not_a_member(asker, spec.project)
+
+    def _is_named(self, project: str) -> bool:
+        return project == DEFAULT_PROJECT or project in self.declared
+
+    def _may_use(self, asker: Requester, project: str) -> bool:
+        members = self.members.get(project)
+        return not members or asker.operator or asker.user in members
+
+    def _not_declared(self, asker: Requester, project: str, set_live: frozenset[str]) -> Refusal:
+        usable = sorted(
+            name for name in {DEFAULT_PROJECT, *self.declared, *set_live} if self._may_use(asker, name)
+        )
+        close = difflib.get_close_matches(project.casefold(), usable, n=1, cutoff=0.6)
+        guess = f"Did you mean {printable(close[0])!r}? " if close else ""
+        return Refusal(
+            "invalid",
+            f"there is no project {printable(project)!r}",
+            "project",
+            f"{guess}{_names(usable)} An admin or operator declares a project by [projects.NAME] in "
+            "scheduler.toml, and then runs 'corral config apply'.",
+        )
+
+    def _not_a_member(self, asker: Requester, project: str) -> Refusal:
+        return Refusal(
+            "not_allowed",
+            f"user {printable(asker.user)!r} is not a member of project {printable(project)!r}",
+            "project",
+            "Submit to another project, or ask an admin to add you to "
+            f"[projects.{printable(project)}] members.",
+        )
+
+
+def project_notes(requested: JobSpec, queued: JobSpec) -> tuple[str, ...]:
+    """Return a sentence if a submitted job is in project "default" because the requested project is not
+    declared.
+    """
+    if requested.project == queued.project or requested.project == DEFAULT_PROJECT:
+        return ()
+    return (f"there is no project {printable(requested.project)!r}: the job is in project 'default'",)
+
+
+def _names(usable: list[str]) -> str:
+    """Return the sentence that names the projects that a user may use."""
+    if not usable:
+        return "You may use no project."
+    more = f" and {len(usable) - MOST_NAMES} more" if len(usable) > MOST_NAMES else ""
+    return f"You may use: {', '.join(map(printable, usable[:MOST_NAMES]))}{more}."
