@@ -8,6 +8,7 @@ import difflib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
@@ -78,11 +79,11 @@ def _similar(name: str, other: str) -> bool:
 
 def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
     """Yield each project and organisation in scheduler.toml, with its table and its key."""
-    fair = config.fair_share
+    fair, quotas = config.fair_share, _quota_names(config)
     keyed: Mapping[Table, Iterable[str]] = {
         ("projects",): config.projects,
         ("access", "limits", "projects"): config.access.limits.projects,
-        ("quota", "projects"): config.quota.options.get("projects") or (),
+        ("quota", "projects"): quotas.get("projects") or (),
         ("fair_share", "organisations"): fair.organisations,
         ("fair_share", "weights"): fair.weights,
         ("fair_share", "soft_limits"): fair.soft_limits,
@@ -105,11 +106,18 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
                 yield table, (*table, index), project
 
 
+def _quota_names(config: Config) -> dict[str, Any]:
+    """Return the quota tables of users, projects and queues. Return nothing for a provider other than
+    "local", because its options may have another form.
+    """
+    return config.quota.options if config.quota.provider == "local" else {}
+
+
 def unknown_queues(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each quota and each limit of a queue that does not exist."""
     known = {*config.queues, DEFAULT_QUEUE}
     tables: Mapping[Table, Iterable[str]] = {
-        ("quota", "queues"): config.quota.options.get("queues") or (),
+        ("quota", "queues"): _quota_names(config).get("queues") or (),
         ("access", "limits", "queues"): config.access.limits.queues,
     }
     for table, names in tables.items():
@@ -133,5 +141,5 @@ def labels_without_nodes(config: Config, _pipeline: Pipeline) -> Iterator[Config
     for key, terms in conditions.items():
         if labels and not any(all(term.matches(each) for term in terms) for each in labels):
             wanted = " and ".join(f"'{term}'" for term in terms)
-            message = f"no node of this file meets {wanted}, so jobs wait for ever"
+            message = f"no node of this file meets {wanted}, so its jobs cannot start"
             yield problem_at(config.source, key, message, "Correct it, or label a node.")

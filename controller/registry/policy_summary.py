@@ -1,11 +1,12 @@
-"""Describes the scheduling policy of scheduler.toml in sentences: the share and quota of each project, and
-the limits of each queue.
+"""Describes the scheduling policy of scheduler.toml in sentences: the share and quota of each project, the
+limits of each queue, and which jobs may preempt others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from controller.config import Config
 from controller.core.commands.admission import DEFAULT_QUEUE
@@ -19,6 +20,8 @@ from controller.core.quota.usage_counters import UsageCounters
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
+from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
+from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
 from controller.registry.projects import named_projects
 from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
@@ -77,8 +80,8 @@ class QueuePolicy:
     """The time limit of jobs that request none; None if such jobs have no time limit."""
     max_time_limit_s: float | None
     planned_s: float
-    """The run time that plans assume for a job without a time limit, in seconds; 0 if plans assume that the
-    job never ends."""
+    """The run time in seconds that plans assume for a job without a time limit and without a prediction. 0 if
+    plans assume that such a job never ends."""
     users: tuple[str, ...]
     """The users that may submit to the queue; empty if all users may."""
     projects: tuple[str, ...]
@@ -92,7 +95,7 @@ class QueuePolicy:
         """The rules of the queue, for operators."""
         limits = _limits_text(self.quota.hard)
         parts = [
-            f"priority {self.priority}",
+            f"queue priority {self.priority}",
             self._time_limits,
             f"at most {limits}" if limits else "",
             f"users {', '.join(self.users)}" if self.users else "all users",
@@ -104,8 +107,9 @@ class QueuePolicy:
     @property
     def _time_limits(self) -> str:
         if self.default_time_limit_s is None:
-            planned = f"end after {duration(self.planned_s)}" if self.planned_s else "never end"
-            return f"no time limit (plans assume that its jobs {planned})"
+            if not self.planned_s:
+                return "no time limit (plans assume that its jobs never end)"
+            return f"no time limit (plans assume the predicted run time, else {duration(self.planned_s)})"
         if self.max_time_limit_s is None:
             return f"time limit {duration(self.default_time_limit_s)} by default, without a maximum"
         if self.default_time_limit_s == self.max_time_limit_s:
@@ -216,6 +220,59 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
         )
         for name, rule in sorted(found.items(), key=lambda each: (-each[1].priority, each[0]))
     )
+
+
+def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
+    """Return a sentence for each preemption strategy: which jobs may preempt which other jobs. A sentence
+    about the strategy of a profile begins with the profile.
+    """
+    if not pipeline.profiles:
+        highest = _highest_priority(config, ())
+        return tuple(_preemption_sentence(each, highest) for each in pipeline.strategies)
+    return tuple(
+        f"profile {profile.name}: {_preemption_sentence(each, _highest_priority(config, profile.queues))}"
+        for profile in pipeline.profiles
+        for each in profile.policy.strategies
+    )
+
+
+def _preemption_sentence(strategy: Any, highest: int) -> str:
+    """Return which jobs the strategy lets preempt which others. `highest` is the highest priority that users
+    may request.
+    """
+    if isinstance(strategy, PriorityStrategy):
+        sentence = (
+            f"jobs of priority {strategy.least} and above may preempt jobs whose priority is lower by "
+            f"{max(1, strategy.gap)} or more"
+        )
+        if strategy.least <= highest:
+            return sentence
+        return f"{sentence}; users may request priority {highest} at most, so only jobs of operators preempt"
+    if isinstance(strategy, PressureStrategy):
+        most = strategy.most
+        return f"jobs above priority {most} may preempt jobs of priority {most} and below"
+    if isinstance(strategy, FairShareStrategy):
+        times = f"{strategy.threshold:g} times"
+        return (
+            f"tenants within their fair share may preempt jobs of tenants that hold more than {times} theirs"
+        )
+    if isinstance(strategy, QuotaReclaimStrategy):
+        return "jobs within the quota of their project may preempt jobs of projects that borrow quota"
+    return f"the plugin {strategy.name!r} decides"
+
+
+def _highest_priority(config: Config, queues: Sequence[str]) -> int:
+    """Return the highest priority that any user may request. If `queues` are given, consider only jobs in
+    these queues.
+    """
+    limits = config.access.limits
+    tables = (limits, *limits.users.values(), *limits.projects.values())
+    usual = max(each.priority for each in tables if each.priority is not None)
+    # The table of a queue comes before the tables of users and projects.
+    of_queues = [limits.queues[name].priority if name in limits.queues else None for name in queues]
+    if not queues:
+        of_queues = [None, *(each.priority for each in limits.queues.values())]
+    return max(usual if each is None else each for each in of_queues)
 
 
 def _limits_text(limits: Limits) -> str:

@@ -58,9 +58,9 @@ def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each quota of GPUs that is larger than the cluster."""
-    total = cluster_gpus(config)
+    total, quotas = cluster_gpus(config), quotas_of(pipeline)
     for scope, name, table in _quota_tables(config):
-        gpus = quotas_of(pipeline).quota((scope, name)).hard.gpus
+        gpus = quotas.quota((scope, name)).hard.gpus
         if total is not None and table.get("gpus") is not None and gpus is not None and gpus > total:
             message = f"is more than the {counted(total, 'GPU')} of all nodes, so it limits nothing"
             yield problem_at(config.source, ("quota", _TABLES[scope], name, "gpus"), message)
@@ -72,10 +72,9 @@ def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     Borrowing does not help: a project can only borrow what another project leaves of its quota. There is no
     warning if a named project, or the project of jobs without --project, has no quota of GPUs.
     """
-    total, stated = cluster_gpus(config), config.quota.options.get("projects") or {}
-    if total is None or not any(name != ANY_NAME for name in stated):
+    total, quotas = cluster_gpus(config), quotas_of(pipeline)
+    if total is None or not any(quotas.rules.provider.names("project")):
         return
-    quotas = quotas_of(pipeline)
     names = {*named_projects(config), DEFAULT_PROJECT}
     limits = [quotas.quota(("project", name)).hard.gpus for name in names]
     together = sum(limit for limit in limits if limit is not None)
@@ -145,7 +144,8 @@ def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
     if DEFAULT_QUEUE not in unlimited:
         return
     planned = config.jobs.default_time_limit_s
-    assumed = f"end after {duration(planned)} ([jobs] default_time_limit_s)" if planned else "never end"
+    without = f"after {duration(planned)} ([jobs] default_time_limit_s)"
+    assumed = f"end after their predicted run time, else {without}" if planned else "never end"
     names = ", ".join(sorted(map(printable, unlimited)))
     message = f"no time limit in {names}. Plans assume that jobs without a limit {assumed}"
     hint = "Set default_time_limit_s in [queues.default]: it is the queue of jobs without --queue."

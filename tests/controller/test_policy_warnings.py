@@ -10,7 +10,12 @@ import pytest
 from controller.config import Config, load_text
 from controller.core.pipeline.pipeline import Pipeline
 from controller.registry import build_pipeline, policy_warnings
-from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+from controller.registry.policy_summary import (
+    cluster_gpus,
+    preemption_sentences,
+    project_policies,
+    queue_policies,
+)
 from controller.registry.policy_warnings import CHECKS
 
 HOME = Path(__file__).parents[2]
@@ -97,13 +102,13 @@ BAD = [
     (
         "labels_without_nodes",
         '[queues.default]\nmax_time_limit_s = 60\nselect = { pool = "trian" }' + NODES,
-        "queues.default.select: no node of this file meets 'pool in trian', so jobs wait for ever. "
+        "queues.default.select: no node of this file meets 'pool in trian', so its jobs cannot start. "
         "Correct it, or label a node.",
     ),
     (
         "labels_without_nodes",
         '[profiles.inference]\nnodes = ["gpu09"]' + NODES,
-        "profiles.inference: no node of this file meets 'node in gpu09', so jobs wait for ever.",
+        "profiles.inference: no node of this file meets 'node in gpu09', so its jobs cannot start.",
     ),
     (
         "quotas_above_cluster",
@@ -152,8 +157,8 @@ BAD = [
     (
         "queues_without_limit",
         "[queues.short]\nmax_time_limit_s = 60\n[queues.long]",
-        "queues: no time limit in default, long. Plans assume that jobs without a limit end after 1d00h "
-        "([jobs] default_time_limit_s). Set default_time_limit_s in [queues.default]",
+        "queues: no time limit in default, long. Plans assume that jobs without a limit end after their "
+        "predicted run time, else after 1d00h ([jobs] default_time_limit_s). Set default_time_limit_s in ",
     ),
     (
         "queues_without_limit",
@@ -237,17 +242,10 @@ def test_sensible_keys_give_no_warning(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "keys"),
-    [
-        ("scheduler.toml", []),
-        ("examples/lab.toml", []),
-        ("examples/kubernetes.toml", []),
-        ("examples/profiles.toml", ["queues"]),
-    ],
+    "file", [HOME / "scheduler.toml", *sorted(HOME.glob("examples/*.toml"))], ids=lambda each: each.name
 )
-def test_shipped_files_give_only_true_warnings(name: str, keys: list[str]) -> None:
-    found = policy_warnings(*built((HOME / name).read_text()))
-    assert [each.key for each in found] == keys
+def test_shipped_files_give_no_warning(file: Path) -> None:
+    assert warnings(file.read_text()) == []
 
 
 def test_shares_of_projects_in_organisations() -> None:
@@ -298,10 +296,42 @@ def test_queues_in_sentences() -> None:
         )
     )
     assert {each.queue: each.sentence for each in found} == {
-        "short": "priority 10; time limit 1h00m by default and at most; at most 5 running jobs; "
+        "short": "queue priority 10; time limit 1h00m by default and at most; at most 5 running jobs; "
         "users ada, bob",
-        "default": "priority 0; no time limit (plans assume that its jobs end after 1d00h); all users",
-        "long": "priority 0; time limit 1h00m by default, 2h00m at most; all users; only projects vision; "
-        "only nodes with pool=train",
+        "default": "queue priority 0; no time limit (plans assume the predicted run time, else 1d00h); "
+        "all users",
+        "long": "queue priority 0; time limit 1h00m by default, 2h00m at most; all users; "
+        "only projects vision; only nodes with pool=train",
     }
     assert queue_policies(*built("")) == ()
+
+
+URGENT = 'strategies = [{ name = "priority", least = 75, gap = 25 }]\n'
+
+
+@pytest.mark.parametrize(
+    ("limits", "only_operators"),
+    [
+        ("", True),
+        ('[access.limits]\npriority = "HIGH"', False),
+        ("[access.limits.users.ada]\npriority = 80", False),
+        ('[access.limits.queues.urgent]\npriority = "HIGH"', False),
+        ('[access.limits]\npriority = "HIGH"\n[access.limits.queues.urgent]\npriority = "LOW"', True),
+    ],
+)
+def test_preemption_by_priority_in_a_sentence(limits: str, only_operators: bool) -> None:
+    profile = f'[profiles.p]\nqueues = ["urgent"]\n[profiles.p.preemption]\n{URGENT}'
+    (sentence,) = preemption_sentences(*built(profile + limits))
+    begin = "profile p: jobs of priority 75 and above may preempt jobs whose priority is lower by 25 or more"
+    assert sentence.startswith(begin)
+    assert sentence.endswith("so only jobs of operators preempt") == only_operators
+
+
+def test_other_preemption_strategies_in_sentences() -> None:
+    text = '[quota]\nreclaim = "preempt"\n[preemption]\nstrategies = ["pressure", "fair"]\n'
+    assert preemption_sentences(*built(text)) == (
+        "jobs above priority 10 may preempt jobs of priority 10 and below",
+        "tenants within their fair share may preempt jobs of tenants that hold more than 1.25 times theirs",
+        "jobs within the quota of their project may preempt jobs of projects that borrow quota",
+    )
+    assert preemption_sentences(*built("")) == ()

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,7 @@ def check(
 
     A warning is about a valid key that does not do what it seems to do. Warnings do not change the exit code.
     """
-    from controller.config import ConfigRefused, render
+    from controller.config import ConfigProblem, ConfigRefused, render
     from controller.registry import build_pipeline, check_config, open_projects, policy_warnings
     from controller.registry.plugin_check import failing_plugins
 
@@ -86,17 +87,14 @@ def check(
     try:
         found = check_config(path)
     except ConfigRefused as refused:
-        if output.is_data:
-            write_data(output, {"file": name, "problems": [_problem_data(each) for each in refused.problems]})
-        for problem in refused.problems:
-            print_error(str(problem))
-        return USAGE
+        return _refuse(output, name, refused.problems)
     pipeline = build_pipeline(found)
     failing = failing_plugins(pipeline)
-    for each in failing:
-        print_error(f"{path}: a plugin fails for an example node: {each}")
     if failing:
-        return USAGE
+        broken = [
+            ConfigProblem(f"a plugin fails for an example node: {each}", origin=name) for each in failing
+        ]
+        return _refuse(output, name, broken)
     warnings = policy_warnings(found, pipeline)
     if output not in (Format.TABLE, Format.WIDE):
         rows = [_problem_data(each) for each in warnings]
@@ -117,6 +115,15 @@ def check(
         count = f", {counted(len(warnings), 'warning')}" if warnings else ""
         print_note(f"{name}: no problem{count}")
     return 0
+
+
+def _refuse(output: Format, name: str, problems: Sequence[ConfigProblem]) -> int:
+    """Print the problems of a configuration file with this name, and return the exit code."""
+    if output.is_data:
+        write_data(output, {"file": name, "problems": [_problem_data(each) for each in problems]})
+    for problem in problems:
+        print_error(str(problem))
+    return USAGE
 
 
 def _problem_data(problem: ConfigProblem) -> dict[str, Any]:
@@ -145,28 +152,31 @@ def _warning_table() -> Table[dict[str, Any]]:
 
 def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
     """Return what the policy means for each project and queue, as data for JSON."""
-    from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+    from controller.registry import policy_summary as summary
 
     return {
-        "gpus": cluster_gpus(found),
+        "gpus": summary.cluster_gpus(found),
         "projects": [
-            {**encode(each), "sentence": each.sentence} for each in project_policies(found, pipeline)
+            {**encode(each), "sentence": each.sentence} for each in summary.project_policies(found, pipeline)
         ],
-        "queues": [{**encode(each), "sentence": each.sentence} for each in queue_policies(found, pipeline)],
+        "queues": [
+            {**encode(each), "sentence": each.sentence} for each in summary.queue_policies(found, pipeline)
+        ],
+        "preemption": summary.preemption_sentences(found, pipeline),
     }
 
 
 def _print_policy(found: Config, pipeline: Pipeline) -> None:
-    """Print on stderr what the policy means for each project and queue."""
-    from controller.registry.policy_summary import cluster_gpus, project_policies, queue_policies
+    """Print on stderr what the policy means for each project and queue, and which jobs may preempt others."""
+    from controller.registry import policy_summary as summary
 
-    gpus = cluster_gpus(found)
-    found_projects = project_policies(found, pipeline)
+    gpus = summary.cluster_gpus(found)
+    found_projects = summary.project_policies(found, pipeline)
     projects = [
         ("any other project" if each.project == ANY_NAME else each.project, each.sentence)
         for each in found_projects
     ]
-    queues = [(each.queue, each.sentence) for each in queue_policies(found, pipeline)]
+    queues = [(each.queue, each.sentence) for each in summary.queue_policies(found, pipeline)]
     whole = "the cluster" if gpus is None else counted(gpus, "GPU")
     shares = f", with their shares of {whole} while all of them have waiting jobs"
     heading = f"Projects{shares if any(each.share for each in found_projects) else ''}:"
@@ -176,6 +186,10 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
             print_note(title)
             for name, sentence in rows:
                 print_note(f"  {printable(name):<{room}}  {sentence}")
+    if preemption := summary.preemption_sentences(found, pipeline):
+        print_note("Preemption:")
+        for sentence in preemption:
+            print_note(f"  {sentence}")
 
 
 @app.command(

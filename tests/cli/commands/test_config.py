@@ -41,7 +41,7 @@ def test_warnings_and_the_policy_are_printed(tmp_path: Path, capsys: pytest.Capt
     assert "Projects, with their shares of 8 GPUs while all of them have waiting jobs:\n" in err
     assert "\n  vision             75.0 % of the cluster (6.0 GPUs); at most 8 GPUs; may not borrow\n" in err
     assert "\n  any other project  weight 1 each; no quota\n" in err
-    assert "\n  default  priority 0; time limit 1h00m by default and at most; all users\n" in err
+    assert "\n  default  queue priority 0; time limit 1h00m by default and at most; all users\n" in err
     assert err.endswith(": no problem, 2 warnings\n")
 
 
