@@ -92,6 +92,7 @@ class Engine:
         self.state = state
         state.set_profiles(pipeline.profiles)
         state.set_quota_config(pipeline.rules)
+        state.gang_after_s = pipeline.waiting.gang_after_s
         record, order = self._record, self._effects.append
         self.profile_cycles = cycles = ProfileCycles(state, pipeline)
         self.cycle = cycles.last

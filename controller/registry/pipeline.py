@@ -14,6 +14,7 @@ from controller.config import (
     Config,
     ConfigRefused,
     Key,
+    Plugin,
     PreemptionSection,
     ProfileSection,
     SchedulerSection,
@@ -49,7 +50,7 @@ from controller.registry.plugin_classes import (
     load_plugin,
     make_plugin,
 )
-from controller.registry.projects import project_problems, project_rules_of
+from controller.registry.projects import named_projects, project_problems, project_rules_of
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -124,6 +125,8 @@ class PipelineBuilder:
             policy["backfill"] = self.make("backfill", section.backfill, options, *above, "backfill")
         if "order" in keys or "then" in keys:
             then = section.then
+            if not {"order", "then"} & section.model_fields_set and len(named_projects(self.config)) > 1:
+                then = Plugin(name="fair")
             second = self.make("order", then.name, then.options, *above, "then") if then else None
             first = self.make("order", section.order.name, section.order.options, *above, "order")
             policy["order"] = chain_orders(first, second)
@@ -230,6 +233,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_after_s=section.waiting.promote_after_s,
             promote_by=section.waiting.promote_by,
             promote_most=section.waiting.promote_most,
+            gang_after_s=section.gang_after_s or None,
         ),
         idling=IdlePolicy(config.gpus.idle_after_s, IdleAction(config.gpus.idle), config.gpus.idle_grace_s),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),

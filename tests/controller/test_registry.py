@@ -84,6 +84,32 @@ def test_the_plugins_come_in_the_order_and_with_the_weights_asked(tmp_path: Path
     assert made.scorers[1].scorer.gpu == 0.25  # type: ignore[attr-defined]
 
 
+SHARES = "[fair_share]\nweights = { vision = 2, speech = 1 }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("", "priority"),
+        ("[fair_share]\nweights = { vision = 2, 'vision/ada' = 3 }\n", "priority"),
+        (SHARES, "ranked"),
+        ("[fair_share]\norganisations = { uni = ['vision', 'speech'] }\n", "ranked"),
+        ("[quota.projects.vision]\ngpus = 4\n[quota.projects.'*']\ngpus = 2\n", "priority"),
+        ("[quota.projects.vision]\ngpus = 4\n[quota.projects.speech]\ngpus = 2\n", "ranked"),
+        ("[scheduler]\norder = 'priority'\n" + SHARES, "priority"),
+        ("[scheduler]\nthen = 'fifo'\n" + SHARES, "ranked"),
+    ],
+)
+def test_shares_decide_by_default_if_several_projects_are_named(
+    tmp_path: Path, text: str, order: str
+) -> None:
+    made = pipeline(tmp_path, text).order
+    assert made.name == order
+    if order == "ranked":
+        assert made.first.name == "priority"  # type: ignore[attr-defined]
+        assert made.second.name == ("fifo" if "then" in text else "fair")  # type: ignore[attr-defined]
+
+
 def test_somebody_elses_plugin_gets_its_options_from_the_file(tmp_path: Path, install: Install) -> None:
     install(GOOD, "[corral.scorer]\nrack = {module}:Rack\n")
     text = '[scheduler.scorers.rack]\nweight = 5\nlabel = "row"\nnear = ["a", "b"]\nbonus = 1\n'

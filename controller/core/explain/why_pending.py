@@ -37,7 +37,7 @@ from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest, ResourceRequest
 from controller.core.placement.placer import Placer
-from controller.core.state.order_view import position_key, priority_points
+from controller.core.state.order_view import overdue_gangs, position_key, priority_points
 from controller.core.state.state import State
 from wire.api.reasons import Ahead, FilterLoss, Points, Why
 from wire.names import GpuHealth, JobState, Reason, priority_name
@@ -105,6 +105,9 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
     soft = state.over_soft_quota(job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
+    if job.id in overdue_gangs(state, state.queue_of(job), now):
+        after = duration(state.gang_after_s)
+        yield f"it has waited longer than {after} (gang_after_s), so it comes before all other jobs"
     if job.ask.part.wants_gpus:
         shape = placer.shape(job.ask)
         possible = placer.possible_nodes(shape.part) if shape is not None else state.nodes.columns.open

@@ -334,6 +334,17 @@ class ShareTree:
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
+    def above_share(self, name: str, now: float) -> bool:
+        """Return whether a project, or an organisation, has used more than its part of all usage that counts.
+        The parts are those of the projects and organisations with live jobs, by weight.
+        """
+        active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
+        used = {share.path[0]: self.used(share.path, now) for share in active}
+        weights = {share.path[0]: share.weight for share in active}
+        if name not in used:
+            return False
+        return used[name] * math.fsum(weights.values()) > weights[name] * math.fsum(used.values())
+
     def fairness(self, path: SharePath, now: float) -> tuple[float, ...]:
         """Return weight / (used + 1) of each share on the path, top level first. Jobs of shares with higher
         values start first.

@@ -65,6 +65,8 @@ class WaitRules:
     """
     promote_by: int = 10
     promote_most: int = 75
+    gang_after_s: float | None = None
+    """A gang (a job on several nodes) that has waited longer than this comes before all other jobs."""
 
 
 WAIT_RULES = WaitRules()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from controller.core.state.state import State
 
 
+ABOVE_SHARE = 3
+"""A gang of a project above its share must have waited this many times as long to come first."""
+
+
 def _order_view(state: State, now: float) -> OrderView:
     nodes, rules = state.nodes, state.quotas.rules
     return OrderView(now, state.shares, rules.queues, nodes.columns, lambda: state.capacity)
@@ -36,7 +40,8 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
     do not change with time, so that the queue is already sorted.
     """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
-    if moving is None and not quotas.has_soft_limits:
+    overdue = overdue_gangs(state, queue, now)
+    if moving is None and not quotas.has_soft_limits and not overdue:
         return None
     view = _order_view(state, now)
 
@@ -48,6 +53,32 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
         )
         if quotas.has_soft_limits:
             before = (float(state.over_soft_quota(job, now) is not None), *before)
+        if overdue:
+            before = (float(number not in overdue), *before)
         return (*before, *rank), number
 
     return place
+
+
+def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
+    """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`, or three
+    times as long if their project has already used more than its share.
+
+    Such a job comes before all other jobs, so backfill reserves nodes for it and these nodes are drained. Of
+    the jobs with equal requests (a lane), only the first can be in the result.
+
+    Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. Of two
+    such jobs, the order of the queue decides which one is first.
+    """
+    if state.gang_after_s is None:
+        return frozenset()
+    widest = state.nodes.columns.gpu_free.shape[1]
+    heads = (lane.head() for lane in queue if (lane.ask.nodes or 0) > 1 or lane.ask.part.gpus > widest)
+    found, bound_s = [], state.gang_after_s
+    for head in heads:
+        job = None if head is None else state.jobs[head[1]]
+        if job is not None and now - job.ready_at > bound_s:
+            above = state.shares.above_share(state.tenant(job)[0], now)
+            if not above or now - job.ready_at > ABOVE_SHARE * bound_s:
+                found.append(job.id)
+    return frozenset(found)

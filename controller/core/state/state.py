@@ -69,6 +69,8 @@ class State:
         """The queues by profile. The last queue is for jobs that match no other profile."""
         self.queue: Queue | ProfileQueues = self.queues[""]
         """The queues of all profiles, with the interface of one queue."""
+        self.gang_after_s: float | None = None
+        """`[scheduler] gang_after_s`: gangs that have waited longer come first; None: never."""
         self.releases: list[tuple[float, int]] = []
         """(expected end, job) of every job that is placed or nominated, the soonest end first."""
         self.claims: dict[int, None] = {}
