@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.table import heading, row
 from controller.config import Config
 from controller.sim.cluster import Cluster, nodes_of
-from controller.sim.generate import Format, Wish, generate, lines
+from controller.sim.generate import Format, WorkloadRequest, generate, lines
 from controller.sim.logs.job_log import read_log
 from controller.sim.logs.swf import SwfOptions
 from controller.sim.run import Policy, RunTask, policy_of, with_estimate
@@ -43,7 +43,9 @@ def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
     """The jobs of one week for a seed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "week.csv"
-        path.write_text("".join(lines(generate(Wish(cluster, seed, days=7, load=0.8)), Format.CSV)))
+        path.write_text(
+            "".join(lines(generate(WorkloadRequest(cluster, seed, days=7, load=0.8)), Format.CSV))
+        )
         return read_log(path).work(cluster, SwfOptions())[0]
 
 

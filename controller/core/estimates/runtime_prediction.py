@@ -1,32 +1,31 @@
-"""Predicts how long jobs will run, from the run times of jobs with the same user, name and size (kind)."""
+"""Predicts how long jobs will run, from the run times of earlier jobs of the same kind."""
 
 from __future__ import annotations
 
 import math
 import operator
-import re
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
-from functools import lru_cache
 
+from controller.core.estimates.run_kinds import RunKind, kinds_of
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import StartScore
-from wire.job.spec import JobSpec, gpus_text
-from wire.names import WHOLE_GPU, JobState, Reason
+from wire.names import JobState, Reason
 
 MAX_RUNS = 32
 """The most runs kept of one kind of job. Older runs are dropped, because they predict the next run badly."""
 MAX_KINDS = 20_000
 """The most kinds that are kept. Beyond that, the kind with the oldest last run is dropped."""
-LONGEST_STEM = 80
-ANY_SIZE = ""
+MAX_RUNS_OF_ARRAY = 3
+"""The most runs of one array that another kind than the array itself keeps. The elements of an array are
+alike, so many runs of few arrays would show too little of the differences between arrays.
+"""
 SHORTEST_S = 1.0
 
-RunKind = tuple[str, str, str]
-"""(user, job name without its number, size). The size ANY_SIZE is for the runs of all sizes together."""
+Run = tuple[float, int | None]
+"""The run time of a job in seconds, and the id of its array; None if it belongs to no array."""
 
-_NUMBER = re.compile(r"[\W_]*\d*$")
 _LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIMIT, Reason.OUT_OF_MEMORY)
 """Reasons of an end by the program itself or by its limits. The next run will probably take as long."""
 
@@ -86,49 +85,73 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times, in seconds, of the last jobs of one kind (the same user, name and size). `recent` is in
-    the order in which the jobs ended, `sorted` in ascending order.
+    """The run times, in seconds, of the last jobs of one kind. `recent` is in the order in which the jobs
+    ended, `sorted` in ascending order. `arrays` has the ids of the arrays of these jobs, in the order of
+    `recent`; None for a job that belongs to no array.
     """
 
-    __slots__ = ("at", "recent", "sorted")
+    __slots__ = ("arrays", "at", "recent", "sorted")
 
-    def __init__(self, at: float = 0.0, recent: Iterable[float] = ()) -> None:
+    def __init__(self, at: float = 0.0, recent: Iterable[Run] = ()) -> None:
         self.at = at
         """The end of the last run."""
-        self.recent = deque(recent)
+        runs = list(recent)
+        self.recent = [run_s for run_s, _ in runs]
+        self.arrays = [array for _, array in runs]
         self.sorted = tuple(sorted(self.recent))
 
-    def learn(self, run_s: float, at: float) -> None:
-        """Add the run time of a job that ended at `at`."""
+    def learn(self, run_s: float, at: float, array: int | None = None) -> None:
+        """Add the run time of a job that ended at `at`. `array` is the id of its array, if it belongs to one.
+
+        1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest of them.
+        2. Otherwise, if it has MAX_RUNS runs, drop the oldest run.
+        """
         self.at = at
+        drop = None
+        if array is not None and self.arrays.count(array) >= MAX_RUNS_OF_ARRAY:
+            drop = self.arrays.index(array)
+        elif len(self.recent) >= MAX_RUNS:
+            drop = 0
+        if drop is not None:
+            del self.recent[drop], self.arrays[drop]
         self.recent.append(run_s)
-        if len(self.recent) > MAX_RUNS:
-            self.recent.popleft()
+        self.arrays.append(array)
         # Make a new tuple, because copies of the history may still read the old one.
         self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return the shortest stored run time such that at least the fraction `part` of the runs took no
-        longer.
+        """Return a stored run time that the next run exceeds with a probability of at most 1 - `part`. If
+        there are too few runs for this, return the longest run.
+
+        The k-th shortest of n runs is exceeded by the next run with the probability 1 - k / (n + 1), if the
+        order of the run times is random.
         """
         runs = self.sorted
-        return runs[max(0, math.ceil(part * len(runs)) - 1)]
+        return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
+
+    def reaches(self, part: float) -> bool:
+        """Return whether there are enough runs for `quantile` to keep to its probability. MAX_RUNS are always
+        enough.
+        """
+        count = len(self.sorted)
+        return count >= MAX_RUNS or part * (count + 1) <= count
 
 
 class RuntimePredictor:
     """Predicts run times, and records how accurate predictions were. Only events of the journal change it.
 
-    Jobs of one kind have the same user, name (without a number at its end) and size.
+    A job has several kinds (see RunKind): its array, its command, its name and size, and its name alone.
 
-    1. `learn`: when a job has exited or reached a limit, add its run time to the runs of its kind, and to
-       those of user and name with any size. Cancelled jobs, and attempts that continued from a checkpoint,
-       are left out.
-    2. `predict`: take the `quantile` of the runs of the job's kind; if there are too few, use the runs with
-       any size. The prediction is at most the job's time limit.
-    3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones.
+    1. `learn`: when a job has exited or reached a limit, add its run time to all its kinds. Cancelled jobs,
+       and attempts that continued from a checkpoint, are left out.
+    2. `predict`: take the `quantile` of the first kind of the job that has at least `least` runs. The runs of
+       its array must also be enough for the quantile, because the elements that end first are the shortest.
+       The prediction is at most the job's time limit.
+    3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones. At most
+       MAX_RUNS_OF_ARRAY of them are of the same array.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a
-    quantile of 0.9 the prediction for the next run is 90 minutes; with 0.8 it is 60 minutes.
+    quantile of 0.9 the prediction for the next run is 90 minutes; with 0.6 it is 60 minutes.
     """
 
     def __init__(self, known: RuntimePredictor | None = None) -> None:
@@ -152,10 +175,12 @@ class RuntimePredictor:
         """Return the predicted run time in seconds, at most the time limit; None with too few runs."""
         if not self.runs:
             return None
-        kind = kind_of(job)
-        for each in (kind, (*kind[:2], ANY_SIZE)):
-            found = self.runs.get(each)
-            if found is not None and len(found.sorted) >= rules.least:
+        for place, kind in enumerate(kinds_of(job)):
+            found = self.runs.get(kind)
+            if found is None or len(found.sorted) < rules.least:
+                continue
+            of_array = place == 0 and job.array is not None
+            if not of_array or found.reaches(rules.quantile):
                 return min(max(SHORTEST_S, found.quantile(rules.quantile)), job.limit)
         return None
 
@@ -185,9 +210,12 @@ class RuntimePredictor:
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
-        kind = kind_of(job)
-        for each in ((*kind[:2], ANY_SIZE), kind):
-            self._add_run(each, run_s, at)
+        kinds = kinds_of(job)
+        if job.array is not None:
+            self._add_run(kinds[0], run_s, at, None)
+            kinds = kinds[1:]
+        for kind in reversed(kinds):
+            self._add_run(kind, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
         """Record how accurate the start estimates of a job were. The job starts at `at`."""
@@ -195,7 +223,7 @@ class RuntimePredictor:
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
 
-    def _add_run(self, kind: RunKind, run_s: float, at: float) -> None:
+    def _add_run(self, kind: RunKind, run_s: float, at: float, array: int | None) -> None:
         found = self.runs.get(kind)
         if found is None:
             found = self.runs[kind] = RunHistory()
@@ -203,35 +231,15 @@ class RuntimePredictor:
                 oldest, _ = self.runs.popitem(last=False)
                 self.changed[oldest] = None
         self.runs.move_to_end(kind)
-        found.learn(run_s, at)
+        found.learn(run_s, at, array)
         self.changed[kind] = None
 
-    def load_runs(self, kind: RunKind, at: float, recent: Iterable[float]) -> None:
+    def load_runs(self, kind: RunKind, at: float, recent: Iterable[Run]) -> None:
         """Load the run times of one kind from the store. `at` is the time at which its last run ended.
 
         Call this for all kinds in ascending order of `at`.
         """
         self.runs[kind] = RunHistory(at, recent)
-
-
-def kind_of(job: Job) -> RunKind:
-    """Return the kind of the job: user, job name without the number at its end, and size."""
-    return job.user, stem_of(job.name), size_of(job.spec)
-
-
-@lru_cache(4_096)
-def stem_of(name: str) -> str:
-    """Return the name without a number at its end, because jobs such as `train-07` and `train-08` usually run
-    the same program.
-    """
-    return _NUMBER.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
-
-
-def size_of(spec: JobSpec) -> str:
-    """Return the size of a job as a text: its GPUs, such as `8g`; without GPUs its CPUs, such as `4c`."""
-    if spec.gpus:
-        return f"{gpus_text(spec.gpus)}g"
-    return f"{spec.cpu_milli * (spec.nodes or 1) / WHOLE_GPU:g}c"
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:

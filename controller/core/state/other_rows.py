@@ -17,9 +17,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
+from operator import itemgetter
 from typing import Any
 
-from controller.core.estimates.runtime_prediction import PredictionScore, RunKind
+from controller.core.estimates.run_kinds import RunKind
+from controller.core.estimates.runtime_prediction import PredictionScore, Run
 from controller.core.fairshare.offqueue_usage import OffQueueUse
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model import events
@@ -270,17 +272,31 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 def _runs(state: State, key: RunKind) -> Note:
     """Return the note (database row) with the run times of the latest jobs of one kind (`key`), in the order
-    of their ends. The time of the last end comes first.
+    of their ends. The time of the last end comes first. The run of an array's element is a list of its run
+    time and the array's id; any other run is only its run time.
     """
     found = state.estimates.runs.get(key)
-    return dumps(list(key)), None if found is None else [found.at, *found.recent]
+    if found is None:
+        return dumps(list(key)), None
+    return dumps(list(key)), [
+        found.at,
+        *(
+            run_s if array is None else [run_s, array]
+            for run_s, array in zip(found.recent, found.arrays, strict=True)
+        ),
+    ]
+
+
+def _run(stored: float | list[Any]) -> Run:
+    return (stored[0], stored[1]) if isinstance(stored, list) else (stored, None)
 
 
 def _load_runs(state: State, notes: list[Note]) -> None:
     # The estimates keep only the kinds of jobs that are loaded last. So load the kinds in the order of their
     # last ends.
-    for at, key, run_times in sorted((body[0], tuple(json.loads(name)), body[1:]) for name, body in notes):
-        state.estimates.load_runs(key, at, run_times)
+    loaded = [(body[0], tuple(json.loads(name)), body[1:]) for name, body in notes]
+    for at, key, run_times in sorted(loaded, key=itemgetter(0, 1)):
+        state.estimates.load_runs(key, at, map(_run, run_times))
 
 
 def _load_scores(state: State, notes: list[Note]) -> None:

@@ -6,20 +6,25 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.estimates.run_kinds import command_key, stem_of
 from controller.core.estimates.runtime_prediction import (
     MAX_RUNS,
+    MAX_RUNS_OF_ARRAY,
     PredictionConfig,
     PredictionScore,
     RunHistory,
-    stem_of,
 )
 from controller.core.forecast.forecast import forecast, fork, with_run_times
 from controller.core.framework.interfaces import Backfill
 from controller.core.model import inputs
 from controller.core.model.events import PredictionOutlived
 from controller.core.model.job import NEVER
+from controller.core.model.rows import NoteRow
+from controller.core.state.other_rows import load_notes
+from controller.core.state.state import State
 from controller.plugins.backfill.kinds import Conservative, Easy, EasySjbf
 from tests.engine_harness import PIPELINE, EngineHarness, spec
+from wire.codec import dumps
 from wire.job.spec import JobSpec
 from wire.names import JobState
 
@@ -72,6 +77,39 @@ def predicted(harness: EngineHarness, asked: JobSpec, user: str = "ada") -> floa
 )
 def test_number_at_the_end_of_a_job_name_is_ignored(name: str, stem: str) -> None:
     assert stem_of(name) == stem
+
+
+TRAIN = "python train.py --model small"
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("python train.py --model small --lr 0.1 --seed 1", False),
+        ("python train.py --model large", False),
+        ("python eval.py --model small", False),
+        ("python train.py --model small ", False),
+        ("python train.py --model small", True),
+    ],
+)
+def test_command_with_other_words_is_another_command(other: str, same: bool) -> None:
+    assert (command_key(tuple(TRAIN.split(" "))) == command_key(tuple(other.split(" ")))) == same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("train --lr 0.1 --seed 7", "train --lr 1e-4 --seed -12", True),
+        ("train --out runs/exp-17", "train --out runs/exp-9", True),
+        ("train lr=.5 seed42", "train lr=3 seed7", True),
+        ("train --run 3f2a9c1b77", "train --run 0011223344", True),
+        ("train resnet50", "train resnet101", False),
+        ("train 7b", "train 70b", False),
+        ("train facade", "train decade", False),
+    ],
+)
+def test_numbers_that_stand_alone_do_not_make_another_command(one: str, other: str, same: bool) -> None:
+    assert (command_key(tuple(one.split())) == command_key(tuple(other.split()))) == same
 
 
 KNOWN = [
@@ -127,6 +165,69 @@ def test_only_the_last_runs_count() -> None:
         runs.learn(float(number), number)
     assert runs.quantile(1.0) == MAX_RUNS + 7
     assert runs.quantile(0.01) == 8
+
+
+def test_a_history_keeps_few_runs_of_one_array() -> None:
+    runs = RunHistory()
+    for number in range(MAX_RUNS):
+        runs.learn(1.0, number)
+    for number in range(20):
+        runs.learn(100.0 + number, MAX_RUNS + number, array=7)
+    runs.learn(5.0, 99, array=8)
+    kept = [100.0 + number for number in range(20)][-MAX_RUNS_OF_ARRAY:]
+    assert runs.recent == [1.0] * (MAX_RUNS - MAX_RUNS_OF_ARRAY - 1) + kept + [5.0]
+
+
+@pytest.mark.parametrize(("count", "enough"), [(8, False), (9, True), (MAX_RUNS, True)])
+def test_runs_needed_for_a_quantile(count: int, enough: bool) -> None:
+    """The longest of 8 runs is exceeded with a probability of 1/9, the longest of 9 with 1/10."""
+    assert RunHistory(0.0, [(1.0, None)] * count).reaches(0.9) == enough
+
+
+def test_elements_of_an_array_are_predicted_from_the_same_array() -> None:
+    """The first nine elements are predicted from earlier runs of the name, the next from the array itself."""
+    harness = harness_of()
+    for _ in range(3):
+        ran(harness, train(1), 1)
+    harness.submit_unchecked(train(1, array="0-15%1"))
+    first = min(number for number, job in harness.state.jobs.items() if job.array is not None)
+    found = []
+    for element in range(first, first + 10):
+        found.append(harness.engine.predicted(harness.job(element)))
+        harness.tick()
+        harness.start(element)
+        harness.now += (3 if element % 2 else 2) * HOUR
+        harness.exit(element)
+    assert found[0] == HOUR
+    assert found[9] == 3 * HOUR
+    assert (harness.job(first).array, ("ada", "", str(first))) in [
+        (first, kind) for kind in harness.state.estimates.runs
+    ]
+
+
+def test_runs_of_the_same_command_are_preferred() -> None:
+    harness = harness_of()
+    small, large = (replace(train(), command=("train.py", "--model", size)) for size in ("small", "large"))
+    for _ in range(3):
+        ran(harness, small, 1)
+        ran(harness, large, 5)
+    assert predicted(harness, small) == 1.0
+    assert predicted(harness, large) == 5.0
+    assert predicted(harness, replace(train(), command=("eval.py",))) == 5.0, (
+        "the runs of all commands of this name"
+    )
+    again = harness.restarted()
+    assert again.state.estimates.runs.keys() == harness.state.estimates.runs.keys()
+
+
+def test_rows_of_earlier_versions_still_load() -> None:
+    """A row had the key (user, name, size), and one number for each run."""
+    state = State(PIPELINE.order)
+    load_notes(state, [NoteRow("runs", '["ada","train","4g"]', dumps([50.0, HOUR, 2 * HOUR, 3 * HOUR]))])
+    assert state.estimates.runs["ada", "train", "4g"].sorted == (HOUR, 2 * HOUR, 3 * HOUR)
+    harness = harness_of()
+    harness.state.estimates = state.estimates
+    assert predicted(harness, train()) == 3.0
 
 
 @pytest.mark.parametrize("backfill", [Easy(), EasySjbf(), Conservative()])
@@ -202,6 +303,6 @@ def test_forecasts_by_limit_and_by_prediction() -> None:
     latest = forecast(fork(harness.engine), harness.now).starts[waiting]
     likely = forecast(with_run_times(fork(harness.engine), predicted=True), harness.now).starts[waiting]
     assert (latest.at, likely.at) == (harness.now + 10 * HOUR, harness.now + HOUR)
-    assert len(harness.state.estimates.runs) == 2, "what ends on a copy is not learnt"
+    assert len(harness.state.estimates.runs) == 3, "what ends on a copy is not learnt"
     assert harness.state.releases[0][0] == harness.now + 10 * HOUR
     assert harness.job(waiting).limit < NEVER

@@ -1,0 +1,66 @@
+"""Names the kinds of a job: which earlier runs its run time is predicted from, the most alike first."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import blake2b
+
+from controller.core.model.job import Job
+from wire.job.spec import JobSpec, gpus_text
+from wire.names import WHOLE_GPU
+
+LONGEST_STEM = 80
+ANY_SIZE = ""
+
+RunKind = tuple[str, ...]
+"""A set of runs that are alike. It is written to the store. The first item is always the user:
+
+- (user, "", id of the array): the elements of one array;
+- (user, name, size, command): jobs with the same command, without its numbers;
+- (user, name, size): jobs of one size whose names differ only in the number at the end;
+- (user, name, ANY_SIZE): the same with any size.
+"""
+
+_NUMBER_AT_END = re.compile(r"[\W_]*\d*$")
+_NUMBER = re.compile(
+    r"(?:(?<![A-Za-z\d.])|(?<=seed))[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![A-Za-z\d])"
+    r"|\b(?=[a-f]*\d)[0-9a-f]{8,}\b"
+)
+"""A number that stands alone, such as 3, 1e-4 or the 7 in run_7; the number of a seed, as in seed42; a hash
+of 8 or more hexadecimal digits. A number in a word, as in resnet50, often names another program, so it is no
+such number.
+"""
+
+
+def kinds_of(job: Job) -> tuple[RunKind, ...]:
+    """Return the kinds of the job. The first kind has the runs that are most like the job."""
+    user, stem, size = job.user, stem_of(job.name), size_of(job.spec)
+    kinds = (user, stem, size, command_key(job.spec.command)), (user, stem, size), (user, stem, ANY_SIZE)
+    return kinds if job.array is None else ((user, "", str(job.array)), *kinds)
+
+
+@lru_cache(4_096)
+def stem_of(name: str) -> str:
+    """Return the name without a number at its end, because jobs such as `train-07` and `train-08` usually run
+    the same program.
+    """
+    return _NUMBER_AT_END.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
+
+
+def size_of(spec: JobSpec) -> str:
+    """Return the size of a job as a text: its GPUs, such as `8g`; without GPUs its CPUs, such as `4c`."""
+    if spec.gpus:
+        return f"{gpus_text(spec.gpus)}g"
+    return f"{spec.cpu_milli * (spec.nodes or 1) / WHOLE_GPU:g}c"
+
+
+@lru_cache(1_024)
+def command_key(command: tuple[str, ...]) -> str:
+    """Return a hash of the command, which is the same for commands that differ only in numbers and seeds.
+
+    The program, the text of a script and all other arguments count. The hash keeps the key short, because a
+    command may contain a whole script.
+    """
+    text = _NUMBER.sub("#", "\n".join(command))
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
