@@ -114,6 +114,18 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 """Signals that users can send to a job. Users may write USR1 or SIGUSR1."""
 
 
+def with_values(spec: JobSpec, values: Mapping[str, object]) -> JobSpec:
+    """Return a copy of the spec with other values of these fields.
+
+    This is `dataclasses.replace` without its cost: for a class with this many fields it takes 30 us, and a
+    submit makes several copies.
+    """
+    copied = object.__new__(JobSpec)
+    copied.__dict__.update(spec.__dict__)
+    copied.__dict__.update(values)
+    return copied
+
+
 def qos_class(spec: JobSpec) -> str:
     """Return the QoS class of a job, as in Kubernetes. A guaranteed job gets the CPU and memory that it
     requests. A burstable job may also use more while more is free. A best-effort job gets only what no other

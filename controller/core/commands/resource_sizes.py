@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.model.request import ResourceRequest, request_of
-from wire.job.spec import JobSpec
+from wire.job.spec import JobSpec, with_values
 from wire.names import WHOLE_GPU
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ class DefaultSizes:
         notes: dict[str, str] = {}
         for field in FIXED_SIZES:
             if not getattr(spec, field):
-                found[field], notes[field] = self._value(field, replace(spec, **found), placer)
+                found[field], notes[field] = self._value(field, with_values(spec, found), placer)
         for name, limit in (("cpu_milli", spec.cpu_limit_milli), ("memory_mib", spec.memory_limit_mib)):
             if name in found and limit is not None:
                 # If the job sets a limit for its CPU or memory, reduce the default to the limit, because a
                 # request may not be above its limit.
                 found[name] = min(found[name], limit)
-        return replace(spec, **found, by_default={**spec.by_default, **notes})
+        return with_values(spec, {**found, "by_default": {**spec.by_default, **notes}})
 
     def refill(self, spec: JobSpec, placer: Placer, changed: frozenset[str]) -> JobSpec:
         """Return the spec after a user changed the fields named in `changed`. If one of them affects sizes,
@@ -104,7 +104,7 @@ class DefaultSizes:
         kept = {name: source for name, source in spec.by_default.items() if name not in changed}
         cleared: dict[str, Any] = dict.fromkeys(kept, 0) if changed & SIZE_FIELDS else {}
         notes = {name: source for name, source in kept.items() if name not in cleared}
-        return self.fill(replace(spec, **cleared, by_default=notes), placer)
+        return self.fill(with_values(spec, {**cleared, "by_default": notes}), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
         """Remember the job if one of its default sizes is provisional: the cluster had no node that could
@@ -132,7 +132,8 @@ class DefaultSizes:
         if self._rules.defaults is None:
             # Simulations and tests configure no defaults, because their jobs request all sizes.
             return FIXED_SIZES[field], "fixed"
-        probe = request_of(replace(spec, cpu_milli=spec.cpu_milli or 1, memory_mib=spec.memory_mib or 1))
+        sizes = {"cpu_milli": spec.cpu_milli or 1, "memory_mib": spec.memory_mib or 1}
+        probe = request_of(with_values(spec, sizes))
         gpu_milli, share = self._share(probe, placer)
         configured = self._configured(field, spec, gpu_milli)
         if configured is not None:
