@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from itertools import islice, takewhile
+from itertools import islice
 
 from controller.core.backfill.candidates import BackfillCandidates
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
@@ -640,7 +642,8 @@ class Cycle:
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
         """Return one event with a new, longer prediction for each job that has run longer than predicted."""
         found = []
-        for _, number in takewhile(lambda each: each[0] <= now, self.state.releases):
+        releases = self.state.releases
+        for _, number in releases[: bisect_right(releases, (now, math.inf))]:
             job = self.state.jobs[number]
             if job.planned_s is not None and job.placed_at is not None:
                 elapsed = now - job.placed_at
