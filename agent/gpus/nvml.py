@@ -453,8 +453,8 @@ class NvmlGpus:
         processes = self._processes(round_lines)
         held = held_milli(self._holders())
         for uuid, line in round_lines.items():
-            # Report a GPU without an attempt only if another process uses it. Used memory alone may belong
-            # to a job that has just ended.
+            # Report a GPU that no attempt holds as unclean only if a process that belongs to no job uses it.
+            # Memory in use without such a process may belong to a job that has just ended.
             reason = "" if uuid in held else self._why_unclean(uuid, line, processes, held)
             foreign_process = (
                 reason if any(each.uuid == uuid and each.job is None for each in processes) else ""

@@ -171,7 +171,7 @@ class ReplicaClient:
 
     @property
     def replica(self) -> int | None:
-        """The process id of the replica; None if no replica runs."""
+        """The process id of the replica (the process with a copy of the engine); None if it does not run."""
         return None if self._link is None or self._link.lost else self._link.pid
 
     async def ask(

@@ -31,11 +31,11 @@ class Clock:
 
     @property
     def next_at(self) -> float:
-        """The time of the next callback; infinity if there is none."""
+        """The time of the next callback; infinity if no callback is scheduled."""
         return self._heap[0][0] if self._heap else math.inf
 
     def step(self) -> bool:
-        """Set the time to that of the next callback, and run it. Returns False if there is none."""
+        """Set the time to that of the next callback, and run it. Returns False if there is no callback."""
         if not self._heap:
             return False
         self.now, _, _, callback = heapq.heappop(self._heap)

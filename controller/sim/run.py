@@ -64,9 +64,8 @@ class Policy:
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """Return the policy with this name, or of the scheduler.toml with this path.
-
-    Settings that a policy name does not decide come from `config`.
+    """Return the built-in policy with this name; settings that it does not change come from `config`. If
+    `name` is the path of a scheduler.toml, return its policy.
     """
     if name.endswith(PREDICTED):
         return with_estimate(policy_of(name.removesuffix(PREDICTED), config), "predicted")

@@ -21,8 +21,8 @@ class Head(NamedTuple):
 
 
 class ChainBroken(NamedTuple):
-    """The result of a check that found a journal entry which does not fit into the hash chain: the reason,
-    and the last good entry.
+    """Returned by a check that found a journal entry which does not fit into the hash chain. `before` is the
+    last good entry, `how` the reason.
     """
 
     before: Head
@@ -53,7 +53,7 @@ def link(before: bytes, entry: JournalEntry) -> bytes:
 
 def follow(head: Head, entries: Iterable[tuple[JournalEntry, bytes]]) -> Head | ChainBroken:
     """Check the hash chain of journal entries that follow the entry `head`. Returns the last entry, or
-    ChainBroken at the first wrong one.
+    ChainBroken if an entry does not fit.
     """
     for entry, stored in entries:
         if entry.seq != head.seq + 1:

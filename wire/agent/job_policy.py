@@ -20,7 +20,9 @@ class ContainerPolicy:
 
 @dataclass(frozen=True)
 class JobPolicy:
-    """The settings for jobs that all agents use. NodeFacts reports which of them a host cannot support."""
+    """How agents run jobs, such as resource limits, prolog and log sizes. The same settings apply on all
+    nodes. Each agent reports in NodeFacts which of them its host cannot support.
+    """
 
     limits: str = "auto"
     bind: str = "cores"

@@ -43,7 +43,9 @@ class EventView:
 
 @dataclass(frozen=True)
 class EventList:
-    """A page of events from the journal. Retention has deleted the events up to number `begins`."""
+    """A page of events from the journal. Retention has deleted all events with numbers up to and including
+    `begins`; `begins` is 0 if it deleted none.
+    """
 
     events: tuple[EventView, ...]
     seq: int

@@ -28,13 +28,14 @@ class JobSpec:
     - `gpus` is the total over all nodes: a whole number, or a part of one GPU such as 0.25. Without `nodes`
       the job gets the fewest nodes that have enough GPUs.
     - Fields named `…_at` are seconds since 1970. `start_within_s` counts from the first moment at which the
-      job was allowed to start. `after_count` of the dependencies in `after` must be met; None means all of
-      them.
+      job was allowed to start. Of the dependencies listed in `after`, at least the number `after_count` must
+      be met; None means that all of them must be met.
     - `output` and `error` are files relative to `workdir`, with the patterns of output_files.py. `open_mode`
       is append, truncate or empty; empty truncates in the first attempt and appends in later attempts. With
       `merge_output` stdout and stderr go to one log, in the order in which they are written.
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
-    - `profile` must be a profile that accepts the job. None means the first profile that accepts the job.
+    - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
+      accepts the job.
     - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
     """
 

@@ -185,7 +185,7 @@ def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
 
 
 def _understand(kind: Any, body: bytes) -> Any:
-    """Parse the body of a request as an object of the class `kind`. Raise Rejected if it does not fit.
+    """Parse the body of a request as an object of the class `kind`. Raise Rejected if this fails.
 
     pydantic is used because it is faster than json.loads with wire.codec: 2 µs instead of 12 µs for a submit
     of 365 bytes. If a field occurs twice in the JSON object, the last value counts.

@@ -184,7 +184,7 @@ class Call:
             raise Rejected(refused)
 
     async def may(self, need: Need, job: Job) -> bool:
-        """Whether the caller has the right `need` for the job."""
+        """Whether the caller has the right `need` for this job."""
         owner = Owner(job.user, await self.identity.privileged_user(job.user))
         return refusal(need, self.caller, owner) is None
 
@@ -195,8 +195,9 @@ class Call:
         return await self.find(self.path["job"])
 
     async def find(self, label: str) -> Job:
-        """Return the job with this label (17 or 12_3) from memory or the store. Raise Rejected if there is
-        none."""
+        """Return the job with this label (17 or 12_3) from memory or the store. Raise Rejected if there is no
+        such job.
+        """
         job = self.daemon.state.find(label) or await self.stored(label)
         if job is None:
             raise Rejected(no_such_job(repr(label)))

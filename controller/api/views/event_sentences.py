@@ -19,8 +19,9 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """Return the sentence for a journal entry. For an unknown kind, written by a newer version, return the
-    name of the kind."""
+    """Return the sentence for a journal entry. If this version does not know the kind of the entry, return
+    the name of the kind.
+    """
     known = SENTENCES.get(kind)
     if known is not None:
         return printable(known.format_map(facts) if isinstance(known, str) else known(facts), 500)

@@ -83,7 +83,7 @@ class ProfileCycles:
         if not self._shared:
             self.last.run(now, apply, overran=bool(outlived))
             return
-        # Find profiles with common nodes (step 2 of the class docstring).
+        # Find the profiles that use the same nodes or licences (step 2 in the docstring of this class).
         self._share_tables()
         for shared in self._shared.values():
             shared.reservations.forget_gone()
@@ -91,7 +91,7 @@ class ProfileCycles:
         for _ in range(PASSES_MOST):
             edition = self._table.edition
             for cycle in self.cycles.values():
-                # Run one pass of each profile (step 3 of the class docstring).
+                # Run one scheduling pass for each profile (step 3 in the docstring of this class).
                 cycle.run(now, apply, overran=bool(outlived))
             if self._table.edition == edition:
                 return

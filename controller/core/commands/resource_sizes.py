@@ -98,8 +98,8 @@ class DefaultSizes:
         return with_values(spec, {**found, "by_default": {**spec.by_default, **notes}})
 
     def refill(self, spec: JobSpec, placer: Placer, changed: frozenset[str]) -> JobSpec:
-        """Return the spec after a user changed the fields named in `changed`. If one of them affects sizes,
-        compute the default CPU and memory again.
+        """Return the spec after a user changed the fields named in `changed`. If the default CPU and memory
+        depend on one of these fields, compute them again.
         """
         kept = {name: source for name, source in spec.by_default.items() if name not in changed}
         cleared: dict[str, Any] = dict.fromkeys(kept, 0) if changed & SIZE_FIELDS else {}

@@ -173,8 +173,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def with_defaults(self, job: Job, spec: JobSpec, changed_fields: frozenset[str]) -> JobSpec:
-        """Return the edited spec of a waiting job. If one of `changed_fields` affects sizes, the default CPU
-        and memory are computed again.
+        """Return the edited spec of a waiting job. If the default CPU and memory depend on one of
+        `changed_fields`, such as `gpus`, they are computed again.
         """
         return self._sizes.refill(spec, self._placer_for(spec, job.user), changed_fields)
 

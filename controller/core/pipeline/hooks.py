@@ -70,7 +70,9 @@ class Hook(Protocol):
 
 
 def sample_problem(sample: Any) -> str:
-    """Return the reason why a sample of a plugin is invalid; empty if it is valid."""
+    """Check the metric name, kind, value and label names of a Prometheus sample that a plugin returned.
+    Return the first mistake as text; empty if there is none.
+    """
     if not isinstance(sample, Sample):
         return f"gave a {type(sample).__name__}, not a Sample"
     if not _NAME.fullmatch(sample.name) or sample.name.startswith(OURS):

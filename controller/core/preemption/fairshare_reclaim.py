@@ -1,4 +1,6 @@
-"""Decides which tenants must give resources back to a waiting job: by fair share, or by borrowed quota."""
+"""Decides which tenants must give resources back to a waiting job, because they use more than their fair
+share or have borrowed quota.
+"""
 
 from __future__ import annotations
 

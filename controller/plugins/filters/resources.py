@@ -89,7 +89,9 @@ class GpuFilter:
     name: ClassVar[str] = "gpu"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node with enough suitable free GPUs."""
+        """Return True for each node with at least as many free GPUs of a suitable type as the job needs per
+        node.
+        """
         return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
     def concerns(self, part: PerNodeRequest) -> bool:

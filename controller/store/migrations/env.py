@@ -1,4 +1,6 @@
-"""Runs the migrations of alembic on the connection of controller.store.schema. There is no alembic.ini."""
+"""Changes the tables of the store to the newest version with the library Alembic. The module
+controller.store.schema passes the database connection, so there is no file alembic.ini.
+"""
 
 from __future__ import annotations
 

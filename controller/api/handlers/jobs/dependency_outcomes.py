@@ -1,5 +1,4 @@
-"""Looks up in the store the final states of old jobs on which another job depends and which are no longer in
-memory."""
+"""Looks up in the store how jobs ended that another job depends on and that are no longer in memory."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FIRST_PIECE_S = 1.0
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """Send a job's output from byte `offset` on, or its last bytes if negative. follow=1 waits for more."""
+    """Send a job's output from byte `offset` on (from the end if negative). follow=1 waits for more."""
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)

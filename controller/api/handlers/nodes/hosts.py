@@ -67,7 +67,7 @@ async def lost(call: Call, _: NodeAction) -> NodeView:
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:
-    """Return the SSH settings of a node. Raise Rejected if the node does not exist or has none."""
+    """Return the SSH settings of a node. Raise Rejected if it does not exist or is not reached by SSH."""
     await call.daemon.settled()
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     host = configured.host if configured is not None else node.host if node is not None else None

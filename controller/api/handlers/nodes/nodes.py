@@ -73,8 +73,8 @@ def _check_reason(action: NodeAction) -> None:
 
 
 def gpu_index(node: Node, number: str) -> int:
-    """Return the index of a GPU from the number in its name (the 3 of gpu01:3). Raise Rejected if there is
-    none.
+    """Return the index of a GPU from the number in its name (the 3 of gpu01:3). Raise Rejected if the node
+    has no such GPU.
     """
     found = next((gpu.index for gpu in node.facts.gpus if gpu.number == number), None)
     if found is None:

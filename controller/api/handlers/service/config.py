@@ -88,8 +88,9 @@ def _answer(
 
 
 def _as_named(problem: str, call: Call, request: ConfigRequest) -> str:
-    """Return the message of a problem with the caller's name of the file, if the request contained the text
-    of a file."""
+    """Return the message of a configuration error. If the request contained the text of a file, replace the
+    name of the controller's file in the message by the caller's name of the file.
+    """
     own = str(call.reload.file or "scheduler.toml")
     if request.text is None or not problem.startswith(own):
         return problem

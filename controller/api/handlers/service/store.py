@@ -40,7 +40,7 @@ async def verify(call: Call) -> web.StreamResponse:
 
 
 async def compact(call: Call, request: CompactRequest) -> Compacted:
-    """Delete jobs and journal entries now if they are older than [retention] or the request allows."""
+    """Delete the jobs and journal entries that are older than the limits in the request or in [retention]."""
     daemon = call.daemon
     limits = daemon.config.retention
     for name in ("jobs_days", "journal_days"):
