@@ -200,9 +200,10 @@ def test_elements_of_an_array_are_predicted_from_the_same_array() -> None:
         harness.exit(element)
     assert found[0] == HOUR
     assert found[9] == 3 * HOUR
-    assert (harness.job(first).array, ("ada", "", str(first))) in [
-        (first, kind) for kind in harness.state.estimates.runs
-    ]
+    assert ("ada", "", str(first)) in harness.state.estimates.runs
+    assert [
+        (kind, each.recent, each.arrays) for kind, each in harness.restarted().state.estimates.runs.items()
+    ] == [(kind, each.recent, each.arrays) for kind, each in harness.state.estimates.runs.items()]
 
 
 def test_runs_of_the_same_command_are_preferred() -> None:

@@ -214,14 +214,17 @@ def test_a_healthy_attempt_resets_the_restart_delay(harness: EngineHarness) -> N
     assert outcome(harness, job) == (JobState.FAILED, Reason.EXIT_NONZERO), "the limit is not reset"
 
 
-def test_a_healthy_attempt_that_is_preempted_resets_the_restart_delay(harness: EngineHarness) -> None:
+@pytest.mark.parametrize(("command", "why"), [(inputs.Requeue, ""), (inputs.Preempt, "preempted")])
+def test_a_healthy_attempt_that_is_requeued_resets_the_restart_delay(
+    harness: EngineHarness, command: type[inputs.JobCommand], why: str
+) -> None:
     job = harness.submit(spec(1, restart=Restart(ON_FAILURE, limit=9, delay_s=10)))
     assert [crash(harness, job, 1) for _ in range(3)] == [10, 20, 40]
     harness.tick()
     harness.start(job)
     harness.now += 600
-    harness.tell(inputs.Requeue(job, "root"))
-    harness.exit(job, None, signal=15)
+    harness.tell(command(job, "root"))
+    harness.exit(job, None, signal=15, why=why)
     assert harness.job(job).state is JobState.QUEUED
     assert crash(harness, job, 1) == 10
 
