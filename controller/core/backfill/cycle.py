@@ -107,6 +107,8 @@ class Cycle:
         self._partial_start_at = NEVER
         """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
         self._now = 0.0
+        self._outlived_until = -math.inf
+        """`outlived_predictions` has examined all planned ends up to this time."""
 
     @property
     def shared(self) -> SharedReservations | None:
@@ -643,7 +645,9 @@ class Cycle:
         """Return one event with a new, longer prediction for each job that has run longer than predicted."""
         found = []
         releases = self.state.releases
-        for _, number in releases[: bisect_right(releases, (now, math.inf))]:
+        first = bisect_right(releases, (self._outlived_until, math.inf))
+        self._outlived_until = now
+        for _, number in releases[first : bisect_right(releases, (now, math.inf))]:
             job = self.state.jobs[number]
             if job.planned_s is not None and job.placed_at is not None:
                 elapsed = now - job.placed_at
