@@ -145,7 +145,9 @@ class IsolatedPicker(IsolatedPlugin):
     kind = "picker"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return one of `slots`, which are the indices of the node's GPUs with a large enough free part."""
+        """Return one of `slots`, which are the indices of those GPUs of the node whose free part is large
+        enough for the job.
+        """
 
         def wrong(picked: int) -> str:
             return "" if picked in slots else f"returned slot {picked!r}, which is not one of {list(slots)}"
@@ -238,12 +240,12 @@ class IsolatedQuota(IsolatedPlugin):
 
 
 class IsolatedMetrics(IsolatedPlugin):
-    """Isolates a metrics plugin: while it fails, it returns no samples."""
+    """Isolates a metrics plugin: while it fails, the controller's metrics lack those of the plugin."""
 
     kind = "metrics"
 
     def collect(self, state: State, now: float) -> Iterable[Sample]:
-        """Return the samples of the plugin; none if one of them is invalid."""
+        """Return the plugin's metric samples; no samples if one of them is invalid."""
         nothing: list[Sample] = []
         return self.call(lambda: list(self.plugin.collect(state, now)), nothing, _no_samples)
 
@@ -301,7 +303,7 @@ def isolated(kind: str, plugin: Any, breaker: CircuitBreaker, *, passes: bool = 
     """Return the plugin in the wrapper for its kind. A plugin of a kind without a wrapper is returned
     unchanged.
 
-    If `passes` is True, a failing filter keeps all nodes and not none.
+    If `passes` is True, a failing filter keeps all nodes instead of rejecting all.
     """
     if kind == "filter":
         return IsolatedFilter(plugin, breaker, passes=passes)

@@ -164,10 +164,11 @@ class ShiftTotals:
     def add(self, job: NamedJob, before: Forecast, after: Forecast) -> None:
         """Compare the starts of one job in the two forecasts.
 
-        1. A job without a start in both forecasts counts as unknown if a forecast is incomplete, and as not
-           known if both are complete: such a job waits for a job without a time limit, for example.
-        2. A job without a start in one forecast starts after the time `until`, and counts as if it started at
-           `until`.
+        1. A job that has no start in either forecast counts in `unknown` if a forecast is incomplete. If both
+           forecasts are complete, it counts in `not_known`: it waits for a job without a time limit, for
+           example.
+        2. A job that has a start in only one forecast counts as if it started at the time `until` in the
+           other.
         3. Other jobs count by the difference of their starts.
         """
         was, becomes = (

@@ -75,7 +75,8 @@ def read_entry(row: Sequence[Any]) -> tuple[JournalEntry, bytes]:
 def read_job(row: Sequence[Any], texts: dict[str, str] | None = None) -> JobRow:
     """Return the job in a row of the query JOBS. Raise Unsealed if one of its checksums does not match.
 
-    `texts` collects the specs and bodies read so far, so that equal ones share one string, to save memory.
+    `texts` collects the JSON texts of all jobs read so far, so that equal texts share one string, to save
+    memory.
     """
     *values, origin_seal, seal = row
     if texts is not None:

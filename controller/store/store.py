@@ -36,7 +36,9 @@ all."""
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The rows that a controller loads at its start: unended jobs, the newest ended jobs, nodes and notes."""
+    """The rows that a controller loads at its start: unended jobs, the newest ended jobs, nodes, and other
+    state such as reservations (`notes`).
+    """
 
     last_seq: int
     last_at: float
@@ -82,7 +84,7 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """Whether the store is new, so that it contains no journal entry."""
+        """Whether the journal has no entry yet."""
         return self._head.seq == 0
 
     @property
@@ -245,8 +247,9 @@ class Store:
         return failure
 
     def journal(self, after: int, limit: int, job: int | None = None) -> list[JournalEntry]:
-        """Return up to `limit` journal entries with numbers above `after`, in order; with `job`, only its
-        entries."""
+        """Return up to `limit` journal entries with numbers above `after`, in order; with `job`, only entries
+        about this job.
+        """
         seq = tables.journal.c.seq
         query = records.ENTRIES.where(seq > after).order_by(seq).limit(limit)
         if job is not None:
@@ -305,8 +308,9 @@ class Store:
         return self._jobs(records.JOBS.where(tables.jobs.c.id.in_(ids)).order_by(tables.jobs.c.id))
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
-        """Return up to `at_once` ended jobs to delete: those that ended before `before`, and the oldest ones
-        if more than `most` are stored."""
+        """Return up to `at_once` ended jobs to delete: those that ended before the time `before`. If more
+        than `most` ended jobs are stored, the surplus jobs that ended first are returned too.
+        """
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
 

@@ -3,7 +3,8 @@
 1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the usage of running
    attempts, which is written to a temporary table.
 2. Multiply the values of each row by the fraction of its time that is inside the window.
-3. Group by user, project, queue or job. Order the groups by GPU time. Return the first ones and their number.
+3. Group by user, project, queue or job. Order the groups by GPU time. Return the first `most` groups and the
+   number of all groups.
 
 Cost: one scan of the rows that ended after the window began. The database sums them, so the memory of the
 controller does not grow with the number of jobs.
@@ -103,8 +104,9 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
 
 
 def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
-    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if both
-    are equal."""
+    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if `begin`
+    equals `end`.
+    """
     first = case((begin < since, since), else_=begin)
     last = case((end > until, until), else_=end)
     return case((end > begin, (last - first) / (end - begin)), else_=1.0)

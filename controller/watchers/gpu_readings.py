@@ -158,7 +158,8 @@ class GpuHealthWatch:
 
     def _leaked_mib(self, node: str, gpu: _Gpu) -> int:
         """Return the leaked memory of a GPU in MiB: memory in use although no job holds the GPU and no
-        process uses it. 0 if so little is in use that the driver may need it."""
+        process uses it. A small amount counts as 0, because the driver may need it.
+        """
         uuid = gpu.sample.uuid
         if node not in self._busy or uuid in self._busy[node] or uuid in self._held(node):
             return 0

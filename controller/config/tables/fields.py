@@ -97,8 +97,8 @@ Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
 
 
 class SizesSection(Section):
-    """The default CPU and memory of jobs that request none. Missing values are computed from the sizes of the
-    nodes.
+    """The default CPU and memory of jobs that request none. Missing values are computed from the CPU and
+    memory of the nodes.
     """
 
     cpus: Cpus | None = None

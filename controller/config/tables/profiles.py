@@ -50,7 +50,7 @@ class ProfilePreemption(Section):
 
 
 class ProfileSection(Section):
-    """One profile: its jobs, its nodes, and the keys that differ from [scheduler]."""
+    """One scheduler profile: which jobs and nodes belong to it, and the keys that differ from [scheduler]."""
 
     queues: list[Name] = []
     projects: list[Name] = []
@@ -76,7 +76,7 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """The settings of the profile that replace those with the same keys in [scheduler]."""
+        """The scheduling settings of the profile, which replace those with the same keys in [scheduler]."""
         values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
         if any(name in values for name in _TOGETHER):
             values["then"] = self.then

@@ -37,7 +37,7 @@ class AvailableFilter:
 
 @dataclass(frozen=True, slots=True)
 class CapacityFilter:
-    """The `capacity` filter keeps nodes with enough free CPU, memory and scratch.
+    """The `capacity` filter keeps nodes with enough free CPU, memory and scratch for the job.
 
     Scratch is checked only for jobs that ask for it.
     """
@@ -45,7 +45,7 @@ class CapacityFilter:
     name: ClassVar[str] = "capacity"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node with enough free CPU, memory and scratch."""
+        """Return True for each node with enough free CPU, memory and scratch for the job."""
         fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
         return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
 
@@ -80,8 +80,8 @@ class CapacityFilter:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilter:
-    """The `gpu` filter keeps nodes with enough free GPUs of a suitable type, on one NUMA node or linked by
-    NVLink if the job requires it.
+    """The `gpu` filter keeps nodes with enough free GPUs for the job: of a suitable type, and on one NUMA
+    node or linked by NVLink if the job requires it.
 
     It checks whole GPUs, parts of one GPU and MIG instances. Unhealthy GPUs do not count.
     """

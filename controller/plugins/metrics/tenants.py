@@ -21,8 +21,8 @@ class TenantMetrics:
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Return three samples for each user, project or queue with unended jobs: the numbers of GPUs held,
-        of running jobs and of waiting jobs.
+        """Return three metric values for each user, project or queue with unended jobs: the numbers of GPUs
+        held, of running jobs and of waiting jobs.
         """
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()

@@ -96,8 +96,9 @@ class SwfLog:
 
     @property
     def processors(self) -> int | None:
-        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if it
-        has neither."""
+        """The number of processors of the machine: MaxProcs of the header, or else MaxNodes; None if the
+        header has neither.
+        """
         return self._header.get("procs") or self._header.get("nodes")
 
     def __iter__(self) -> Iterator[SwfLine]:
@@ -135,7 +136,8 @@ def _line(text: str, words: list[str]) -> SwfLine | str:
 
 
 def _number_error(words: list[str]) -> str:
-    """Return an error message for the first field that is not a plain number; "" if all are.
+    """Return an error message for the first field that is not a plain number; "" if all fields are plain
+    numbers.
 
     float() is not used for this, because it also accepts forms such as "nan" and "1_000".
     """

@@ -1,4 +1,6 @@
-"""Groups the jobs of a report by user and by size, and computes percentiles of their waits."""
+"""Groups the jobs of a report by user and by job size (number of GPUs or processors), and computes
+percentiles of their waits.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def percentiles(values: Iterable[float]) -> Percentiles:
 
 @dataclass(frozen=True)
 class JobGroup:
-    """The jobs of one user or of one size class."""
+    """The jobs of one user, or of one class of job sizes such as 3 to 4 GPUs."""
 
     name: str
     records: Sequence[SimulatedJob]
@@ -67,8 +69,9 @@ def limit_groups(groups: Sequence[JobGroup], most: int) -> list[JobGroup]:
 
 
 def by_size(run: ReportRun) -> list[JobGroup]:
-    """Group the started jobs by size class, the smallest first. The upper limit of each class is a power
-    of two."""
+    """Group the started jobs by their number of GPUs or processors, the smallest first. The upper limit of
+    each group is a power of two.
+    """
     ranks = {record.job: rank(run.size(record)) for record in run.started}
     names = {record.job: size_name(ranks[record.job], run.unit) for record in run.started}
     order = {names[job]: ranks[job] for job in names}
@@ -76,8 +79,9 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 
 def rank(size: float) -> int:
-    """Return the number of the size class of a job: -2 for size 0, -1 for less than 1 GPU or processor, else
-    the binary logarithm of the size, rounded up."""
+    """Return the number of the size class for a job with `size` GPUs or processors: -2 for 0, -1 for a part
+    of one, else the binary logarithm of `size`, rounded up.
+    """
     if size <= 0:
         return -2
     return -1 if size < 1 else math.ceil(math.log2(size))

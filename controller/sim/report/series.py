@@ -43,8 +43,9 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """Return a step function of time: the sum of the amounts of all `parts` (begin, end, amount) that cover
-    the time."""
+    """Return a step function of time. Its value at a time is the sum of the amounts of those `parts` (begin,
+    end, amount) that cover this time.
+    """
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))
     changes = np.concatenate((table[:, 2], -table[:, 2]))

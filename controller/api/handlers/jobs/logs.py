@@ -63,8 +63,9 @@ def node_of(job: Job, wanted: str) -> str:
 
 
 async def _nodes_of(call: Call, job: Job, attempt: int) -> list[str]:
-    """Return the nodes on which an attempt ran. Only those of the job's current attempt are in memory, so for
-    an earlier attempt read them from the journal."""
+    """Return the nodes on which an attempt ran. Only the nodes of the job's current attempt are in memory, so
+    read those of an earlier attempt from the journal.
+    """
     if attempt == job.attempt and job.members:
         return list(job.members)
     after, more = 0, attempt > 0
