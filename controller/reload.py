@@ -85,7 +85,9 @@ class ConfigReload:
 
     @property
     def previous(self) -> str | None:
-        """The text of the configuration that was in effect before the current one; None if there is none."""
+        """The text of the configuration that was in effect before the current one; None if the current one is
+        the first.
+        """
         return self._applied_texts.previous()
 
     def follow(self, adopt: Callable[[Config], None]) -> None:
@@ -116,8 +118,8 @@ class ConfigReload:
         return ReloadPlan(read, in_effect(running, read), build_pipeline(read), differences(running, read))
 
     async def apply(self, text: str | None, by: str) -> tuple[ReloadPlan, tuple[str, ...]]:
-        """Apply a configuration. Returns its changes, and notes about steps that failed. Without `text`, read
-        the file.
+        """Apply a configuration. Returns its changes, and messages about steps that failed. Without `text`,
+        read the file.
 
         Raises ConfigRefused, ConfigNotWritable, and the errors of Daemon.ask.
         """
@@ -176,8 +178,9 @@ class ConfigReload:
         assert not isinstance(reply, Refusal)
 
     async def _apply_outside_engine(self, config: Config, by: str) -> tuple[str, ...]:
-        """Apply the configuration in the parts outside the engine. Returns a note for each part that
-        failed."""
+        """Apply the configuration in the parts outside the engine. Returns a message about each part in which
+        this failed.
+        """
         daemon, old = self.daemon, self.daemon.config
         daemon.reconfigure(config)
         for adopt in self._followers:
@@ -198,7 +201,7 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that the file no longer names. Returns a note if the node must stay because it has
+        """Remove a node that the file no longer names. Returns a message if the node must stay because it has
         jobs, otherwise "".
         """
         reply = await self.daemon.remove_node(name, by)
@@ -210,8 +213,9 @@ class ConfigReload:
         return f"{reply.message}; it is drained. 'corral nodes remove {name}' once they have ended."
 
     def _save_text(self, text: str) -> tuple[str, ...]:
-        """Save the text of the former configuration, so that it can be restored. Returns a note if that
-        fails."""
+        """Save the text of the former configuration, so that it can be restored. Returns a message if that
+        fails.
+        """
         try:
             self._applied_texts.keep(text)
         except OSError as error:

@@ -15,8 +15,9 @@ MAX_WAITING = 50
 
 
 class TurnRefused(Exception):
-    """Raised if a request is refused because too many wait or it has waited too long. `refusal` has the
-    reason."""
+    """Raised if a request is refused because too many requests wait or because it has waited too long.
+    `refusal` has the reason.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)

@@ -33,7 +33,7 @@ class Source:
 
     def line(self, key: Key) -> int | None:
         """Return the line of the key. If the file does not have the key, return the line of the innermost
-        table that would contain it; None if there is none.
+        table that would contain it; None if the file has no such table.
         """
         for length in range(len(key), 0, -1):
             if key[:length] in self.lines:
@@ -52,8 +52,8 @@ class Source:
 
 
 def variable_of(key: Key) -> str:
-    """Return the name of the environment variable that sets this key or a table that contains it; empty if
-    there is none.
+    """Return the name of the environment variable that sets this key or a table that contains it; empty if no
+    variable sets it.
     """
     present = {name.upper(): name for name in os.environ if name.upper().startswith(PREFIX)}
     for length in range(len(key), 0, -1):

@@ -67,8 +67,9 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Whether a forecast that has reached time `moment`, and has found these starts of jobs, contains the
-        whole first part."""
+        """Whether a forecast contains the whole first part. `moment` is the time that the forecast has
+        reached, and `starts` are the starts of jobs that it has found.
+        """
         if moment < self._until:
             return False
         self._missing = [job for job in self._missing if job not in starts]

@@ -183,8 +183,8 @@ class ReplicaClient:
         within_s: float | None = None,
         keep_replica: bool = True,
     ) -> T | None:
-        """Call `work(engine_copy, *arguments)`, which yields better and better answers. Return the last
-        answer that it yields in time; None if there is none.
+        """Call `work(engine_copy, *arguments)`, which yields answers, each more complete than the one before.
+        Return the last answer that it yields in time; None if it yields no answer in time.
 
         The work runs in a separate process on a copy of the state, which includes all inputs committed so
         far. If `keep_replica` is False, the replica ends after the answer, unless other questions use it.

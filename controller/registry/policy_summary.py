@@ -72,7 +72,7 @@ class ProjectPolicy:
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
-    """The rules of one queue."""
+    """The priority, time limits, users, projects, nodes and quota of one queue."""
 
     queue: str
     priority: int
@@ -92,7 +92,7 @@ class QueuePolicy:
 
     @property
     def sentence(self) -> str:
-        """The rules of the queue, for operators."""
+        """A sentence for operators with the time limits, users, nodes and quota of the queue."""
         limits = _limits_text(self.quota.hard)
         parts = [
             f"queue priority {self.priority}",
@@ -157,9 +157,9 @@ def quotas_of(pipeline: Pipeline) -> Quotas:
 
 
 def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy, ...]:
-    """Return what each project of scheduler.toml gets, the largest share first. The last entry is for the
-    projects that scheduler.toml does not name, and is left out if jobs in such projects are not accepted.
-    Return nothing if scheduler.toml names no project and has no quota "*".
+    """Return the share, quota and loan of each project in scheduler.toml, the largest share first. The last
+    entry is for the projects that scheduler.toml does not name, and is left out if jobs in such projects are
+    not accepted. Return nothing if scheduler.toml names no project and has no quota "*".
     """
     quotas, gpus, shares = quotas_of(pipeline), cluster_gpus(config), _shares(config)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
@@ -201,8 +201,8 @@ def _divided(config: Config, names: Iterable[str], whole: float) -> dict[str, fl
 
 
 def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...]:
-    """Return the rules of all queues, the highest priority first. The queue "default" is included, because it
-    exists without a table too. Return nothing if there are no tables of queues.
+    """Return a QueuePolicy for each queue, the highest priority first. The queue "default" is included,
+    because it exists without a table too. Return nothing if there are no tables of queues.
     """
     rules, quotas = pipeline.rules.queues, quotas_of(pipeline)
     found = {DEFAULT_QUEUE: QueueRule(), **rules} if rules else {}
@@ -237,8 +237,8 @@ def preemption_sentences(config: Config, pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _preemption_sentence(strategy: Any, highest: int) -> str:
-    """Return which jobs the strategy lets preempt which others. `highest` is the highest priority that users
-    may request.
+    """Return a sentence about a preemption strategy: which jobs may preempt, and which jobs they may preempt.
+    `highest` is the highest priority that users may request.
     """
     if isinstance(strategy, PriorityStrategy):
         sentence = (
@@ -276,7 +276,7 @@ def _highest_priority(config: Config, queues: Sequence[str]) -> int:
 
 
 def _limits_text(limits: Limits) -> str:
-    """Return limits such as `8 GPUs, 512G of memory, 20 running jobs`; empty if there are none."""
+    """Return limits such as `8 GPUs, 512G of memory, 20 running jobs`; empty if there are no limits."""
     parts = []
     for each in AMOUNTS:
         value = getattr(limits, each.field)

@@ -114,7 +114,9 @@ def low_soft_limits(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for `reclaim` and `borrow` if no project can borrow."""
+    """Yield a warning for the keys `borrow` in project quotas and `reclaim` in [quota] if they have no
+    effect, because no quota can be borrowed.
+    """
     quotas = quotas_of(pipeline)
     tables = {name: table for scope, name, table in _quota_tables(config) if scope == "project"}
     loans = {name: quotas.quota(("project", name)) for name in tables}
@@ -198,7 +200,9 @@ def dead_strategies(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 
 def _never_preempts(strategy: Any) -> str:
-    """Return why the options of a strategy exclude all jobs; empty if they do not."""
+    """Return the reason why a strategy with these options can preempt no job; empty if it can preempt some
+    jobs.
+    """
     if isinstance(strategy, PressureStrategy):
         if strategy.most < 0:
             return f"no job has a priority of {strategy.most} or less"
@@ -217,7 +221,7 @@ def _never_preempts(strategy: Any) -> str:
 def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each quota table of the file as (scope, name, table)."""
     if config.quota.provider != "local":
-        return  # The options of another provider may have another form.
+        return  # Skip the options of a quota provider other than "local", because they may have another form.
     for scope, tables in _TABLES.items():
         for name, table in (config.quota.options.get(tables) or {}).items():
             yield scope, name, table

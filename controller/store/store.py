@@ -258,7 +258,7 @@ class Store:
             return [records.read_entry(row)[0] for row in connection.execute(query)]
 
     def job(self, job: int) -> JobRow | None:
-        """Return the row of a job, or None if there is none."""
+        """Return the row of a job, or None if the store does not have the job."""
         return next(iter(self._jobs(records.JOBS.where(tables.jobs.c.id == job))), None)
 
     def jobs(
@@ -341,7 +341,8 @@ class Store:
 
     def sealed(self) -> int:
         """Return the number of the last journal entry that may be deleted, because a later entry announces
-        its deletion; 0 if there is none."""
+        its deletion; 0 if no deletion is announced.
+        """
         with self._reading() as connection:
             found = connection.scalar(select(tables.meta.c.value).where(tables.meta.c.name == SEALED))
         return int(found or 0)

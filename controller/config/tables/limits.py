@@ -25,8 +25,8 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits: the most that jobs may ask for. For a missing key, the next table decides. The
-    tables of the job's queue, of its user, of its project and of all users apply in this order.
+    """One table of limits: the most that jobs may ask for. The tables of the job's queue, of its user, of its
+    project and of all users are read in this order. The first table that has a key decides about it.
     """
 
     priority: Priority | None = None

@@ -126,7 +126,9 @@ class GpusSection(Section):
 
 
 class NodeSection(Section):
-    """One node. If a value is missing, the agent on the node reports it."""
+    """One node. If a value such as the memory is missing, the controller uses the one that the node's agent
+    reports.
+    """
 
     link: Literal["local", "ssh"] = "local"
     ssh: Annotated[str, AfterValidator(_ssh)] = ""

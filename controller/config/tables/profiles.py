@@ -33,7 +33,7 @@ def _term(text: str) -> str:
 
 
 class ProfilePreemption(Section):
-    """The keys of a profile that differ from [preemption]."""
+    """The keys of [preemption] for which a profile has other values."""
 
     strategies: list[Plugin] | None = None
     grace_s: float | None = Field(None, ge=0, le=86_400)

@@ -39,7 +39,9 @@ class ControllerSection(Section):
 
 
 class StoreSection(Section):
-    """The database that holds the journal (all events) and the rows (the present state)."""
+    """The database that holds the journal (all events) and the present state of jobs, nodes and
+    reservations.
+    """
 
     url: str = ""
 

@@ -1,9 +1,9 @@
 """The order of events within a second in predictsim, the simulator of a paper at SC'15.
 
-In the same order, our simulation reproduces the tables of that paper exactly. Within one second, jobs arrive
-before other jobs end, and a scheduling pass follows every event. There is one exception: if a job ends
-exactly at its time limit, its nodes are free for the jobs that arrive in that second, because the scheduler
-planned with this end.
+If it handles events in this order, our simulation reproduces the tables of that paper exactly. Within one
+second, jobs arrive before other jobs end, and a scheduling pass follows every event. There is one exception:
+if a job ends exactly at its time limit, its nodes are free for the jobs that arrive in that second, because
+the scheduler planned with this end.
 """
 
 from __future__ import annotations

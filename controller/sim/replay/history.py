@@ -195,7 +195,7 @@ def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
 
 
 def _next_cycles(steps: Sequence[HistoryStep]) -> list[float]:
-    """Return for every step the time of the next recorded scheduling pass; infinity if there is none."""
+    """Return for every step the time of the next recorded scheduling pass; infinity if no pass follows."""
     following, found = math.inf, []
     for step in reversed(steps):
         found.append(following)

@@ -2,8 +2,8 @@
 replay repeats it.
 
 An event is a trace of an input if nothing else causes it. Every other event is a consequence of an earlier
-input with the same time, or of a scheduling pass if there is none. Each new kind of input needs a row in the
-table WAYS.
+input with the same time, or, without such an input, of a scheduling pass. Each new kind of input needs a row
+in the table WAYS.
 """
 
 from __future__ import annotations

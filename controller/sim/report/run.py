@@ -19,8 +19,8 @@ class ReportRun:
 
     `label` distinguishes the runs: it is a policy, a log or a scheduler.toml. `records` contains all jobs,
     also those that never started or ended. `figures` contains the figures that `corral sim run` shows, such
-    as the mean wait, by name. `source` names the log of the jobs; `left_out` contains for each reason the
-    number of its jobs that were not run. The report counts resources in units: GPUs, or processors if the
+    as the mean wait, by name. `source` names the log of the jobs; `left_out` contains, for each reason, how
+    many jobs of the log were not simulated. The report counts resources in units: GPUs, or processors if the
     cluster has no GPUs or no job requested one.
     """
 

@@ -166,8 +166,9 @@ def _plugins(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _families(samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the samples as lines of text, grouped by metric. If several samples have the same name and
-    labels, only the first one is yielded."""
+    """Yield the metric samples as lines of text, grouped by metric. If several samples have the same name and
+    labels, only the first one is yielded.
+    """
     families: dict[str, dict[str, Sample]] = {}
     for sample in samples:
         families.setdefault(sample.name, {}).setdefault(_labels(sample.labels), sample)
