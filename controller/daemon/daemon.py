@@ -428,7 +428,8 @@ class Daemon:
         self.questions.forget()
         recovered = recover(self.store, self._pipeline, self.config.controller.keep_ended)
         self.engine, self.seq, self._node_rows = recovered.engine, recovered.last_seq, recovered.node_rows
-        # Put this input before all others, so that the journal shows first that the nodes are not connected.
+        # Put the input ControllerStarted before all others, so that the journal shows first that the nodes
+        # are not connected.
         if recovered.nodes_lost:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self._clock.continue_from(recovered.last_at)

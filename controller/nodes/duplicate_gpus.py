@@ -17,8 +17,9 @@ class GpuOwners:
         self._owners = {uuid: node for node, uuids in self._gpus.items() for uuid in uuids}
 
     def claim(self, node: str, uuids: Iterable[str]) -> str:
-        """Record the GPUs of a node. Returns "", or the reason for a refusal if another node has one of
-        them."""
+        """Record the GPUs of a node. Returns "", or the reason for a refusal if another node has already
+        reported one of them.
+        """
         had, wanted = self._gpus.get(node, frozenset()), frozenset(uuids)
         for uuid in sorted(wanted - had):
             owner = self._owners.get(uuid, node)
@@ -34,7 +35,7 @@ class GpuOwners:
         return ""
 
     def release(self, node: str) -> None:
-        """Delete the record of a node's GPUs, so that another node may have them."""
+        """Delete the record of a node's GPUs, so that another node may report them."""
         for uuid in self._gpus.pop(node, ()):
             if self._owners.get(uuid) == node:
                 del self._owners[uuid]

@@ -60,8 +60,9 @@ class LinkFactory:
 
 
 def changed_links(old: Config, new: Config) -> list[str]:
-    """Return the nodes in both configurations whose agents must be restarted, because their arguments
-    differ."""
+    """Return the nodes that are in both configurations and whose agents need other command line arguments, so
+    that the agents must be restarted.
+    """
     both = [name for name in new.nodes if name in old.nodes]
     if shared_arguments(old) != shared_arguments(new):
         return both

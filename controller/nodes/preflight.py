@@ -139,8 +139,9 @@ async def _ask(
 
 
 def _time(theirs: float, asked_at: float) -> Check:
-    """Compare the clock of the host with the clock here. `theirs` is the host's time, read after `asked_at`
-    and before now."""
+    """Compare the clock of the host with the controller's clock. `theirs` is the host's time, read after
+    `asked_at` and before now.
+    """
     now = time.time()
     apart = asked_at - theirs if theirs < asked_at else theirs - now if theirs > now else 0.0
     if apart <= SKEW_S:

@@ -146,7 +146,7 @@ class IdleGpuWatch:
             self._check(clock)
 
     def reconfigure(self, after_s: float, clock: Callable[[], float]) -> None:
-        """Flag jobs after another idle time (`after_s`) from now on."""
+        """Change the idle time (`after_s`) after which jobs are flagged."""
         self.close()
         self._after_s = after_s
         self.open(clock)

@@ -1,5 +1,5 @@
-"""The `thrift` scorer prefers nodes on which the placement reduces the value of the free GPUs for later jobs
-the least.
+"""The `thrift` scorer prefers the nodes where the free GPUs lose the least value for later jobs if the job is
+placed there.
 """
 
 from __future__ import annotations

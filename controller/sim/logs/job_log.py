@@ -17,7 +17,7 @@ from controller.sim.trace_job import TraceJob
 class JobLog:
     """The jobs of a job log, with the lines of the log that were skipped as broken.
 
-    Jobs of an SWF log request processors; the cluster decides how much CPU a processor is.
+    Jobs of an SWF log request processors. The cluster's `core_milli` sets how much CPU one processor is.
     """
 
     name: str

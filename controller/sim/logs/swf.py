@@ -118,7 +118,7 @@ class SwfLog:
 
 
 def _line(text: str, words: list[str]) -> SwfLine | str:
-    """Return the parsed line, or an error message."""
+    """Return the parsed line, or an error message if the line is invalid. `words` are its fields."""
     if len(words) != FIELDS:
         return f"has {len(words)} field{'s' * (len(words) != 1)}, not {FIELDS}"
     try:

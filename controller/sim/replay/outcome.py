@@ -40,8 +40,8 @@ class ReplayTask:
 class ReplaySide:
     """One side of a comparison: the recorded past, or the replay.
 
-    The figures are of the jobs that ended before the end of the journal. The other jobs are running or
-    waiting.
+    The figures cover only the jobs that ended before the end of the journal. All other jobs are running or
+    waiting at that time.
     """
 
     figures: Figures

@@ -37,7 +37,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 
 
 class PostgresServer:
-    """A database on a PostgreSQL server, which does the fsync, the write-ahead log and the backups.
+    """A database on a PostgreSQL server. The server does the fsync, the write-ahead log and the backups.
 
     The session that writes holds an advisory lock of PostgreSQL, so that only one controller uses the
     database.

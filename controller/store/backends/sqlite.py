@@ -28,8 +28,8 @@ QUICK_CHECK_LIMIT = 256 << 20
 
 
 class SqliteFile:
-    """The database file, `<file>.lock` with the process that uses it, and `<file>.head` with the last
-    acknowledged journal entry.
+    """The database file and two files next to it: `<file>.lock` names the process that uses the database, and
+    `<file>.head` has the number and hash of the last acknowledged journal entry.
     """
 
     def __init__(self, url: URL) -> None:

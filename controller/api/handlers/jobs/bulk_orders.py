@@ -70,9 +70,8 @@ async def _each(
 ) -> list[Job]:
     """Pass one input for each job to the engine. Add refusals to `refused`, and return the accepted jobs.
 
-    If the action is cancel, a job that the request found unended and that is CANCELLED now counts as
-    accepted, even if the engine refused its input: the same request may have cancelled a job that this job
-    depends on.
+    A cancel may also cancel another job of the same request, because that job depends on the first one. The
+    other job counts as accepted, although the engine refuses its input.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
