@@ -29,7 +29,7 @@ class AppliedTexts:
         replace_text(self._current, text)
 
     def previous(self) -> str | None:
-        """Return the text of the previous configuration; None if there was none."""
+        """Return the text of the previous configuration; None if only one configuration was ever applied."""
         return _read(self._previous)
 
 

@@ -42,7 +42,7 @@ class ConfigRefused(Exception):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the most similar valid name, such as `Did you mean 'fit'?`. If none is similar, list
-    all valid names; "" if there are none.
+    all valid names; "" if `known` is empty.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
@@ -53,7 +53,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
     """Return the names that are valid as the last part of `path`, a key in a table of the class `kind`. Empty
-    if any name is valid.
+    if every name is allowed there.
     """
     for part in path[:-1]:
         types = _field_types(kind)

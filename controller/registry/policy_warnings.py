@@ -138,8 +138,8 @@ def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
 
 
 def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for queues without a time limit. If [queues.default] has one, a queue without a time
-    limit is taken as intended, such as a queue for services.
+    """Yield a warning for queues without a time limit. If [queues.default] has a time limit, there is no
+    warning, because another queue without one is probably intended, for example for services.
     """
     found = {each.queue: each for each in queue_policies(config, pipeline)}
     unlimited = [name for name, each in found.items() if each.default_time_limit_s is None]

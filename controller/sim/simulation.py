@@ -69,7 +69,9 @@ class Simulation:
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs. If rebalancing is automatic, schedule its runs too."""
+        """Schedule the submits of these jobs. If rebalancing is automatic, also schedule its runs, which move
+        jobs to other nodes.
+        """
         first: float | None = None
         for each in work:
             first = each.submit_s if first is None else min(first, each.submit_s)

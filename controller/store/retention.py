@@ -45,8 +45,8 @@ def read_base(facts: dict[str, str]) -> Head | None:
 def old_jobs(connection: Connection, before: float, most: int, at_once: int) -> list[int]:
     """Return the ids of up to `at_once` ended jobs to delete, in the order in which they ended.
 
-    A job is deleted if it ended before the time `before`. If more than `most` ended jobs are stored, the
-    surplus jobs that ended first are deleted too.
+    A job is deleted if it ended before the time `before`. If more ended jobs are stored than the limit
+    `most`, the surplus jobs that ended first are deleted too.
     """
     jobs = tables.jobs.c
     over = connection.scalar(select(func.count()).where(jobs.ended_at.is_not(None)))

@@ -309,7 +309,7 @@ class Store:
 
     def old_jobs(self, before: float, most: int, at_once: int) -> list[int]:
         """Return up to `at_once` ended jobs to delete: those that ended before the time `before`. If more
-        than `most` ended jobs are stored, the surplus jobs that ended first are returned too.
+        ended jobs are stored than the limit `most`, the surplus jobs that ended first are returned too.
         """
         with self._reading() as connection:
             return retention.old_jobs(connection, before, most, at_once)
@@ -317,7 +317,8 @@ class Store:
     def old_entries(self, before: float, most: int) -> int:
         """Return the number of the newest journal entry to delete.
 
-        An entry is deleted if it is older than `before`, or if at least `most` newer entries exist.
+        An entry is deleted if it is older than the time `before`, or if the number of newer entries has
+        reached the limit `most`.
         """
         journal = tables.journal.c
         with self._reading() as connection:

@@ -3,8 +3,8 @@
 1. Take the rows of `usage` and `usage_days` that overlap the window. The caller passes the usage of running
    attempts, which is written to a temporary table.
 2. Multiply the values of each row by the fraction of its time that is inside the window.
-3. Group by user, project, queue or job. Order the groups by GPU time. Return the first `most` groups and the
-   number of all groups.
+3. Group by user, project, queue or job. Order the groups by GPU time. Return the first groups, up to the
+   number `most`, and the number of all groups.
 
 Cost: one scan of the rows that ended after the window began. The database sums them, so the memory of the
 controller does not grow with the number of jobs.
@@ -51,7 +51,8 @@ class UsageSum:
 def report(
     connection: Connection, by: str, since: float, until: float, most: int, running: Sequence[UsageRow]
 ) -> tuple[list[UsageSum], int]:
-    """Return the usage of the `most` groups with the most GPU time, and the number of all groups.
+    """Return the usage of the groups with the most GPU time, up to `most` groups, and the number of all
+    groups.
 
     `by` is "user", "project", "queue" or "job"; `running` is the usage of attempts that have not ended.
     """

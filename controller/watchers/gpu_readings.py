@@ -126,7 +126,8 @@ class GpuHealthWatch:
 
     def lasting(self, node: str, uuid: str, now: float) -> str:
         """Return a text about the condition, such as a slowdown, that makes a GPU unusable at present; "" if
-        there is none."""
+        there is no such condition.
+        """
         gpus = self._gpus.get(node, {})
         if uuid not in gpus:
             return ""

@@ -74,7 +74,7 @@ class _Readings:
 
     def idle_since(self, begun: float, now: float) -> float | None:
         """Return the begin of the longest idle time that ends now and does not begin before `begun`; None if
-        there is none.
+        there is no idle time.
 
         In an idle time, both the mean utilisation and the first measurement are below IDLE_PERCENT.
         """

@@ -53,7 +53,7 @@ class GpuValuePicker:
     name: ClassVar[str] = "thrift"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return the slot (index on the node) of the GPU that loses the least value; on a tie, the first
-        one.
+        """Return the slot (index on the node) of the GPU that loses the least value for later jobs; on a tie,
+        the first one.
         """
         return slots[0] if nodes.gpu_value is None else nodes.gpu_value().best_slot(part, row, slots)

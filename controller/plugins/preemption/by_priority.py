@@ -15,7 +15,7 @@ from controller.core.model.job import Job
 @dataclass(frozen=True, slots=True)
 class PriorityStrategy:
     """The `priority` strategy stops running jobs whose priority (0 to 100) is lower than that of the waiting
-    job by at least `gap`.
+    job, by at least the number of points that its option `gap` sets.
     """
 
     name: ClassVar[str] = "priority"
@@ -28,20 +28,22 @@ class PriorityStrategy:
     """
 
     def standing(self, job: Job) -> float:
-        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
+        """Return the priority that protects a running job: the higher one of the requested and the inherited
+        priority.
+        """
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
         """Return the highest priority of running jobs that may be stopped for this waiting job: its priority
-        minus `gap`. None if its priority is below `least`, so that it may stop no job.
+        minus `gap`. None if its priority is below the option `least`, so that it may stop no job.
         """
         return job.spec.priority - max(1, self.gap) if job.spec.priority >= self.least else None
 
 
 @dataclass(frozen=True, slots=True)
 class PressureStrategy:
-    """The `pressure` strategy stops jobs with a priority of at most `most`, for waiting jobs with a higher
-    priority than `most`.
+    """The `pressure` strategy compares priorities with its option `most`: a waiting job with a higher
+    priority may stop running jobs whose priority is not higher.
     """
 
     name: ClassVar[str] = "pressure"
@@ -50,11 +52,13 @@ class PressureStrategy:
     """The highest priority of jobs that may be stopped."""
 
     def standing(self, job: Job) -> float:
-        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
+        """Return the priority that protects a running job: the higher one of the requested and the inherited
+        priority.
+        """
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return `most`, the highest priority of jobs that may be stopped, if the waiting job's priority is
-        higher; otherwise None, because the job may stop no other job.
+        """Return the option `most`, which is the highest priority of jobs that may be stopped. None if the
+        waiting job's priority is not higher, so that the job may stop no other job.
         """
         return self.most if job.spec.priority > self.most else None

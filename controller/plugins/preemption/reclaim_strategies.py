@@ -39,12 +39,14 @@ class FairShareStrategy:
             )
 
     def standing(self, job: Job) -> float:
-        """Return the priority that protects a running job: requested or inherited, whichever is higher."""
+        """Return the priority that protects a running job: the higher one of the requested and the inherited
+        priority.
+        """
         return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
-        """Return `most`, the highest priority of jobs that may be stopped, for all waiting jobs. Their own
-        priority does not matter, because the fair share of their tenant decides.
+        """Return the option `most`, which is the highest priority of jobs that may be stopped. The priority
+        of the waiting job does not matter, because the fair share of its tenant decides.
         """
         return self.most
 

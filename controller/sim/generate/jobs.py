@@ -38,15 +38,17 @@ class NodeCapacity:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """Return the fewest nodes over which this many GPUs can be divided evenly; None if no number of nodes
-        works."""
+        """Return the fewest nodes over which this many GPUs can be divided evenly; None if the nodes cannot
+        hold them in this way.
+        """
         if gpus <= self.gpus:
             return 1
         return next((n for n in range(2, self.nodes + 1) if gpus % n == 0 and gpus / n <= self.gpus), None)
 
     def sizes(self) -> list[float]:
-        """Return the GPU counts that generated jobs may have: those that the nodes can hold, up to half of
-        all GPUs."""
+        """Return the numbers of GPUs that generated jobs may request: those that the nodes can hold, up to
+        half of all GPUs.
+        """
         most = max(1.0, self.nodes * self.gpus / 2)
         return [size for size, _ in SIZES if size <= most and self.spread(size) is not None]
 

@@ -174,7 +174,7 @@ def _unended_elements(call: Call, first: Job) -> list[Job]:
 
 
 async def _newest(call: Call) -> Job:
-    """Return the job that the caller submitted last. Raise Rejected if there is none."""
+    """Return the job that the caller submitted last. Raise Rejected if the caller has submitted none."""
     user, store = call.caller.user, call.daemon.store
     mine = [job.id for job in call.daemon.state.jobs.values() if job.user == user]
     if mine:

@@ -68,8 +68,9 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """Return the jobs that an earlier submit with this idempotency key made. Empty if there was none, or if
-    the jobs are still in memory."""
+    """Return the jobs that an earlier submit with this idempotency key made. Empty if there was no such
+    submit, or if the jobs are still in memory.
+    """
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
         return ()

@@ -1,4 +1,6 @@
-"""Routes of quotas: list the limits and their use, set limits, remove limits that were set."""
+"""Routes of quotas: list them with the resources in use, set limits, and remove limits that operators have
+set.
+"""
 
 from __future__ import annotations
 

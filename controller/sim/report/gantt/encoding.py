@@ -41,7 +41,9 @@ class Gantt:
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
-    """Encode the chart of a run with at most `most` bars. The bars with the most GPU time are kept."""
+    """Encode the chart of a run. If it has more bars than the limit `most`, only those with the most GPU time
+    are kept.
+    """
     bars = bars_of(run)
     areas = [bar.count * (bar.high - bar.low) * run.ran_s(bar.record) for bar in bars]
     kept = bars
