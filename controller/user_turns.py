@@ -45,8 +45,8 @@ class UserTurns:
         """The waiting requests by user. The first user has waited longest since the last turn."""
 
     def resize(self, more: int) -> None:
-        """Raise the number of requests that are served at the same time by `more`, or lower it if `more` is
-        negative. Requests that are being served continue.
+        """Add `more`, which may be negative, to the number of requests that are served at the same time.
+        Requests that are being served continue.
         """
         self._free += more
         self._give()

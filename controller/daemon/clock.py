@@ -37,8 +37,9 @@ class WallClock:
         return self._latest
 
     def continue_from(self, at: float) -> None:
-        """From now on return no time before `at`, the time of the newest journal entry. Log a warning if the
-        system clock shows an earlier time."""
+        """From now on, never return a time before `at`, which is the time of the newest journal entry. Log a
+        warning if the system clock shows an earlier time.
+        """
         self._latest = max(self._latest, at)
         behind = self._latest - time.time()
         if behind > WARNING_S:

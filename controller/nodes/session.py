@@ -65,8 +65,9 @@ class AgentChannel(Protocol):
         """Return the number of queued bytes that the agent has not read."""
 
     async def end(self, patience_s: float) -> str:
-        """Close the channel and return the agent's last stderr line. Kill the agent after `patience_s`
-        seconds."""
+        """Close the channel and return the agent's last stderr line. If the agent has not ended after
+        `patience_s` seconds, kill it.
+        """
 
 
 class AgentSession:

@@ -169,7 +169,7 @@ class ShiftTotals:
            example.
         2. A job that has a start in only one forecast counts as if it started at the time `until` in the
            other.
-        3. Other jobs count by the difference of their starts.
+        3. For all other jobs, the difference between the two starts is counted.
         """
         was, becomes = (
             start if start and start.at <= self.until else None

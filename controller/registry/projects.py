@@ -40,8 +40,8 @@ def open_projects(config: Config) -> list[str]:
 
 
 def project_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [projects]: keys that [fair_share] sets too, names with two meanings, and users
-    with two default projects or without the right to use theirs.
+    """Return the mistakes in [projects]: keys that [fair_share] sets too, names with two meanings, users with
+    two default projects, and users that may not use their default project.
     """
     return [*_share_problems(config), *_default_problems(config)]
 

@@ -1,4 +1,4 @@
-"""The errors of a store. Each has a sentence about the failure and a hint what to do."""
+"""The errors of a store. Each has a sentence about the failure and a hint for the operator."""
 
 from __future__ import annotations
 

@@ -73,7 +73,9 @@ class QuestionsSection(Section):
 
 
 class AccessSection(Section):
-    """The operators, and what other users may do. Root and the user of the controller may do everything."""
+    """Which users are operators, and which actions other users may take. Root and the user of the controller
+    may do everything.
+    """
 
     operators: list[Name] = []
     others: Literal["submit", "view"] = "submit"

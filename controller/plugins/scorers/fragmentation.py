@@ -30,8 +30,8 @@ class FragmentationScorer:
     name: ClassVar[str] = "fragmentation"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 0.5 for a node where the unusable amount stays the same, more where the placement makes it
-        smaller, less where it grows.
+        """Return 0.5 for a node where the placement does not change the amount of unusable resources. The
+        score is above 0.5 where the amount falls, and below 0.5 where it rises.
         """
         free = nodes.gpu_free[rows]
         cpu = nodes.cpu_free[rows]

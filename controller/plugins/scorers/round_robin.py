@@ -20,8 +20,8 @@ class RoundRobinScorer:
     name: ClassVar[str] = "round-robin"
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return 1 for a node without a placement so far. The later the last placement of a node, the lower
-        the score.
+        """Return 1 for a node without a placement so far. The more recent a node's last placement is, the
+        lower is the node's score.
         """
         turn = nodes.last_placement[rows] if len(nodes.last_placement) else np.zeros(nodes.height)[rows]
         score: Floats = 1.0 / (1.0 + turn.astype(np.float64))

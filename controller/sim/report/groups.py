@@ -79,8 +79,8 @@ def by_size(run: ReportRun) -> list[JobGroup]:
 
 
 def rank(size: float) -> int:
-    """Return the number of the size class for a job with `size` GPUs or processors: -2 for 0, -1 for a part
-    of one, else the binary logarithm of `size`, rounded up.
+    """Return the number of the size class for a job with `size` GPUs or processors: -2 for size 0, -1 for a
+    size below 1, else the binary logarithm of the size, rounded up.
     """
     if size <= 0:
         return -2
