@@ -238,6 +238,8 @@ def _pass_time(harness: EngineHarness, job: int, until: float) -> None:
         harness.now = max(harness.now, min(ends, engine.next_at))
         for number in [each for end, each in state.releases if end <= harness.now]:
             other = state.jobs[number]
+            if other.limit == NEVER and (other.stop_by is None or other.stop_by > harness.now):
+                continue  # Nothing ends a job without a time limit at its planned end.
             preempted = other.stopping is not None and other.stop_by == other.expected_end
             harness.exit(
                 number, None if preempted else 0, **({"signal": 15, "why": "preempted"} if preempted else {})
