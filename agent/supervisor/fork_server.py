@@ -229,7 +229,8 @@ class ForkServer:
 
 def main(hints_path: str, open_files: str) -> None:
     """Run the fork server until the agent has closed the connection and the last supervisor has exited.
-    `hints_path` is the agent's FIFO.
+
+    Supervisors write to the FIFO `hints_path` when a record has changed, so that the agent reads it at once.
     """
     hints = os.open(hints_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     resource.setrlimit(

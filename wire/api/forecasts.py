@@ -120,9 +120,9 @@ class MarkEdit:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy of the controller's state. They are tried in this order: configuration,
-    nodes, marks, shares, quotas, cancels, preemptions, holds, releases, drains, resumes, reservations,
-    edits and submits.
+    """Changes to try on a copy of the controller's state. They are made in this order: configuration,
+    added nodes, labels and taints of nodes, shares, quotas, cancels, preemptions, holds, releases, drains,
+    resumes, reservations, edits and submits.
     """
 
     submit: tuple[JobSpec, ...] = ()

@@ -130,8 +130,8 @@ class RunHistory:
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether there are enough runs for `quantile` to keep to its probability. MAX_RUNS are always
-        enough.
+        """Return whether there are enough runs to predict a run time that is exceeded with at most the
+        probability 1 - `part`. MAX_RUNS runs are always enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count

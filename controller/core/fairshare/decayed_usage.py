@@ -110,7 +110,7 @@ class WindowedUsage:
                 return before
             then = self.total(moment)
             if then <= amount:
-                # Interpolate, because between the edges of two buckets the total falls linearly.
+                # Interpolate. While no edge of a bucket leaves the window, the total falls linearly.
                 return before + (moment - before) * (total - amount) / (total - then)
             before, total = moment, then
         return math.inf

@@ -72,10 +72,12 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many of the nodes in `rows` can be lost, whichever they are, while one GPU model still
-        has `nodes` nodes.
+        """Return how many nodes of `rows` can be lost, in the worst case, such that at least one GPU model
+        still has the required number of nodes, `nodes`.
 
-        Negative if no model has enough nodes now.
+        The result is negative if no model has enough nodes now.
+
+        Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """
         each = [self._spare(these, nodes) for _, these in self._by_model(rows)]
         return sum(spare + 1 for spare in each if spare >= 0) - 1

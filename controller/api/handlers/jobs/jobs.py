@@ -121,7 +121,8 @@ async def show(call: Call) -> JobDetail:
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
-    if not job.ready:  # If the job has started or ended meanwhile, the reason is out of date.
+    if not job.ready:
+        # The job may have started or ended since its pending reason was computed. Compute the reason again.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
