@@ -37,6 +37,8 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
     with _without_garbage_collection():
         loaded = store.load()
         state = State(pipeline.order, keep_ended, pipeline.sharing)
+        # Set the quotas before the jobs are loaded, because a later change puts every job in its queue again.
+        state.set_quota_config(pipeline.rules)
         nodes_lost = restore_state(state, [*loaded.jobs, *loaded.ended], loaded.nodes, loaded.notes)
         state.next_job = max(state.next_job, loaded.next_job)
         state.used = []
