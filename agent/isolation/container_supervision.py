@@ -115,8 +115,10 @@ def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
 
     With podman and apptainer, the job's processes are in `descendants`, the descendants of the supervisor.
     With docker, the job's processes are descendants of the daemon, and are found by the mark in their
-    environment (process_marks.py).
+    environment (process_marks.py). Then `descendants` has only commands that query docker.
     """
+    if launch.is_docker:
+        return _without_engine(marked_processes(launch))
     return _without_engine(descendants) or _without_engine(marked_processes(launch))
 
 
