@@ -127,7 +127,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Run the attempt to its end. If an earlier supervisor has begun it, the attempt's record decides
-        what is left to do.
+        the remaining steps.
         """
         self.record = os.open(f"{self.launch.directory}/record", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not attempt_record.lock_record(self.record):

@@ -4,7 +4,7 @@ Algorithm of `entitled_hours`
 1. Divide the time into steps. In each step, every tenant demands the GPUs of its unfinished jobs. A job
    demands at most its own GPUs, and jobs that require a GPU model together at most the GPUs of this model.
 2. Divide the capacity of the step by weighted max-min fairness: a tenant whose demand is less than its part
-   gets its demand, and the others divide what is left by their weights.
+   gets its demand, and the others divide the remaining GPUs by their weights.
 3. Serve the jobs of each tenant in the order of their submits: subtract what they got from what they need.
 
 Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did.

@@ -59,7 +59,7 @@ class RecordedJob:
 
     @property
     def scavenges(self) -> bool:
-        """Whether the job has the priority of jobs that run on what is left over."""
+        """Whether the job has the priority SCAVENGER, and gives way to all other jobs."""
         return self.spec.priority <= PRIORITIES["SCAVENGER"]
 
     @property

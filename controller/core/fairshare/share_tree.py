@@ -323,7 +323,7 @@ class ShareTree:
         self.version += 1
 
     def projects_set_live(self) -> set[str]:
-        """Return the projects for which, or for whose users, operators have set a weight or a limit."""
+        """Return the projects with a weight or limit that operators have set for the project or its users."""
         named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
         return named - self.sharing.organisations.keys()
 

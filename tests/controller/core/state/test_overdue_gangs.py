@@ -19,7 +19,7 @@ def gang_starts(wait_s: float, gang_after_s: float | None, project: str = "") ->
         harness.join(name, gpus=8)
     held = [harness.submit(spec(8, time_limit_s=99 * HOUR)) for _ in range(2)]
     harness.tick()
-    gang = harness.submit(spec(16, nodes=2, time_limit_s=HOUR))  # of ada, who has used most
+    gang = harness.submit(spec(16, nodes=2, time_limit_s=HOUR))  # ada has used more than bob
     harness.tick_at(harness.now + wait_s)
     single = harness.submit(spec(8, time_limit_s=HOUR, project=project or "default"), "bob")
     harness.tick()
