@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from controller.core.cluster.licences import never_available
 from controller.core.commands.admission import apply_queue_rule, labels_added_by_queue, quota_refusal
@@ -204,10 +203,13 @@ class UserCommands:
         """Return the spec with the project in which the job is queued, or a refusal if the requester may not
         use the project.
         """
+        return self._pipeline.rules.projects.admit(asker, spec, self._projects_set_live)
+
+    def _projects_set_live(self) -> set[str]:
+        """Return the projects for which operators have set a quota, weight or limit."""
         edits = self._state.quotas.edits
-        of_quotas = (name for scope, name in edits if scope == "project" and name != ANY_NAME)
-        set_live = chain(of_quotas, self._state.shares.projects_set_live())
-        return self._pipeline.rules.projects.admit(asker, spec, set_live)
+        of_quotas = {name for scope, name in edits if scope == "project" and name != ANY_NAME}
+        return of_quotas | self._state.shares.projects_set_live()
 
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.core.model.inputs import Refusal, Requester
@@ -69,16 +69,19 @@ class ProjectRules:
             return spec
         return replace(spec, project=self.defaults[user])
 
-    def admit(self, asker: Requester | None, spec: JobSpec, set_live: Iterable[str]) -> JobSpec | Refusal:
+    def admit(
+        self, asker: Requester | None, spec: JobSpec, set_live: Callable[[], Iterable[str]]
+    ) -> JobSpec | Refusal:
         """Return the spec if the user may use its project, otherwise a refusal. The project of the returned
         spec is "default" if the requested project is not declared and such jobs go there.
 
-        `set_live` has the projects for which operators have set a quota, weight or limit.
+        `set_live` returns the projects for which operators have set a quota, weight or limit. It is called
+        only if scheduler.toml does not name the project.
         """
         if asker is None:
             return spec
         if self.unknown is not UnknownProjects.OPEN and not self._is_named(spec.project):
-            live = frozenset(set_live)
+            live = frozenset(set_live())
             if spec.project not in live:
                 if self.unknown is UnknownProjects.REFUSE:
                     return self._not_declared(asker, spec.project, live)
