@@ -140,6 +140,8 @@ class Queue:
         self.moving = moving
         """The order if positions change while jobs wait; otherwise None."""
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
+        self.gang_lanes: dict[Lane, None] = {}
+        """The lanes of jobs that may need several nodes. Other lanes can have no gang."""
         self.new_jobs: list[int] = []
         """Jobs added since the last pass. If nothing else has changed, a pass considers only these."""
         self.pending_reasons: dict[int, Reason] = {}
@@ -181,6 +183,8 @@ class Queue:
             fit = self._fits.setdefault(ask, ClassFit())
             fit.lanes += 1
             lane = self.lanes[ask, group] = Lane(ask, group, fit)
+            if (ask.nodes or ask.part.gpus) > 1:  # Without a number of nodes, many GPUs may need several.
+                self.gang_lanes[lane] = None
         lane.add(job, rank)
         self._lane_of[job] = lane
         self.new_jobs.append(job)
@@ -197,6 +201,7 @@ class Queue:
         lane.remove(job)
         if not len(lane):
             del self.lanes[lane.ask, lane.group]
+            self.gang_lanes.pop(lane, None)
             self.lane_pending_reasons.pop(lane, None)
             lane.fit.lanes -= 1
             if not lane.fit.lanes:

@@ -73,7 +73,9 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     if state.gang_after_s is None:
         return frozenset()
     widest = state.nodes.columns.gpu_free.shape[1]
-    heads = (lane.head() for lane in queue if (lane.ask.nodes or 0) > 1 or lane.ask.part.gpus > widest)
+    heads = (
+        lane.head() for lane in queue.gang_lanes if (lane.ask.nodes or 0) > 1 or lane.ask.part.gpus > widest
+    )
     found, bound_s = [], state.gang_after_s
     for head in heads:
         job = None if head is None else state.jobs[head[1]]
