@@ -478,8 +478,8 @@ class Agent:
         self.fork_server.send(spec)
 
     def _gpus_checked(self, key: AttemptKey, problem: str) -> None:
-        """Launch the attempt if its GPUs are clean. Otherwise `problem` is the reason with which the attempt
-        ends.
+        """Launch the attempt if `problem` is empty, which means that its GPUs are clean. Otherwise end the
+        attempt with `problem` as the reason.
         """
         if not problem:
             self.clean.add(key)
@@ -493,7 +493,7 @@ class Agent:
 
     def _end_unclaimed(self, key: AttemptKey, why: str) -> bool:
         """Record and report the end of an attempt that no supervisor has begun to run. If a supervisor has
-        begun it, change nothing and return False.
+        begun to run it, change nothing and return False.
         """
         end = attempt_record.encode_end(time.time(), None, None, why=why)
         if not self.spool.end_unclaimed(key, end):
@@ -582,11 +582,11 @@ class Agent:
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs. For attempts in containers the result includes the HMAC
-        key, with which the marks (signed environment variables) of their processes are checked.
+        """Return the running attempts that have GPUs. For jobs with an image the result includes the HMAC key
+        that checks the marks (signed environment variables) of their processes.
 
-        The key is also needed if this agent found no container runtime when it started: containers of docker
-        may have continued while its daemon did not answer.
+        The key is included even if no container runtime was found when this agent started: docker containers
+        continue to run while the docker daemon does not answer.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

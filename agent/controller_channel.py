@@ -38,7 +38,6 @@ class Channel:
 
     @property
     def unsent_bytes(self) -> int:
-        """Return how many bytes wait to be written."""
         return self._unsent_bytes
 
     @property

@@ -31,7 +31,6 @@ class EventLoop:
         self._set_callback(descriptor, selectors.EVENT_WRITE, action)
 
     def call_later(self, seconds: float, action: Callback) -> None:
-        """Call `action` once, after this number of seconds."""
         self._timer_count += 1
         heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, action))
 

@@ -24,7 +24,7 @@ _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
 def memory_mib(text: str) -> int:
-    """Return MiB for a text such as 16G, 512M or 1.5T, rounded up."""
+    """Return an amount in MiB, rounded up, for a text such as 16G, 512M or 1.5T."""
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not an amount of memory; write 512M, 16G or 1T")
@@ -132,7 +132,7 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """Return a parser for the values of this enum class."""
+    """Return a function that parses the name of a member of this enum class."""
 
     def read(text: str) -> Kind:
         try:

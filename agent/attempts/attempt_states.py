@@ -30,8 +30,6 @@ NODE_UNFIT = "node_unfit"
 
 @dataclass
 class AttemptState:
-    """What the agent knows about one attempt."""
-
     status: AttemptStatus
     order: Start | None = None
     """The start order; None if the attempt has ended or never had a start order on this node."""
@@ -50,7 +48,7 @@ class AttemptState:
 
     @property
     def ended(self) -> bool:
-        """Whether the attempt has ended, according to the spool."""
+        """Return whether the spool has recorded the end of the attempt."""
         return self.status.ended_at is not None
 
 
@@ -99,7 +97,6 @@ class AttemptStates:
         return None if attempt is None else attempt.ended
 
     def started(self, key: AttemptKey) -> bool:
-        """Return whether the attempt's program was started."""
         attempt = self._known.get(key)
         return attempt is not None and attempt.status.pid is not None
 
@@ -261,7 +258,7 @@ class AttemptStates:
         return [MoveToSettled(key), *self._delete_surplus()]
 
     def forget(self, key: AttemptKey) -> list[AttemptAction]:
-        """Delete the logs of an ended attempt, because the logs exceed a limit of log_retention.py."""
+        """Delete the logs of an ended attempt because they exceed a limit of log retention."""
         attempt = self._known.get(key)
         if attempt is None or not attempt.settled:
             return []

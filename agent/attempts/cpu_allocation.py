@@ -73,7 +73,6 @@ class CpuAllocator:
         return nodes if len(self._host.numa) > 1 else []
 
     def _fullest_first(self) -> list[int]:
-        """Return the NUMA nodes of the host, the one with the fewest free CPUs first."""
         return sorted(self._host.numa, key=lambda node: len(self._free(self._host.numa[node])))
 
     def _free(self, among: Sequence[int]) -> list[int]:

@@ -55,7 +55,6 @@ class SettledLogs:
         self._sum += size
 
     def remove(self, key: AttemptKey) -> None:
-        """Remove an attempt because its logs are deleted."""
         logs = self._logs.pop(key, None)
         if logs is None:
             return

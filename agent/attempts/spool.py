@@ -131,7 +131,6 @@ class Spool:
                     )
 
     def has(self, key: AttemptKey) -> bool:
-        """Return whether the spool has a directory for this attempt."""
         return any(os.path.lexists(f"{each}/{format_key(key)}") for each in (self._attempts, self._settled))
 
     def _lock_spool(self, patience_s: float, replace: bool, cluster: str) -> None:
@@ -199,8 +198,8 @@ class Spool:
             lease.write_renewal(self._lease, self.boot_id, contact_s)
 
     def record_order(self, key: AttemptKey, order: Start | None, *facts: bytes) -> None:
-        """Create the record of an attempt with its start order and the lines in `facts`, and reserve disk
-        space for the lines that will follow. Raise OSError if the disk is full.
+        """Create the record of an attempt. Its first line is the start order; the lines in `facts` follow.
+        Reserve disk space for later lines. Raise OSError if the disk is full.
         """
         name = format_key(key)
         new = f"{self._attempts}/.{name}"
@@ -257,7 +256,6 @@ class Spool:
         os.rename(self.directory(key), self.settled_directory(key))
 
     def settled_directory(self, key: AttemptKey) -> str:
-        """Return the directory below settled/ of an attempt whose end the controller has stored."""
         return f"{self._settled}/{format_key(key)}"
 
     def delete(self, key: AttemptKey) -> None:
@@ -327,8 +325,8 @@ class Spool:
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """Return an attempt in settled/ whose record is damaged. The time of the last change of the directory
-        counts as the end of the attempt.
+        """Return `found`, an attempt in settled/ whose record is damaged, with the time of its end: the time
+        of the last change of its directory.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime

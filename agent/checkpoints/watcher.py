@@ -1,8 +1,8 @@
-"""Watches the checkpoint directories of running jobs. It reports a checkpoint as soon as two scans find it
+"""Watches the checkpoint directories of running jobs. A checkpoint is reported as soon as two scans find it
 unchanged.
 
 1. Every `every_s` seconds, start a child process for each job that scans the job's directory. It runs as the
-   job's user and without the agent's descriptors, so that a hanging file system blocks only that child.
+job's user and without the agent's descriptors, so that a hanging file system blocks only that child.
 2. If two consecutive scans find a checkpoint unchanged, it is complete: report it once.
 """
 
@@ -30,7 +30,7 @@ writes no checkpoints or does not run.
 
 @dataclass
 class _Scan:
-    """A running scan: the pid of its child process, and the pipe from which the agent reads its result."""
+    """A running scan: the pid of its child process, and the pipe from which the agent reads the result."""
 
     pid: int
     answer: int
@@ -57,7 +57,6 @@ class CheckpointWatcher:
         self._reported: dict[AttemptKey, FoundCheckpoint] = {}
 
     def start(self) -> None:
-        """Start the timer of the first scan."""
         self._loop.call_later(self._every_s, self._round)
 
     def _round(self) -> None:
@@ -117,7 +116,9 @@ class CheckpointWatcher:
 
 
 def _scan(launch: LaunchSpec, sink: int) -> None:
-    """Write the newest checkpoint to `sink` as one line, and exit. This function runs in the child."""
+    """Write the newest checkpoint as one line to the pipe `sink`, and exit. This function runs in the child
+    process of the scan.
+    """
     try:
         for name in os.listdir("/proc/self/fd"):
             if int(name) != sink:

@@ -115,15 +115,15 @@ class ReportedReadings:
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
         """Return the readings that differ noticeably from the last sent readings of the same GPUs. The caller
-        must send them, because from now on they are the last sent ones.
+        must send the returned readings, because they are stored as the last sent ones.
         """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
         return changed
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
-        """Return whether the processes on GPUs differ noticeably from the list that was sent last. If they
-        do, the caller must send them, because from now on they are the list sent last.
+        """Return whether `processes` differs noticeably from the list of GPU processes that was sent last. If
+        it does, the caller must send it, because it is stored as the last sent list.
         """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes

@@ -56,8 +56,8 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """Kill the probe process. If the probe hangs in the driver, it exits only later, and no other probe
-        is started until then.
+        """Kill the probe process. If the probe hangs in the driver, it exits only when the driver answers,
+        and no other probe is started until then.
         """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()

@@ -121,7 +121,6 @@ class ProbeProcess:
 
     @property
     def gone(self) -> bool:
-        """Return whether the probe process has exited."""
         return self._process.poll() is not None
 
     def end(self) -> None:
@@ -214,7 +213,6 @@ class NvmlGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to send changed readings and GPU faults to the controller."""
         self._loop, self._holders, self._send, self._on_samples = loop, holders, send, on_samples
         assert self._probe is not None
         loop.on_readable(self._probe.descriptor, self._read_probe)
@@ -304,13 +302,12 @@ class NvmlGpus:
     # --- checks ---
 
     def schedule_check(self, uuid: str, after_s: float) -> None:
-        """Check a GPU in `after_s` seconds. A later check or reset of the same GPU cancels this check."""
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._run_check, uuid, number))
 
     def _run_check(self, uuid: str, number: int) -> None:
-        """Read the GPU now. If probes skip this GPU because the driver hung on it, start a probe that reads
-        it.
+        """Read the GPU now for the check `number`; do nothing if a later check or reset has replaced this
+        check. If probes skip this GPU because the driver hung on it, start a probe that reads it.
         """
         if self._ordered.get(uuid) != number:
             return
@@ -342,9 +339,6 @@ class NvmlGpus:
     # --- resets ---
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:
-        """Reset a GPU in `after_s` seconds with the program `command`. A later check or reset of the same GPU
-        cancels this reset.
-        """
         number = self._ordered[uuid] = self._ordered.get(uuid, 0) + 1
         self._loop.call_later(after_s, partial(self._reset, uuid, number, tuple(command)))
 

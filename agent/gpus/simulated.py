@@ -29,8 +29,6 @@ NVLINK_CLIQUE = 8
 
 @dataclass(frozen=True)
 class SimulatedModel:
-    """The properties of a GPU model that can be simulated."""
-
     name: str
     memory_mib: int
     idle_w: int
@@ -93,7 +91,6 @@ class SimulatedGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to send readings every few seconds."""
         self._loop, self._send, self._on_samples = loop, send, on_samples
         self._read(loop, holders, send)
 

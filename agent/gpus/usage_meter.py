@@ -76,7 +76,7 @@ class UsageMeter:
         now: float,
     ) -> None:
         """Add one reading of the GPUs to the usage of the attempts in `holders`. The reading counts for the
-        time since the previous one.
+        time since the previous reading.
         """
         before, self._read_at = self._read_at, now
         if before is None or not 0 < now - before <= _LONGEST_S:
@@ -124,7 +124,6 @@ class UsageMeter:
         return replace(status, usage=replace(status.usage or Usage(), gpu=use))
 
     def forget(self, key: AttemptKey) -> None:
-        """Delete the usage of an attempt from memory, because the controller has stored its end."""
         self._sums.pop(key, None)
 
     def _add(
@@ -135,12 +134,14 @@ class UsageMeter:
         process_mib: Counter[tuple[str, Optional[int]]],
         seconds: float,
     ) -> None:
-        """Add one reading to the usage of one attempt. `process_mib` is the GPU memory of processes, by GPU
+        """Add one reading to the usage of one attempt. `process_mib` has the GPU memory of processes by GPU
         and job; the job is None for processes that no job started.
 
-        For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
-        started. For a part of a GPU, count the memory of the job's processes. If the driver does not report
-        memory per process, count a fraction of the used memory: the part of the GPU that the attempt has.
+        1. For a whole GPU, count the used memory of the GPU, without the memory of processes that no job
+        started.
+        2. For a part of a GPU, count the memory of the job's processes.
+        3. If the driver does not report the memory of processes, count used memory in proportion to the
+        attempt's part of the GPU.
         """
         memory = 0.0
         for hold in holder.gpus:

@@ -1,7 +1,7 @@
-"""Records to which cluster a spool belongs, because job ids of different clusters may be equal.
+"""Records to which cluster a spool belongs, because jobs of different clusters may have the same id.
 
-The file `cluster` contains `ID@MACHINE`: the id of the cluster, and the host name of its controller,
-which error messages show.
+The file `cluster` contains `ID@MACHINE`: the id of the cluster, and the host name of its controller, which
+error messages show.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ def other_cluster(root: Path, cluster: str) -> str:
 
 
 def write_owner(root: Path, cluster: str) -> None:
-    """Record that the spool belongs to this cluster."""
     with suppress(FileNotFoundError):
         if (root / _NAME).read_text(encoding="utf-8", errors="replace").strip() == cluster:
             # If the file is unchanged, do not write it, so that the agent can also start on a full disk.
@@ -41,7 +40,6 @@ def write_owner(root: Path, cluster: str) -> None:
 
 
 def other_cluster_error(root: Path, other: str) -> str:
-    """Return the error message for a spool that belongs to another cluster."""
     return (
         f"the spool directory {root} belongs to another Corral cluster, {other}, whose agent or jobs use it. "
         "Choose another directory with --spool, and give each cluster its part of the host. Or "

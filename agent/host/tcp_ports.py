@@ -28,8 +28,8 @@ def ports_in_use() -> set[int]:
 
 
 def next_free_port(port: int) -> int:
-    """Return `port` if it is free, otherwise the next free port of the range. If no port is free, return
-    `port`.
+    """Return `port` if no socket uses it, otherwise the next unused port in the range of ports for jobs. If
+    all of them are in use, return `port`.
     """
     taken = ports_in_use()
     for step in range(COUNT):

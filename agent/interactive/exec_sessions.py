@@ -115,7 +115,6 @@ class ExecSessions:
             self._loop.call_later(_CHECK_S, self._check)
 
     def write(self, frame: ShellInput) -> None:
-        """Write input of the user to the command."""
         session = self._open.get(frame.request)
         if session is not None and session.sink >= 0:
             session.waiting += b64decode(frame.data)
@@ -194,7 +193,6 @@ class ExecSessions:
             session.sink = -1
 
     def _check(self) -> None:
-        """End the sessions whose command or job has ended."""
         for session in list(self._open.values()):
             if self._has_ended(session.key) is not False:
                 self._end(session, "the job has ended, and the command with it")

@@ -57,7 +57,6 @@ class LogReader:
         return any(reading.caught_up for reading in self._readings.values())
 
     def read(self, request: ReadLog) -> None:
-        """Begin to answer a request for a log."""
         key = (request.job, request.attempt)
         self.stop(request.request)
         if request.stream not in STREAMS:

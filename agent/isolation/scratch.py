@@ -59,11 +59,9 @@ class ScratchArea:
 
     @property
     def root(self) -> str:
-        """Return the root: the directory that contains the scratch directories of all attempts."""
         return os.path.join(self.parent, self._name)
 
     def directory(self, key: str) -> str:
-        """Return the path of the scratch directory of one attempt."""
         return os.path.join(self.root, key)
 
     def prepare(self, make: bool = True) -> str:

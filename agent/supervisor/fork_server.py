@@ -62,8 +62,6 @@ class SupervisorProcess:
 
 
 class ForkServer:
-    """The fork server. The docstring of this module has its algorithm."""
-
     def __init__(self, hints: int, boot: str) -> None:
         self._hints = hints
         self._boot = boot
@@ -206,8 +204,8 @@ class ForkServer:
     # --- leases ---
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
-        """Return the seconds until the lease, the grace and LEASE_MARGIN_S have all expired, counted from
-        the agent's last renewal.
+        """Return the seconds until the lease, the grace and LEASE_MARGIN_S have all passed since the agent's
+        last renewal.
         """
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()

@@ -59,7 +59,6 @@ class ForkServerClient:
 
     @property
     def has_unsent(self) -> bool:
-        """Return whether launch specs of attempts still have to be written to the socket."""
         return bool(self._unsent)
 
     def send(self, launch: LaunchSpec) -> None:

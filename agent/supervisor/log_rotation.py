@@ -44,8 +44,6 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class LogTrimmer:
-    """Limits each of the two logs of one attempt (stdout and stderr) to `most` bytes. 0 means no limit."""
-
     def __init__(self, directory: str, most: int) -> None:
         self._place = directory
         self._most = most

@@ -58,7 +58,6 @@ def is_stopped(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids of a process's children."""
     return (
         _children_from_list
         if os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -223,8 +222,8 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """Return the pids in `pids` of processes that have a handler for the signal. The signal would end a
-    process that has no handler.
+    """Return the pids of those processes in `pids` that have a handler for the signal. The signal would end
+    all other processes.
     """
     found = []
     for pid in pids:

@@ -404,7 +404,6 @@ class Supervisor:
         self._run_due(time.monotonic())
 
     def _run_due(self, now: float) -> None:
-        """Carry out the actions that are planned for `now` or earlier."""
         if self.logs_at is not None and now >= self.logs_at:
             pause = self.log_trimmer.trim()
             self.logs_at = None if pause is None else now + pause
@@ -669,8 +668,8 @@ class Supervisor:
         self.record_end += len(line)
 
     def _hint(self, *lines: bytes) -> None:
-        """Send `lines` of the record to the agent through the agent's FIFO. If there are no `lines`, send
-        again the lines that did not fit into the FIFO when they were sent last.
+        """Send `lines` of the record to the agent through the agent's FIFO. Without `lines`, send the lines
+        again that did not fit into the FIFO the last time.
         """
         hint = b"".join(self.launch.key.encode() + b" " + line for line in lines) or self.pending_hint
         self.pending_hint = b""

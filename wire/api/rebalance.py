@@ -26,9 +26,9 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """How fragmented the free GPUs are. `free_gpus` is the number of GPUs that are wholly free, and
-    `whole_gpus` the number of GPUs on nodes without a used GPU. `fragmentation` is the fraction of the free
-    GPU capacity on nodes with a used GPU.
+    """How fragmented the free GPUs are. `free_gpus` counts the GPUs that are wholly free, and `whole_gpus`
+    those of them that are on nodes without a used GPU. `fragmentation` is the part of the free GPU
+    capacity, 0 to 1, that is on nodes with a used GPU.
     """
 
     free_gpus: int

@@ -10,9 +10,8 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """Return how many seconds later a job would start; below 0 if it would start earlier. If the forecast has
-    no start for the job, the end of the forecast counts as the start. If the forecast is complete, infinity
-    counts as the start.
+    """Return how many seconds later a job would start; below 0 if it would start earlier. A start that is
+    missing in the forecast counts as the end of the forecast, or as infinity if the forecast is complete.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
@@ -47,8 +46,8 @@ def hours(answer: WhatIfAnswer) -> str:
 
 
 def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
-    """Return clauses about the jobs whose start is known only without the changes, or only with them. The
-    list is empty if there are no such jobs.
+    """Return clauses that count two groups of jobs: jobs whose start is known only with the changes, and jobs
+    whose start is known only without them. The list is empty if both groups are empty.
     """
     found = []
     if answer.now_unknown:

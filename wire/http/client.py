@@ -146,7 +146,6 @@ class Client:
         return self._post(WhatIfAnswer, target, changes, _AGAIN, question=True, more_s=more_s)
 
     def config(self) -> ConfigView:
-        """Return the configuration in effect."""
         return self._get(ConfigView, "/v1/config")
 
     def apply_config(self, request: ConfigRequest) -> ConfigAnswer:
@@ -154,7 +153,6 @@ class Client:
         return self._post(ConfigAnswer, "/v1/config", request)
 
     def cancel(self, job: JobName) -> JobView:
-        """Cancel a job."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/cancel")
 
     def change(self, job: JobName, changes: Mapping[str, Any]) -> JobView:
@@ -162,15 +160,12 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/set", JobChange(changes))
 
     def signal(self, job: JobName, signal: str) -> JobView:
-        """Send a signal to the processes of a running job."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/signal", SignalRequest(signal))
 
     def hold(self, job: JobName) -> JobView:
-        """Hold a queued job."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/hold")
 
     def release(self, job: JobName) -> JobView:
-        """Release a held job."""
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
@@ -219,7 +214,6 @@ class Client:
         return self._get(NodeList, "/v1/nodes")
 
     def node(self, name: str) -> NodeView:
-        """Return one node."""
         return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
 
     def gpus(self) -> GpuList:
@@ -239,7 +233,6 @@ class Client:
         return self._get(QuotaList, "/v1/quotas")
 
     def set_quota(self, scope: str, name: str, quota: Quota) -> QuotaView:
-        """Set limits of a user, project or queue."""
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/set", QuotaChange(quota))
 
     def unset_quota(self, scope: str, name: str) -> QuotaView:
@@ -249,11 +242,9 @@ class Client:
         return self._post(QuotaView, f"/v1/quotas/{_quoted(scope)}/{_quoted(name)}/unset")
 
     def profiles(self) -> ProfileList:
-        """Return all scheduler profiles."""
         return self._get(ProfileList, "/v1/profiles")
 
     def profile(self, name: str) -> ProfileView:
-        """Return one scheduler profile."""
         return self._get(ProfileView, f"/v1/profiles/{_quoted(name)}")
 
     def reservations(self) -> ReservationList:
@@ -261,7 +252,6 @@ class Client:
         return self._get(ReservationList, "/v1/reservations")
 
     def reservation(self, name: str) -> ReservationView:
-        """Return one reservation."""
         return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
 
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
@@ -303,7 +293,6 @@ class Client:
         return self._get(LicenceList, "/v1/licences")
 
     def shares(self) -> ShareList:
-        """Return the share tree, with usage."""
         return self._get(ShareList, "/v1/shares")
 
     def set_share(self, change: ShareWeight) -> ShareList:
@@ -327,14 +316,13 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """Return the GPU usage between `since` and `until`, summed for each user, project, queue or job. `by`
-        is one of these four words.
+        """Return the GPU usage between `since` and `until`, summed by user, project, queue or job. `by` is
+        one of these words.
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
 
     def verify(self) -> Iterator[VerifyLine]:
-        """Verify the whole store. Yield lines with the progress, and then one with the result."""
         return self._lines(VerifyLine, "/v1/store/verify")
 
     def compact(self, request: CompactRequest) -> Compacted:
@@ -347,7 +335,6 @@ class Client:
         return self._get(StintList, "/v1/usage/off-queue", window)
 
     def estimates(self) -> EstimateReport:
-        """Return how accurate predicted run times and start times were."""
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def cluster(self) -> ClusterView:

@@ -61,7 +61,6 @@ class Tunnel:
 
     @property
     def alive(self) -> bool:
-        """Return whether ssh still runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
@@ -144,7 +143,6 @@ def open_tunnel(url: str, timeout_s: float) -> str:
 
 
 def close_all() -> None:
-    """End every tunnel of this process."""
     with _lock:
         for tunnel in _open.values():
             tunnel.close()

@@ -105,7 +105,6 @@ class Toleration:
     effect: Optional[Effect] = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the job tolerates this taint."""
         return (
             self.key in ("", taint.key)
             and self.value in (None, taint.value)
@@ -237,9 +236,7 @@ def affinity_problems(
 def affinity_texts(
     terms: tuple[Term, ...], preferences: tuple[Preference, ...], tolerations: tuple[Toleration, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Return every text that the user wrote in affinity, preferences and tolerations, as (field name,
-    text).
-    """
+    """Return every text that a user wrote in affinity, preferences and tolerations, as (field name, text)."""
     for where, given in (("affinity", terms), ("preferences", tuple(each.term for each in preferences))):
         for term in given:
             yield from ((where, text) for text in (term.key, *term.values))
