@@ -55,7 +55,9 @@ class DeadlineGuard:
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
     def again_at(self, now: float) -> float:
-        """The time at which the next job becomes urgent (see `urgent`); NEVER if there is none."""
+        """Return the time at which one more waiting job is at most MARGIN_S seconds before its latest start;
+        NEVER if there is no such job.
+        """
         dated = self._queue.by_latest_start
         at = bisect_right(dated, (now + MARGIN_S, np.inf))
         return dated[at][0] - MARGIN_S if at < len(dated) else NEVER
@@ -80,8 +82,8 @@ class DeadlineGuard:
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
         """Return the nodes that the job may not use; None if it may use all.
 
-        These are the nodes in `barred`, and the nodes on which this job would delay a reservation for a
-        deadline (see `against`).
+        These are the nodes in `barred`, and the nodes on which the job would use resources that another job
+        with a deadline needs at its latest start.
         """
         for reserved in self.against(job, now):
             barred = reserved.kept_from(shape.part, barred)

@@ -51,7 +51,6 @@ class FreeResources:
         return needs.met_by(self.gpus, self.models, row)
 
     def copy(self) -> FreeResources:
-        """Return a copy that changes independently of the original."""
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def minimum(self, other: FreeResources) -> FreeResources:

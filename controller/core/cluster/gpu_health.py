@@ -204,7 +204,9 @@ def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) 
 
 
 def check_now(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition with the next check due now. It is for a fault whose cause may have ended."""
+    """Return the condition with the next check due now, because the cause of the fault may have ended. A GPU
+    that is OK, or that needs a reset, reboot or resume, is unchanged.
+    """
     return old if old.ok or old.needs else replace(old, due=now)
 
 

@@ -71,7 +71,6 @@ class DemandStats:
         self._due = 1.0
 
     def copy_from(self, other: DemandStats) -> None:
-        """Replace the counts by a copy of the counts of another object."""
         self.counts, self.total = dict(other.counts), other.total
         self.version, self._due = other.version, other._due
 

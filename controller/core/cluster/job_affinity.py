@@ -74,7 +74,6 @@ class JobAffinityIndex:
         return mask
 
     def copy(self) -> JobAffinityIndex:
-        """Return a copy that changes independently of the original."""
         other = JobAffinityIndex()
         other._running = {label: dict(nodes) for label, nodes in self._running.items()}
         other._anti_affinity = {key: dict(nodes) for key, nodes in self._anti_affinity.items()}

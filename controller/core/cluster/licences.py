@@ -32,7 +32,6 @@ class Licences:
         self.used: dict[str, int] = {}
 
     def copy(self) -> Licences:
-        """Return a copy that changes independently of the original."""
         other = Licences()
         other.total, other.used = self.total, dict(self.used)
         return other
@@ -72,7 +71,6 @@ def holds_licences(job: Job) -> bool:
 
 
 def licences_in_use(jobs: Iterable[Job]) -> dict[str, int]:
-    """Return how many of each licence these jobs hold now."""
     fresh = Licences()
     for job in jobs:
         if holds_licences(job):

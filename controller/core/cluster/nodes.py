@@ -211,7 +211,6 @@ class Nodes:
         return self._columns
 
     def get(self, name: str) -> Node | None:
-        """Return the node with this name, or None."""
         return self.by_name.get(name)
 
     def copy(self) -> Nodes:
@@ -233,7 +232,6 @@ class Nodes:
         return other
 
     def insert(self, node: Node) -> None:
-        """Add a node."""
         self.by_name[node.name] = node
         self.removed.discard(node.name)
         self.never_connected += not node.boot_id

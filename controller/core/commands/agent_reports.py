@@ -115,7 +115,6 @@ class AgentReports:
             self._record_exit(job, AttemptStatus(job.id, job.attempt, why="node_lost"), node, now)
 
     def on_attempt_report(self, given: inputs.AgentReported, now: float) -> None:
-        """Handle an agent's report about one attempt."""
         self._handle_status(given.node, given.status, now)
 
     def _handle_status(self, node: str, status: AttemptStatus, now: float, *, in_hello: bool = False) -> None:

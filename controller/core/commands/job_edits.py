@@ -68,6 +68,5 @@ def labels_of_queue(
 
 
 def changed_fields(old: JobSpec, new: JobSpec) -> tuple[str, ...]:
-    """Return the names of the fields in which the two specs differ."""
     before, after = encode(old), encode(new)
     return tuple(name for name in before if before[name] != after[name])

@@ -50,7 +50,6 @@ class OperatorCommands:
         return DONE
 
     def pin_key(self, given: inputs.PinKey, now: float) -> Reply:
-        """Pin the SSH host key of a node."""
         if self._state.host_keys.get(given.node) != given.key:
             self._record(events.HostKeyPinned(now, given.node, given.key, given.by))
         return DONE

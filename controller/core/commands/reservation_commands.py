@@ -44,7 +44,6 @@ class ReservationCommands:
         self._record = context.record
 
     def reserve(self, given: inputs.Reserve, now: float) -> Reply:
-        """Make an advance reservation."""
         spec, state = given.spec, self._state
         wrong = reservation_problems(spec)
         if wrong:

@@ -214,7 +214,9 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec, or a refusal if it exceeds a ceiling (the most that the requester may ask for)."""
+        """Return the spec, or a refusal if it exceeds a ceiling (the most that the requester may ask for).
+        For an edit, `was` is the spec before the edit.
+        """
         if isinstance(spec, Refusal):
             return spec
         return self._pipeline.rules.ceilings.refusal(asker, spec, was) or spec
@@ -238,7 +240,6 @@ class UserCommands:
         return refusal
 
     def cancel(self, given: inputs.Cancel, now: float) -> Reply:
-        """Cancel a job that has not ended."""
         job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")

@@ -73,7 +73,6 @@ def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -
 
 
 def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> PreemptionPlanned | None:
-    """Return the preemptions that the preemptor plans for the job now; None if it plans none."""
     return preemptor.plan(job, now, cycle.reserved_for_others(job, now))
 
 

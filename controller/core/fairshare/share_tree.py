@@ -271,7 +271,7 @@ class ShareTree:
                 self.accounts[account.path[:-1]].active[account.weight] -= 1
 
     def _shares_on(self, path: SharePath) -> tuple[Share, ...]:
-        """Yield the root and each share on the path. A missing share is created."""
+        """Return the root of the share tree and each share on the path. A missing share is created."""
         line = self._above.get(path)
         if line is None:
             self.add(path)

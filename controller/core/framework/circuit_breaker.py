@@ -54,7 +54,6 @@ class CircuitBreaker:
         return times < MAX_FAILED_CYCLES and last != self.cycle
 
     def fail(self, kind: str, name: str, why: str) -> None:
-        """Record a failure of the plugin in this scheduling cycle."""
         times = self.failed.get((kind, name), (0, -1))[0] + 1
         self.failed[kind, name] = times, self.cycle
         self._why[kind, name] = why

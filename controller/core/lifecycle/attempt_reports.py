@@ -37,10 +37,7 @@ def checkpoint_saved(job: Job, node: str, status: AttemptStatus, now: float) -> 
 
 
 def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
-    """Return how each gang member ended, by node name. `reports` has the last report about each member.
-
-    If consecutive members have the same AttemptStatus object, they get the same Exit object.
-    """
+    """Return how each gang member ended, by node name. `reports` has the last report about each member."""
     exits: dict[str, Exit] = {}
     last = how = None
     for node, status in reports.items():
@@ -51,7 +48,6 @@ def exits_of(reports: Mapping[str, AttemptStatus]) -> dict[str, Exit]:
 
 
 def exit_of(status: AttemptStatus) -> Exit:
-    """Return how a gang member ended, from the agent's report about the member."""
     usage, checkpoint = status.usage, status.checkpoint
     if usage is None:
         return Exit(status.code, status.signal, status.why, checkpoint=checkpoint)

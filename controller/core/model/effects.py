@@ -17,7 +17,6 @@ class SendToNode:
     frame: Start | Go | Stop | Settle | CheckGpu | ResetGpu | Note
 
     def orders(self) -> Iterator[SendToNode]:
-        """Return a tuple with this effect alone, because it is one order to one node."""
         yield self
 
 
@@ -29,7 +28,6 @@ class SendToNodes:
     frame: Go | Stop | Settle
 
     def orders(self) -> Iterator[SendToNode]:
-        """Return one order for each node."""
         return (SendToNode(node, self.frame) for node in self.nodes)
 
 
@@ -42,7 +40,6 @@ class StartAttempt:
     launch: AttemptStart
 
     def orders(self) -> Iterator[SendToNode]:
-        """Return one order for each node."""
         return (SendToNode(node, start) for node, start in self.launch.starts.items())
 
 

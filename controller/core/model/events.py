@@ -31,24 +31,18 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """An event about one job."""
-
     job: int
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """An event about one node."""
-
     node: str
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An event about the cluster as a whole."""
-
     at: float
 
 
@@ -214,8 +208,8 @@ class AttemptStarted(JobEvent):
 
     @property
     def pids(self) -> Mapping[str, int | None]:
-        """The process id of the attempt on the node, as a dictionary with the node's name as key.
-        MembersStarted.pids has the same form.
+        """The process id of the attempt on the event's node, as a dictionary with one entry (node name:
+        process id).
         """
         return {self.node: self.pid}
 
@@ -249,9 +243,7 @@ class AttemptExited(JobEvent):
 
     @property
     def exits(self) -> Mapping[str, AttemptExited]:
-        """The exit of the attempt on the node, as a dictionary with the node's name as key.
-        MembersExited.exits has the same form.
-        """
+        """The end of the attempt on the event's node, as a dictionary with one entry (node name: event)."""
         return {self.node: self}
 
 
@@ -352,7 +344,7 @@ class PreemptionPlanned(JobEvent):
     by: float
 
     def leaving(self, node: str) -> list[int]:
-        """Return the ids of the victims that leave this node."""
+        """Return the ids of the jobs that are preempted on this node."""
         return [victim.job for victim in self.victims if not victim.nodes or node in victim.nodes]
 
 

@@ -478,10 +478,8 @@ class Decision:
 
 
 def no_such_job(job: int | str) -> Refusal:
-    """Return the refusal of a command on an unknown job."""
     return Refusal("not_found", f"there is no job {job}", "job", "'corral queue --all' lists all jobs.")
 
 
 def no_such_node(node: str) -> Refusal:
-    """Return the refusal of a command on an unknown node."""
     return Refusal("not_found", f"there is no node {node!r}", "node", "'corral nodes' lists all nodes.")

@@ -39,7 +39,6 @@ class AttemptStart:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the attempt's nodes."""
         return tuple(self._members)
 
     @property

@@ -73,10 +73,11 @@ WAIT_RULES = WaitRules()
 
 
 def with_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return the gates in `gates` and also `gate`, in the same order as in the constant GATES."""
+    """Return `gates` (reasons that keep a job out of the queue) with `gate` added, in the order of the
+    constant GATES.
+    """
     return tuple(each for each in GATES if each in gates or each is gate)
 
 
 def without_gate(gates: tuple[Reason, ...], gate: Reason) -> tuple[Reason, ...]:
-    """Return the gates in `gates` except `gate`."""
     return tuple(each for each in gates if each is not gate)

@@ -58,7 +58,9 @@ class ReclaimStrategy(Protocol):
         ...
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the policy for a waiting job; None if no tenant has to give resources back for this job."""
+        """Return the policy that decides which jobs may be stopped for this waiting job; None if no tenant
+        has to give resources back for it.
+        """
         ...
 
 
@@ -189,8 +191,8 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return the policy for a waiting job; None if its user would be above the user's fair share with this
-    job.
+    """Return the policy that decides which jobs may be stopped for this waiting job. Return None if its user
+    would be above the user's fair share with the job.
     """
     policy = FairShareReclaim(context, job, threshold)
     return policy if policy.entitled else None
@@ -273,7 +275,9 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return the policy for a waiting job; None if its project would exceed its own quota with this job."""
+    """Return the policy that decides which jobs may be stopped for this waiting job. Return None if its
+    project would exceed its own quota with the job.
+    """
     state = context.state
     if state.quotas.unlimited:
         return None  # Without quotas no project can have borrowed quota.

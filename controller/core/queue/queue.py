@@ -40,7 +40,9 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs with one resource request fit at present. All lanes with this request share one object."""
+    """Whether jobs with one resource request fit at present. All lanes (parts of the queue) for this request
+    share one object.
+    """
 
     blocked_at: int = -1
     """`Nodes.room_version` when the request last did not fit. It cannot fit before this version increases."""
@@ -57,7 +59,8 @@ class ClassFit:
 
 
 class Lane:
-    """The waiting jobs with one request and of one order group, lowest rank first.
+    """The waiting jobs with equal requests that never overtake each other (one order group), lowest rank
+    first.
 
     `_entries` is sorted and may have entries of removed jobs; `_ranks` has the waiting jobs only. An entry is
     valid if `_ranks` has its job with the same rank, so a job that is added again with another rank gets
@@ -171,9 +174,9 @@ class Queue:
         group: LaneGroup = (),
         latest_start: float = NO_END,
     ) -> None:
-        """Add a job to the lane of its request `ask` and its order group.
+        """Add a job to the lane of the waiting jobs with its request `ask` and its order group `group`.
 
-        `latest_start`: the time by which it must start to keep its deadline; NO_END without a deadline.
+        `latest_start`: the time by which the job must start to keep its deadline; NO_END without a deadline.
         """
         if latest_start < NO_END:
             insort(self.by_latest_start, (latest_start, job))
@@ -228,7 +231,11 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """Return the number of waiting jobs before this one. `position_key` is explained in `first_ahead`."""
+        """Return the number of waiting jobs before this one.
+
+        `position_key` computes the present sort keys if the order depends on time or usage; otherwise it is
+        None.
+        """
         entry = self.entry(job)
         if position_key is None:
             return sum(other < entry for lane in self.lanes.values() for other in lane)

@@ -120,8 +120,8 @@ class ProjectRules:
 
 
 def project_notes(requested: JobSpec, queued: JobSpec) -> tuple[str, ...]:
-    """Return a sentence if a submitted job is in project "default" because the requested project is not
-    declared.
+    """Return a sentence for the user if a submitted job was put into project "default" because the requested
+    project is not declared. Otherwise return an empty tuple.
     """
     if requested.project == queued.project or requested.project == DEFAULT_PROJECT:
         return ()

@@ -79,11 +79,9 @@ class Unlimited:
     name: ClassVar[str] = "unlimited"
 
     def quota(self, _scope: str, _name: str) -> Quota | None:
-        """Return None: no tenant has a quota."""
         return None
 
     def names(self, _scope: str) -> Iterator[str]:
-        """Return no names: no tenant has its own quota."""
         return iter(())
 
 

@@ -83,7 +83,6 @@ class _NodeLoads:
         return float(of_open.max() - of_open.min())
 
     def after(self, nodes: Nodes, move: PlannedMove) -> _NodeLoads:
-        """Return the loads after this move."""
         columns = self._columns
         moved = replace(
             columns,

@@ -12,7 +12,7 @@ from controller.core.state.state import State
 
 
 def apply(state: State, event: Event) -> None:
-    """Change the state as the event demands."""
+    """Change the state with the function that is registered for the class of the event."""
     _APPLY[type(event)](state, event)
 
 

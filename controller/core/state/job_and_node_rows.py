@@ -214,7 +214,6 @@ class RowDecoder:
         self._records: dict[str, JobRecord] = {}
 
     def spec(self, row: JobRow) -> JobSpec:
-        """Return the spec of the job in this database row."""
         text = row.spec or "null"
         found = self._specs.get(text)
         if found is None:
@@ -222,7 +221,6 @@ class RowDecoder:
         return found
 
     def record(self, row: JobRow) -> JobRecord:
-        """Return the decoded JSON body of this database row."""
         found = self._records.get(row.body)
         if found is None:
             found = decode(JobRecord, json.loads(row.body), f"jobs[{row.id}].body")
@@ -269,7 +267,6 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
 
 
 def node_row(node: Node) -> NodeRow:
-    """Return the database row of a node."""
     body = _encode_node_fields(node)
     body["health"] = [{"uuid": uuid, **_encode_condition(each)} for uuid, each in sorted(node.health.items())]
     return NodeRow(node.name, node.state.value, dumps(body))

@@ -63,10 +63,10 @@ class NoteKind:
 
 
 def changed_notes(state: State, batch: Iterable[Event]) -> list[NoteRow]:
-    """Return the notes (database rows of quotas, shares and the like) that the events in `batch` changed.
+    """Return the notes (database rows of quotas, shares and the like) that the events in `batch` changed,
+    with their contents after the events.
 
-    Each note has its contents after the events. The sets in step 2 of the module docstring are read, but not
-    emptied.
+    The state's sets of changed notes stay as they are; `clear_note_changes` empties them.
 
     Cost: one dictionary lookup per event, plus one row for each note that changed.
     """

@@ -275,7 +275,8 @@ class ReservationTable:
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a reservation in the licence timelines and the expected affinity.
+        """Add (`sign` 1) or remove (-1) a reservation in the licence timelines and in the affinity terms of
+        jobs with reservations.
 
         In a table that several profiles share, also update the number of reservations on each node. The node
         timelines do not change.
@@ -379,7 +380,6 @@ class ExpectedAffinity:
         self._with_terms: dict[PerNodeRequest, Counter[int]] = {}
 
     def copy(self) -> ExpectedAffinity:
-        """Return an independent copy."""
         other = ExpectedAffinity()
         other._labelled = {part: Counter(rows) for part, rows in self._labelled.items()}
         other._with_terms = {part: Counter(rows) for part, rows in self._with_terms.items()}

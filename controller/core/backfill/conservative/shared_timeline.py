@@ -99,7 +99,6 @@ class SharedTimeline(Timeline[FreeByNode]):
         self._numbers: dict[PerNodeRequest, int] = {}
 
     def copy(self) -> SharedTimeline:
-        """Return an independent copy."""
         other = SharedTimeline(0.0, {})
         other.rows, other.times, other.values = self.rows, self.times.copy(), self.values.copy()
         # Both timelines use the same `FreeByNode` objects, which cache results by request number. Therefore

@@ -153,7 +153,6 @@ class LicenceTimeline(Timeline[int]):
         super().__init__([now], [free])
 
     def copy(self) -> LicenceTimeline:
-        """Return an independent copy."""
         other = LicenceTimeline(0.0, 0)
         other.times, other.values = self.times.copy(), self.values.copy()
         return other
@@ -192,7 +191,6 @@ class LicenceTimelines:
         self._by_name = {name: LicenceTimeline(now, count) for name, count in free.items()}
 
     def copy(self) -> LicenceTimelines:
-        """Return an independent copy."""
         other = LicenceTimelines(0.0, {})
         other._by_name = {name: timeline.copy() for name, timeline in self._by_name.items()}
         return other
