@@ -6,9 +6,9 @@ import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from itertools import islice
 
 from controller.core.backfill.candidates import BackfillCandidates
+from controller.core.backfill.conservative.conservative_pass import ConservativePass
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
 from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.easy import EasyReservation, earliest_reservation, find_beside_reservation
@@ -101,14 +101,15 @@ class Cycle:
         """Whether a pass has used `_easy` for a decision; an unused one is not recorded as an estimate."""
         self._latest = (0, NEVER)
         """The id of the first waiting job, and the latest start guaranteed to it, `max_delay_s` included."""
-        self._position_of: PositionKey | None = None
+        self.position_of: PositionKey | None = None
         """Computes the queue position of an entry in this pass; None if entries are compared without it."""
         self._seen: tuple[int, ...] = ()
-        self._partial_start_at = NEVER
+        self.partial_start_at = NEVER
         """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
         self._now = 0.0
         self._outlived_until = -math.inf
         """`outlived_predictions` has examined all planned ends up to this time."""
+        self._conservative = ConservativePass(self)
 
     @property
     def shared(self) -> SharedReservations | None:
@@ -131,7 +132,7 @@ class Cycle:
     def again_at(self) -> float:
         """The next time at which a waiting job may start although nothing has changed except the time."""
         urgent_at = self.deadline_guard.again_at(self._now) if self.lifts_deadlines else NEVER
-        return min(self.preemption.retry_at, self.limits.again_at, self._partial_start_at, urgent_at)
+        return min(self.preemption.retry_at, self.limits.again_at, self.partial_start_at, urgent_at)
 
     # The steps of one scheduling pass
 
@@ -166,9 +167,9 @@ class Cycle:
         fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]
         queue.new_jobs.clear()
         if queue.lanes:
-            self._position_of = position_key(self.state, queue, now)
+            self.position_of = position_key(self.state, queue, now)
             if self.backfill.reserves is Reserves.ALL_JOBS:
-                self._run_conservative(now, apply, due=due)
+                self._conservative.run(now, apply, due=due)
             elif due or not self._only_new_jobs_matter(fresh):
                 self._run_in_order(now, apply)
             else:
@@ -191,8 +192,8 @@ class Cycle:
         Returns True only once for each such time.
         """
         due = False
-        if self._partial_start_at <= now:
-            due, self._partial_start_at = True, NEVER
+        if self.partial_start_at <= now:
+            due, self.partial_start_at = True, NEVER
         if self.preemption.retry_at <= now:
             due, self.preemption.retry_at = True, NEVER
         if self.limits.again_at <= now:
@@ -213,18 +214,18 @@ class Cycle:
             or head[1] not in queue
             or head[1] in fresh  # The first job was edited, and its request may have changed.
             or queue.entry(head[1]) != head
-            or self._seen != self._versions()
+            or self._seen != self.versions()
         ):
             return False
-        if self._position_of is None:
+        if self.position_of is None:
             return all(queue.entry(job) > head for job in fresh)
-        position = self._position_of(head)
+        position = self.position_of(head)
         # Compare only the first job of each lane (jobs with the same request), because no new job of the lane
         # is before it.
         heads = (first for lane in queue if (first := lane.head()) is not None)
-        return all(self._position_of(first) >= position for first in heads)
+        return all(self.position_of(first) >= position for first in heads)
 
-    def _versions(self) -> tuple[int, ...]:
+    def versions(self) -> tuple[int, ...]:
         """The version numbers that the class docstring lists. While none of them changes, no waiting job can
         start.
         """
@@ -244,7 +245,7 @@ class Cycle:
 
         The key may depend on time or on the usage of tenants.
         """
-        return entry if self._position_of is None else self._position_of(entry)
+        return entry if self.position_of is None else self.position_of(entry)
 
     # Step 1 of `run`
 
@@ -271,7 +272,7 @@ class Cycle:
             elif useless:
                 apply(PreemptionDropped(job.id, now, useless))
             elif self.preemption.claim_ready(job):
-                self._start(job.id, Placement(job.claim, job.claim_quality), now, apply)
+                self.start(job.id, Placement(job.claim, job.claim_quality), now, apply)
 
     def _take_touched_claimants(self) -> list[Job]:
         """Return the jobs of this profile whose nominated nodes have changed since the last call."""
@@ -309,7 +310,7 @@ class Cycle:
         # Reserve for the first waiting job (step 3 of `run`). Without shared nodes, step 4 does this.
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
-        self._seen = self._versions()
+        self._seen = self.versions()
         if self.head is not None or self.quota_reservations:
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
@@ -327,7 +328,7 @@ class Cycle:
                 continue
             placement = self.find_or_block(lane, number, now, for_deadlines=True)
             if placement is not None:
-                self._start(number, placement, now, apply)
+                self.start(number, placement, now, apply)
 
     def _start_in_order(self, now: float, apply: Apply) -> None:
         """Start jobs in queue order until a job neither fits nor can preempt others.
@@ -353,19 +354,19 @@ class Cycle:
             if number not in self.queue:  # Step 3 has already started this job.
                 self._next_in_lane(heads, head)
                 continue
-            if self._position_of is not None and (moved_to := self._position_of(head)) > position:
+            if self.position_of is not None and (moved_to := self.position_of(head)) > position:
                 # Jobs of the same tenant have started in this pass, so this job is now further back in the
                 # queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
             if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 waiting = self.state.jobs[number]
-                fewer = None if isinstance(over, QuotaReserved) else self._find_fewer(waiting, now)
+                fewer = None if isinstance(over, QuotaReserved) else self.find_fewer(waiting, now)
                 if fewer is None and isinstance(over, LimitExceeded):
                     self.quota_reservations.reserve(waiting, over, now)
                 if fewer is not None:
                     self.queue.lane_pending_reasons.pop(lane, None)
-                    self._start(number, fewer, now, apply)
+                    self.start(number, fewer, now, apply)
                 stays = fewer is not None or (over.only_this_job and not isinstance(over, QuotaReserved))
                 self._next_in_lane(heads, head if stays else None)
                 continue
@@ -375,10 +376,10 @@ class Cycle:
             placement = self.find_or_block(first_lane, first, now, for_deadlines=self.lifts_deadlines)
             job = self.state.jobs[first]
             if placement is None:
-                placement = self._find_fewer(job, now)
+                placement = self.find_fewer(job, now)
             if placement is not None:
-                self._start(first, placement, now, apply)
-            elif (plan := self._plan_preemption(job, now)) is not None:
+                self.start(first, placement, now, apply)
+            elif (plan := self.plan_preemption(job, now)) is not None:
                 apply(plan)
             else:
                 self.head = self.queue.entry(first)
@@ -449,12 +450,12 @@ class Cycle:
         heapq.heapify(waiting)
         while waiting:
             key, number, lane = waiting[0]
-            if self._position_of is not None and (moved_to := lane.key()) > key:
+            if self.position_of is not None and (moved_to := lane.key()) > key:
                 heapq.heapreplace(waiting, (moved_to, number, lane))
                 continue
             placement = lane.take_placement()
             if placement is not None:
-                self._start(lane.job, placement, now, apply)
+                self.start(lane.job, placement, now, apply)
             following = lane.advance()
             if following is None:
                 heapq.heappop(waiting)
@@ -471,79 +472,6 @@ class Cycle:
         # Do not record a start that depends on jobs without a time limit, because they may run longer.
         if not self.state.assumes_ends(easy.starts_at):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
-
-    # Steps 2 to 4 of `run` for conservative backfill
-
-    def _run_conservative(self, now: float, apply: Apply, *, due: bool) -> None:
-        """Start the jobs whose reserved start has come.
-
-        Repeat until a round changes nothing, because a job that starts can satisfy an affinity term of a
-        waiting job, and a job that may not start leaves its resources to other jobs.
-        """
-        self._preempt_for_first(now, apply)
-        if due or self._seen != self._versions():
-            self._seen = self._versions()
-            self.reservations.retry_refused()
-        before = (-1, -1)
-        while before != (round_ := (self.state.nodes.job_affinity.version, len(self.reservations.refused))):
-            before = round_
-            self._start_reserved(now, apply)
-
-    def _preempt_for_first(self, now: float, apply: Apply) -> None:
-        """Plan preemption for the waiting jobs in queue order, until a job fits or finds no victims."""
-        while len(self.queue):
-            heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]
-            if not heads:
-                return
-            job = self.state.jobs[min(heads, key=self.position)[1]]
-            if self.search.find(job, self.state.barred_nodes(job, now), now) is not None:
-                return
-            if self._find_fewer(job, now) is not None:
-                return
-            plan = self._plan_preemption(job, now)
-            if plan is None:
-                return
-            apply(plan)
-
-    def _start_reserved(self, now: float, apply: Apply) -> None:
-        """Bring the reservations up to date, and start jobs whose reserved start has come."""
-        entries = heapq.merge(*self._lanes_within_limits(now, fewer_nodes=True), key=self._position_of)
-        first = islice(entries, self.backfill.depth)
-        reservations = self.reservations
-        reservations.update(self.limits.within_limits(first, now), now)
-        self._partial_start_at = min(self._partial_start_at, reservations.next_partial_start(now))
-        for number in reservations.due_jobs(now):
-            placement = reservations.take_due(number)
-            job = self.state.jobs[number]
-            over = self.limits.over(job, now, len(placement.allocations))
-            allowed = over is None and not self.state.licences.insufficient(job.ask.licences)
-            if allowed and self.placer.still_fits(job.ask, placement, self.state.barred_nodes(job, now)):
-                self._start(number, placement, now, apply)
-            else:
-                reservations.refuse(number, now)
-
-    def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
-        """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share
-        limits.
-
-        For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
-        return a lane if its first job may start on fewer nodes within the limit, or if the limit concerns
-        only this job.
-        """
-        if not self.state.limited:
-            return self.queue
-        found = []
-        for lane in self.queue:
-            head = lane.head()
-            if head is None:
-                continue
-            over = self.shut_if_over(lane, head[1], now)
-            if not over or (
-                fewer_nodes
-                and (over.only_this_job or self.limits.nodes_within(self.state.jobs[head[1]], now))
-            ):
-                found.append(lane)
-        return found
 
     # Helpers of steps 2 to 4 of `run`
 
@@ -595,7 +523,7 @@ class Cycle:
         """
         self.queue.pending_reasons[number] = self.search.why_kept_out(self.state.jobs[number], now)
 
-    def _find_fewer(self, job: Job, now: float) -> Placement | None:
+    def find_fewer(self, job: Job, now: float) -> Placement | None:
         """Return a placement on fewer nodes than the job requests; None if there is none.
 
         A gang that accepts fewer nodes first waits for all its nodes (the assembly time). Until the end of
@@ -604,18 +532,19 @@ class Cycle:
         if job.ask.least is not None and not self.state.licences.insufficient(job.ask.licences):
             ripe_at = accepts_fewer_from(job)
             if now < ripe_at:
-                self._partial_start_at = min(self._partial_start_at, ripe_at)
+                self.partial_start_at = min(self.partial_start_at, ripe_at)
                 return None
         return self.search.find_fewer(job, now)
 
-    def _plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
+    def plan_preemption(self, job: Job, now: float) -> PreemptionPlanned | None:
+        """Return a preemption that lets the job start after its victims have ended; None if there is none."""
         if not self.placer.pipeline.strategies or self.state.licences.insufficient(job.ask.licences):
             # Preemption cannot help a job that lacks licences: it does not search victims by the licences
             # that they hold.
             return None
         return self.preemption.plan(job, now, self.search.reserved_for_others(job, now))
 
-    def _start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
+    def start(self, number: int, placement: Placement, now: float, apply: Apply) -> None:
         """Update the reservations for jobs with deadlines, then start the job with a JobPlaced event."""
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)

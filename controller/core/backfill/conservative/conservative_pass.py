@@ -1,0 +1,104 @@
+"""The scheduling pass of one profile with conservative backfill: starts the jobs whose reserved start has
+come.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from controller.core.queue.queue import Lane
+
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Apply, Cycle
+
+
+class ConservativePass:
+    """Runs the passes of a profile with conservative backfill, in which every waiting job has a reservation.
+
+    1. Look for victims of preemption for the first waiting jobs, until a job fits or finds no victims.
+    2. Bring the reservations of the waiting jobs up to date, in queue order.
+    3. Start the jobs whose reserved start has come. If quotas, licences or nodes do not allow the start,
+       drop the reservation of the job (`refuse`).
+    4. Repeat steps 2 and 3 until a round changes nothing, because a job that starts can satisfy an affinity
+       term of a waiting job, and a job that may not start leaves its resources to other jobs.
+    """
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._state = cycle.state
+        self._seen: tuple[int, ...] = ()
+        """`Cycle.versions` when refused jobs were last tried again."""
+
+    def run(self, now: float, apply: Apply, *, due: bool) -> None:
+        """Run one pass. `due`: a job may start only because time has passed, or because a job has run longer
+        than predicted.
+        """
+        self._preempt_for_first(now, apply)
+        reservations, versions = self._cycle.reservations, self._cycle.versions()
+        if due or self._seen != versions:
+            self._seen = versions
+            reservations.retry_refused()
+        before = (-1, -1)
+        while before != (round_ := (self._state.nodes.job_affinity.version, len(reservations.refused))):
+            before = round_
+            self._start_reserved(now, apply)
+
+    def _preempt_for_first(self, now: float, apply: Apply) -> None:
+        """Plan preemption for the waiting jobs in queue order, until a job fits or finds no victims."""
+        cycle = self._cycle
+        while len(cycle.queue):
+            heads = [head for lane in self._lanes_within_limits(now) if (head := lane.head()) is not None]
+            if not heads:
+                return
+            job = self._state.jobs[min(heads, key=cycle.position)[1]]
+            if cycle.search.find(job, self._state.barred_nodes(job, now), now) is not None:
+                return
+            if cycle.find_fewer(job, now) is not None:
+                return
+            plan = cycle.plan_preemption(job, now)
+            if plan is None:
+                return
+            apply(plan)
+
+    def _start_reserved(self, now: float, apply: Apply) -> None:
+        """Bring the reservations up to date, and start jobs whose reserved start has come."""
+        cycle, state, reservations = self._cycle, self._state, self._cycle.reservations
+        entries = heapq.merge(*self._lanes_within_limits(now, fewer_nodes=True), key=cycle.position_of)
+        reservations.update(cycle.limits.within_limits(islice(entries, cycle.backfill.depth), now), now)
+        cycle.partial_start_at = min(cycle.partial_start_at, reservations.next_partial_start(now))
+        for number in reservations.due_jobs(now):
+            placement = reservations.take_due(number)
+            job = state.jobs[number]
+            over = cycle.limits.over(job, now, len(placement.allocations))
+            allowed = over is None and not state.licences.insufficient(job.ask.licences)
+            if allowed and cycle.placer.still_fits(job.ask, placement, state.barred_nodes(job, now)):
+                cycle.start(number, placement, now, apply)
+            else:
+                reservations.refuse(number, now)
+
+    def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
+        """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share
+        limits.
+
+        For every other lane, record the limit as the pending reason of its jobs. With `fewer_nodes`, also
+        return a lane if its first job may start on fewer nodes within the limit, or if the limit concerns
+        only this job.
+        """
+        cycle = self._cycle
+        if not self._state.limited:
+            return cycle.queue
+        found = []
+        for lane in cycle.queue:
+            head = lane.head()
+            if head is None:
+                continue
+            over = cycle.shut_if_over(lane, head[1], now)
+            if not over or (
+                fewer_nodes
+                and (over.only_this_job or cycle.limits.nodes_within(self._state.jobs[head[1]], now))
+            ):
+                found.append(lane)
+        return found
