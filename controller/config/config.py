@@ -109,7 +109,6 @@ class Config(BaseSettings):
 
     @property
     def store_url(self) -> str:
-        """The URL of the database."""
         return self.store.url or f"sqlite:///{self.state_dir / 'corral.db'}"
 
     @property

@@ -355,8 +355,8 @@ class Daemon:
         return [self._inbox.popleft() for _ in range(min(len(self._inbox), most))]
 
     async def _process_batch(self, batch: list[PendingInput]) -> None:
-        """Process a batch of inputs: pass them to the engine, commit the events, send replies and orders.
-        Steps 2 to 6 of the algorithm in the class's docstring.
+        """Pass a batch of inputs to the engine, commit the events, and send replies and orders. These are
+        steps 2 to 6 in the docstring of the class.
         """
         events: list[Event] = []
         effects: list[Effect] = []

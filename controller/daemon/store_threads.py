@@ -71,7 +71,6 @@ class StoreThreads:
 
 
 def entry_of(seq: int, event: Event) -> JournalEntry:
-    """Return the journal entry for this event, with `seq` as its number."""
     return JournalEntry(
         seq=seq,
         at=event.at,

@@ -77,20 +77,15 @@ class AgentPipes:
         self._words = LastLine(process.stderr)
 
     async def read(self) -> bytes:
-        """Read bytes from the agent. The result is empty when the agent has ended."""
         return await self._out.read(READ)
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the agent; never blocks."""
         self._in.write(data)
 
     def unread(self) -> int:
-        """Return the number of queued bytes that the agent has not read."""
         return self._in.transport.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:
-        """Close the pipes and wait for the process; kill it after `patience_s` seconds. Returns its last
-        stderr line."""
         # If the agent has ended, its pipe is already closing, and close() would fail.
         if not self._in.transport.is_closing():
             self._in.close()

@@ -44,7 +44,6 @@ class ReconnectingLink(ABC):
         """Open a channel to the agent. Raises CannotConnect."""
 
     def open(self, handler: FrameHandler) -> None:
-        """Connect to the agent. Whenever the connection is lost, connect again after a pause."""
         self._handler = handler
         self._closing = False
         self._reported = None
@@ -52,20 +51,15 @@ class ReconnectingLink(ABC):
         self._task.add_done_callback(_report_crash)
 
     def send(self, frame: ControllerFrame) -> None:
-        """Queue a frame for the agent. Without a connection the frame is dropped."""
         if self._session is not None and self._session.greeted:
             self._session.send(frame)
 
     def session(self) -> AgentSession:
-        """Return the session (exchange of messages) on the current connection. Raises NodeAway if there is no
-        connection.
-        """
         if self._session is None or not self._session.greeted:
             raise NodeAway(f"node {self.name} is away")
         return self._session
 
     async def close(self) -> None:
-        """Disconnect from the agent. The jobs on the node continue."""
         self._closing = True
         if self._session is not None:
             self._session.leave()

@@ -64,8 +64,9 @@ class AnswerProcess:
 
 
 def begin(line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int) -> int:
-    """Fork the replica and return its process id. The socket `line` connects it to the controller; the
-    replica ends when the controller closes the socket."""
+    """Fork the replica (a process with a copy of the engine) and return its process id. The socket `line`
+    connects it to the controller; the replica ends when the controller closes the socket.
+    """
     pid = fork()
     if pid == 0:
         _run(line, engine, config, seq, memory_mib)
@@ -87,7 +88,9 @@ def _run(line: socket.socket, engine: Engine, config: Config, seq: int, memory_m
 
 
 class Replica:
-    """The replica's main loop: repeats the committed inputs and starts a process for each question."""
+    """The main loop of the replica, a process with a copy of the engine. It applies the committed inputs to
+    the copy, and starts a process for each question.
+    """
 
     def __init__(
         self, line: socket.socket, engine: Engine, config: Config, seq: int, memory_mib: int
@@ -102,8 +105,9 @@ class Replica:
         """The processes that answer questions, by the pipe from which their answers are read."""
 
     def serve(self) -> int:
-        """Repeat inputs and answer questions until the controller closes the connection. Returns the exit
-        code."""
+        """Apply the inputs that the controller has committed, and answer its questions, until it closes the
+        connection. Return the exit code of the process.
+        """
         orders = Unpacker()
         self._selector.register(self._line, selectors.EVENT_READ)
         while True:
@@ -119,7 +123,9 @@ class Replica:
                         return DRIFTED
 
     def _take(self, order: Committed | QuestionAsked | QuestionDropped) -> bool:
-        """Handle a message. Returns False if the state of this replica differs from the controller's."""
+        """Handle a message from the controller. Return False if the state of the engine's copy differs from
+        the state of the controller.
+        """
         match order:
             case Committed():
                 return self._follow(order)

@@ -57,8 +57,9 @@ class ReplicaLost(Exception):
 
 
 class ReplicaLink:
-    """The connection to a running replica, with the questions (explain, what-if) that it has not answered
-    yet."""
+    """The connection to a running replica (a process with a copy of the engine), with the questions, such as
+    explain, that the replica has not answered yet.
+    """
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -282,7 +283,9 @@ class ReplicaClient:
 
 @asynccontextmanager
 async def _turn(turns: UserTurns, user: str) -> AsyncIterator[None]:
-    """Wait for a turn of this user. Raises QuestionRefused if the wait is too long."""
+    """Wait until one more question of this user may be answered. Raise QuestionRefused if the wait is too
+    long.
+    """
     try:
         async with turns.turn(user):
             yield

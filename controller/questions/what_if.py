@@ -119,7 +119,6 @@ class NamedJob:
 
     @classmethod
     def of(cls, job: Job) -> NamedJob:
-        """Return the id, label, name and user of this job."""
         return cls(job.id, job.label, job.name, job.user)
 
 
@@ -133,7 +132,6 @@ class WaitingJobs:
 
     @classmethod
     def of(cls, engine: Engine) -> WaitingJobs:
-        """Return the queued and held jobs of this engine."""
         live = list(engine.state.live())
         queued = [NamedJob.of(job) for job in live if job.state is JobState.QUEUED and not job.held]
         return cls(queued, [NamedJob.of(job) for job in live if job.held], engine.state.next_job)

@@ -29,7 +29,6 @@ class FilePlugin:
     plugin: type[Any]
 
     def load(self) -> type[Any]:
-        """Return the plugin class."""
         return self.plugin
 
 

@@ -284,9 +284,11 @@ class Store:
     def usage(
         self, by: str, since: float, until: float, most: int, running: Sequence[UsageRow] = ()
     ) -> tuple[list[UsageSum], int]:
-        """Return the resources that attempts used in a time window, by user, project, queue or job.
+        """Return the resources that attempts used in a time window, by user, project, queue or job (`by`),
+        and the number of all such groups.
 
-        See `report` in controller/store/usage.py for the arguments and the result.
+        Only the `most` groups with the most GPU time are returned. `running` is the usage of attempts that
+        have not ended.
         """
         with self._reading() as connection:
             return report(connection, by, since, until, most, running)

@@ -105,8 +105,8 @@ def _days(by: str, since: float, until: float) -> Select[Any]:
 
 
 def _part(begin: Any, end: Any, since: float, until: float) -> ColumnElement[float]:
-    """Return the fraction (0 to 1) of the time from `begin` to `end` that is inside the window; 1 if `begin`
-    equals `end`.
+    """Return the fraction (0 to 1) of the time from `begin` to `end` that is between `since` and `until`; 1
+    if `begin` equals `end`.
     """
     first = case((begin < since, since), else_=begin)
     last = case((end > until, until), else_=end)

@@ -69,7 +69,6 @@ class Verification:
         self._problems = place.full_check(connection)
 
     def run(self) -> VerifyReport:
-        """Run all checks and return the report."""
         facts = {row.name: row.value for row in self._connection.execute(select(tables.meta))}
         base = retention.read_base(facts)
         head = self._follow(base or chain.genesis(facts.get("id", "")), base)
@@ -106,7 +105,8 @@ class Verification:
         return end
 
     def _is_announced(self, base: Head, sealed: Sequence[tuple[int, str]]) -> bool:
-        """Whether a JournalSealed entry announces the deletion of all entries up to the base.
+        """Whether a JournalSealed entry announces the deletion of all journal entries up to `base`, the last
+        deleted entry.
 
         The entry may also announce the deletion of later entries that have not been deleted yet.
         """

@@ -19,7 +19,6 @@ class Histogram:
     total_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total_s += seconds
 

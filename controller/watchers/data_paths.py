@@ -39,7 +39,6 @@ class DataPathWatch:
             self._task = asyncio.create_task(self._check_until_found())
 
     def close(self) -> None:
-        """Stop checking paths."""
         if self._task is not None:
             self._task.cancel()
 

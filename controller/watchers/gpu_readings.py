@@ -103,7 +103,6 @@ class GpuHealthWatch:
         self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.open, clock)
 
     def close(self) -> None:
-        """Stop reporting problems."""
         if self._timer is not None:
             self._timer.cancel()
 

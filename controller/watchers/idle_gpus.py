@@ -152,7 +152,6 @@ class IdleGpuWatch:
         self.open(clock)
 
     def close(self) -> None:
-        """Stop checking for idle jobs."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -36,7 +36,9 @@ class PlacementHooks:
         self._hooks = hooks
 
     def tell(self, events: Iterable[Event], state: State) -> None:
-        """Add the placements among these committed events to the queue of the thread. Never blocks."""
+        """Queue the job placements among these committed events for the thread that calls the hooks. Never
+        blocks.
+        """
         if not self._hooks:
             return
         for event in events:

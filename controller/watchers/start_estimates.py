@@ -48,7 +48,6 @@ class StartEstimateRecorder:
             self.open()
 
     def close(self) -> None:
-        """Stop estimating the starts of jobs."""
         if self._task is not None:
             self._task.cancel()
 

@@ -131,7 +131,6 @@ class Connection(web.RequestHandler):
         self._limit.leave(self)
 
     def note_token(self) -> None:
-        """Record that a request with the API token has arrived on this connection."""
         self._limit.note_token(self)
 
     def pause_writing(self) -> None:
@@ -180,11 +179,9 @@ class Connections(web.Server):
         self._limit = limit
 
     def closes_at_once(self, uid: int | None) -> bool:
-        """Whether a new connection of this uid would be closed at once, without an answer."""
         return self._limit.closes_at_once(uid)
 
     def __call__(self) -> Connection:
-        """Return the protocol object for one new connection."""
         return Connection(
             self,
             self._limit,

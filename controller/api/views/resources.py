@@ -105,7 +105,6 @@ def _nodes_asked(engine: Engine, job: Job) -> int:
 
 
 def moved_view(job: Job, move: Move) -> Moved:
-    """Return the API's view of one move of a job to other nodes."""
     return Moved(
         job.id,
         job.label,
@@ -126,7 +125,6 @@ def moved_view(job: Job, move: Move) -> Moved:
 
 
 def held_view(state: State, allocation: Allocation) -> Held:
-    """Return the API's view of the resources that a job holds on one node."""
     node = state.nodes.get(allocation.node)
     known = {gpu.uuid: gpu for gpu in node.facts.gpus} if node and allocation.gpus else {}
     return Held(

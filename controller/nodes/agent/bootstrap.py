@@ -67,7 +67,6 @@ class BootstrappedAgent:
     home: str
 
     def send_options(self, options: list[str]) -> None:
-        """Send the command line options to the agent."""
         self.process.stdin.write(json.dumps(options).encode() + b"\n")
 
 

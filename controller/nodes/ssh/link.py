@@ -88,7 +88,6 @@ class SshChannel:
         self._why = ""
 
     async def read(self) -> bytes:
-        """Read bytes from the agent. The result is empty when the agent has ended."""
         try:
             return await self._process.stdout.read(READ)
         except (asyncssh.Error, OSError) as error:
@@ -96,13 +95,11 @@ class SshChannel:
             return b""
 
     def write(self, data: bytes) -> None:
-        """Queue bytes for the agent; never blocks."""
         # Ignore an error here, because read() reports the same error.
         with suppress(OSError, asyncssh.Error):
             self._process.stdin.write(data)
 
     def unread(self) -> int:
-        """Return the number of queued bytes that the agent has not read."""
         return self._process.channel.get_write_buffer_size()
 
     async def end(self, patience_s: float) -> str:

@@ -33,7 +33,6 @@ class Sidecar:
         return self._descriptor
 
     def close(self) -> None:
-        """Close the file if it is open."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
