@@ -90,11 +90,9 @@ class CommitFeed:
         self._listeners.discard(listener)
 
     def publish(self, commit: Commit) -> None:
-        """Pass a commit to all subscriptions."""
         for listener in self._listeners:
             listener.push(commit)
 
     def close(self) -> None:
-        """End all subscriptions."""
         for listener in list(self._listeners):
             listener.close()

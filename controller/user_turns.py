@@ -53,7 +53,9 @@ class UserTurns:
 
     @asynccontextmanager
     async def turn(self, user: str) -> AsyncIterator[None]:
-        """Wait for a turn of this user, and keep the turn until the end of the `async with` block."""
+        """Wait until a request of this user may be served. The request then counts as being served until the
+        end of the `async with` block.
+        """
         await self._take(user)
         try:
             yield

@@ -115,7 +115,6 @@ class IsolatedFilter(IsolatedPlugin):
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         why = self._breaker.why(self.kind, self.name)
         failing = f"the filter {self.name} fails ({why})" if why else f"refused by the filter {self.name}"
         return str(self.call(lambda: self.plugin.explain(part), failing))
@@ -127,7 +126,6 @@ class IsolatedScorer(IsolatedPlugin):
     kind = "scorer"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         asked = getattr(self.plugin, "concerns", None)
         return asked is None or bool(self.call(lambda: asked(part, nodes), instead=False))
 
@@ -145,10 +143,6 @@ class IsolatedPicker(IsolatedPlugin):
     kind = "picker"
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return one of `slots`, which are the indices of those GPUs of the node whose free part is large
-        enough for the job.
-        """
-
         def wrong(picked: int) -> str:
             return "" if picked in slots else f"returned slot {picked!r}, which is not one of {list(slots)}"
 
@@ -161,7 +155,6 @@ class IsolatedOrder(IsolatedPlugin):
     kind = "order"
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the sort key of the job; the job with the lowest key is first."""
         return self.call(lambda: self.plugin.rank(job), (NEVER,), _not_numbers)
 
 
@@ -173,7 +166,6 @@ class IsolatedDynamicOrder(IsolatedOrder):
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the present sort key of the job; the job with the lowest key is first."""
         return self.call(lambda: self.plugin.place(job, view), (NEVER,), _not_numbers)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:
@@ -194,9 +186,6 @@ class IsolatedStrategy(IsolatedPlugin):
         return self.call(lambda: self.plugin.standing(job), NEVER, _not_a_number)
 
     def reach(self, job: Job) -> float | None:
-        """Return the highest rank of running jobs that may be stopped for this waiting job; None if no job
-        may be stopped.
-        """
         none: float | None = None
         found: float | None = self.call(lambda: self.plugin.reach(job), none, _no_reach)
         return found
@@ -208,16 +197,10 @@ class IsolatedReclaimStrategy(IsolatedStrategy):
     """
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the group of a running job, such as its tenant. The reclaim policy decides for each group
-        whether its jobs may be stopped.
-        """
         found: Hashable = self.call(lambda: self.plugin.group(job, state), job.id)
         return found
 
     def reclaim_policy(self, job: Job, context: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the reclaim policy for this waiting job; None if no tenant has to give resources back for
-        it.
-        """
         none: ReclaimPolicy | None = None
         found: ReclaimPolicy | None = self.call(lambda: self.plugin.reclaim_policy(job, context), none)
         return found
@@ -229,12 +212,10 @@ class IsolatedQuota(IsolatedPlugin):
     kind = "quota"
 
     def quota(self, scope: str, name: str) -> Quota | None:
-        """Return the quota of this user, project or queue; None if it has no limit."""
         none: Quota | None = None
         return self.call(lambda: self.plugin.quota(scope, name), none, _no_quota)
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, projects or queues (`scope` selects which) with a quota."""
         none: list[str] = []
         return iter(self.call(lambda: list(self.plugin.names(scope)), none))
 
@@ -256,7 +237,6 @@ class IsolatedHook(IsolatedPlugin):
     kind = "hook"
 
     def on_placed(self, placed: Placed) -> None:
-        """Call the hook for a placement that is on disk."""
         self.call(lambda: self.plugin.on_placed(placed), None)
 
 
@@ -278,9 +258,6 @@ class IsolatedBackfill(IsolatedPlugin):
         self.depth: int | None = getattr(plugin, "depth", None)
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Return the sort key of a backfill candidate with this expected run time. The candidate with the
-        lowest key is tried first.
-        """
         return self.call(lambda: self.plugin.candidate_key(runtime_s), 0.0, _not_a_number)
 
 

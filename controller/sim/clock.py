@@ -26,7 +26,6 @@ class Clock:
         heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, callback))
 
     def after(self, seconds: float, callback: Callback) -> None:
-        """Schedule a callback this many seconds from now."""
         self.at(self.now + seconds, callback)
 
     @property

@@ -47,7 +47,6 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs in the cluster."""
         return sum(len(facts.gpus) for facts in self.nodes.values())
 
     @property
@@ -86,7 +85,6 @@ def pool_of(processors: int) -> Cluster:
 
 
 def nodes_of(count: int, gpus: int, cpus: int, memory_mib: int, model: str) -> Cluster:
-    """Return a cluster of `count` equal nodes."""
     room = len(str(count))
     names = [f"n{number:0{room}}" for number in range(1, count + 1)]
     return Cluster({name: _facts(name, cpus, memory_mib, (GpuGroup(gpus, model),)) for name in names})

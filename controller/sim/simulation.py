@@ -97,7 +97,7 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _started_at(self, key: Key, now: float) -> float:
-        """Return the time at which the run time of the attempt began.
+        """Return the time from which the run time of the attempt is counted.
 
         A gang member that joins a running elastic job gets the start of the first member, so that all members
         end together.

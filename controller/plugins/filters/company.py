@@ -22,7 +22,6 @@ class JobAffinityFilter:
     name: ClassVar[str] = "company"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node on which all required affinity terms are met."""
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
         # A table without `job_affinity` contains no jobs. Keep the nodes on which the affinity terms could be
@@ -34,13 +33,9 @@ class JobAffinityFilter:
         return mask[rows]
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return bool(part.labels or part.company)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         wanted = " and ".join(f"'{term}'" for term in part.company if not term.prefer)
         refused = "the job affinity of a job there excludes it" if part.labels else ""
         return (

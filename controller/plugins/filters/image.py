@@ -21,9 +21,6 @@ class ImageFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that can run a container image with the GPUs that the request asks
-        for.
-        """
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         if not part.contained:
             return np.ones(len(chosen), dtype=np.bool_)
@@ -35,11 +32,7 @@ class ImageFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return part.contained
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         return "no container runtime that gives GPUs" if part.wants_gpus else "no container runtime"

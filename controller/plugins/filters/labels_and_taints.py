@@ -24,7 +24,6 @@ class SelectorFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node with all labels of the selector."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         wanted = part.selector
         labels = nodes.labels
@@ -35,13 +34,9 @@ class SelectorFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return bool(part.selector)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         return "no label " + ", ".join(f"{key}={value}" for key, value in part.selector)
 
 
@@ -56,15 +51,11 @@ class AffinityFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node whose labels match all required affinity terms."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         terms, labels = part.affinity, nodes.labels
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
@@ -74,7 +65,6 @@ class AffinityFilter:
         return (replace(part, affinity=(term,)) for term in part.affinity)
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         return "does not meet " + " and ".join(f"'{term}'" for term in part.affinity)
 
 
@@ -92,7 +82,6 @@ class TaintFilter:
     static: ClassVar[bool] = True
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node whose NoSchedule and NoExecute taints the job tolerates."""
         chosen = range(nodes.height)[rows] if isinstance(rows, slice) else rows
         taints, borne = nodes.taints, part.tolerations
         return np.array(
@@ -101,12 +90,8 @@ class TaintFilter:
         )
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return True
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         borne = ", ".join(str(each) for each in part.tolerations)
         return "tainted" + (f", and {borne} tolerates another taint" if borne else ", and it tolerates none")

@@ -21,17 +21,12 @@ class AvailableFilter:
     name: ClassVar[str] = "available"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that is up and not drained."""
         return nodes.open[rows]
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return True
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         return "away or drained"
 
 
@@ -45,14 +40,10 @@ class CapacityFilter:
     name: ClassVar[str] = "capacity"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node with enough free CPU, memory and scratch for the job."""
         fits: Bools = (nodes.cpu_free[rows] >= part.cpu_milli) & (nodes.memory_free[rows] >= part.memory_mib)
         return fits & (nodes.scratch_free[rows] >= part.scratch_mib) if part.scratch_mib else fits
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
@@ -71,7 +62,6 @@ class CapacityFilter:
         return f"less than {' or '.join(each.strip() for each in short)} {'in all' if idle else 'free'}"
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         cpus, mib = counted(part.cpu_milli / 1000, "CPU"), memory(part.memory_mib)
         if part.scratch_mib:
             return f"less than {cpus}, {mib} of memory or {memory(part.scratch_mib)} of scratch free"
@@ -89,15 +79,9 @@ class GpuFilter:
     name: ClassVar[str] = "gpu"
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node with at least as many free GPUs of a suitable type as the job needs per
-        node.
-        """
         return gpu_needs_of(part, nodes).nodes_fitting(nodes, rows)
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """Return False if this filter has nothing to check for the request, so that `keep` need not be
-        called.
-        """
         return part.wants_gpus
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
@@ -110,7 +94,6 @@ class GpuFilter:
         return reason.replace("of its memory free", "of memory").replace(" free ", " ").removesuffix(" free")
 
     def explain(self, part: PerNodeRequest) -> str:
-        """Return the reason that users see for nodes that this filter rejected."""
         kind = f"{' or '.join(part.models)} " if part.models else ""
         kind += f"MIG {part.gpu.mig} " if part.gpu is not None and part.gpu.mig else ""
         if part.gpu is not None and part.gpu.memory_mib:

@@ -57,7 +57,6 @@ class QuotaTable(QuotaAmounts):
 
     @property
     def quota(self) -> Quota:
-        """Return the quota that this table describes."""
         return Quota(self.limits(self.queued), self.soft.limits())
 
 
@@ -82,7 +81,6 @@ class ProjectQuotaTable(QuotaTable):
 
     @property
     def quota(self) -> Quota:
-        """Return the quota that this table describes."""
         lent = QuotaAmounts(self.borrow.cpus, self.borrow.memory, self.borrow.gpus, self.borrow.running)
         return Quota(self.limits(self.queued), self.soft.limits(), lent.limits())
 
@@ -106,7 +104,6 @@ class LocalQuotas:
         return None if table is None else table.quota
 
     def names(self, scope: str) -> Iterator[str]:
-        """Return the names of all users, projects or queues (`scope` selects which) with a quota table."""
         return (name for name in self._tables(scope) if name != ANY_NAME)
 
     def _tables(self, scope: str) -> Mapping[str, QuotaTable]:

@@ -27,7 +27,6 @@ class CostScorer:
     unknown: float = 1.0
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:

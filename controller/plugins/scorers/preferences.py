@@ -25,7 +25,6 @@ class AffinityScorer:
     name: ClassVar[str] = "affinity"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return bool(part.preferences)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
@@ -49,7 +48,6 @@ class TaintScorer:
     name: ClassVar[str] = "taints"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(nodes.taints)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
@@ -74,7 +72,6 @@ class DataScorer:
     prefix: str = "data/"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return bool(part.datasets)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
@@ -94,7 +91,6 @@ class JobAffinityScorer:
     name: ClassVar[str] = "company"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return nodes.job_affinity is not None and any(term.prefer for term in part.company)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
@@ -116,12 +112,11 @@ class GpuTopologyScorer:
     name: ClassVar[str] = "wiring"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return part.gpus > 1 and part.gpu is not None and part.gpu.prefers
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """A job may prefer GPUs on one NUMA node, and GPUs linked by NVLink. Return the fraction of these
-        preferences that the free GPUs of the node can meet.
+        """Return the fraction of the job's preferences (GPUs on one NUMA node, GPUs linked by NVLink) that
+        the free GPUs of the node can meet.
         """
         fits, _ = gpu_needs_of(part, nodes).usable(nodes, rows)
         score: Floats = np.zeros(len(fits))

@@ -26,7 +26,6 @@ class ProximityScorer:
     label: str = "rack"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return any(self.label in labels for labels in nodes.labels)
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:

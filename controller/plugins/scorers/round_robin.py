@@ -13,8 +13,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinScorer:
-    """Placements are numbered from the start of the controller. A node is scored by the number of its last
-    placement.
+    """Prefers nodes without a recent placement. Placements are numbered from the start of the controller, and
+    a node is scored by the number of its last placement.
     """
 
     name: ClassVar[str] = "round-robin"

@@ -23,7 +23,6 @@ class GpuValueScorer:
     name: ClassVar[str] = "thrift"
 
     def concerns(self, part: PerNodeRequest, nodes: NodeTable) -> bool:
-        """Return False if all nodes would get the same score, so that `score` need not be called."""
         return nodes.gpu_value is not None and bool(nodes.gpu_free.shape[1])
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:

@@ -73,7 +73,6 @@ class RecordedAgents:
         return inputs.ApplyConfig(event.digest, event.by, pipeline, event.changed, event.policy)
 
     def attempt(self, job: int) -> int:
-        """Return the number of the job's current attempt."""
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:

@@ -100,12 +100,9 @@ class _Reader:
         self._at = 0.0
 
     def waits(self, job: int) -> bool:
-        """Whether the job is queued and not placed."""
         return self.jobs[job].placed_at is None
 
     def at_once(self, kind: type[Any], job: int, at: float) -> bool:
-        """Whether `at` is the time of the entries that are being read, and one of them is an event of this
-        kind about the job."""
         return at == self._at and (kind, job) in self._moment
 
     def read(self, at: float, moment: Sequence[Event]) -> None:

@@ -28,7 +28,6 @@ class Percentiles:
 
     @property
     def median(self) -> float:
-        """The median of the values."""
         return self.quantiles[2]
 
 

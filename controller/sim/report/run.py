@@ -113,7 +113,6 @@ class TimeSpan:
 
     @property
     def length_s(self) -> float:
-        """The length of the time span in seconds."""
         return self.end_s - self.begin_s
 
 

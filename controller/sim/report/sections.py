@@ -101,7 +101,6 @@ def _charted(
 
 
 def _curves(runs: Sequence[ReportRun], values: Iterable[Floats]) -> list[Curve]:
-    """Return one curve for each run, in the colour of the run."""
     return [
         Curve(run.label, each, place % PALETTE)
         for place, (run, each) in enumerate(zip(runs, values, strict=True))
