@@ -10,6 +10,7 @@ from controller.config.tables.limits import LimitSection
 from controller.config.tables.nodes import NodeSection
 from controller.config.tables.policy import PreemptionSection, SchedulerSection
 from controller.config.tables.profiles import ProfileSection
+from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import RetentionSection
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Plugin",
     "PreemptionSection",
     "ProfileSection",
+    "QueueSection",
     "RetentionSection",
     "SchedulerSection",
     "Source",

@@ -19,13 +19,13 @@ from controller.config.tables.policy import (
     LicenceName,
     OvercommitSection,
     PreemptionSection,
-    QueueSection,
     QuotaSection,
     RebalanceSection,
     SchedulerSection,
 )
 from controller.config.tables.profiles import ProfileSection
 from controller.config.tables.projects import ProjectSection
+from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import (
     AccessSection,
     ApiSection,

@@ -24,7 +24,20 @@ def ceilings_of(config: Config) -> Ceilings:
         tables(section.users),
         tables(section.projects),
         tables(section.queues),
+        _own_priorities(config),
     )
+
+
+def queue_priority_caps(config: Config) -> dict[str, int]:
+    """Return the highest priority that users may request in each queue that limits it, by queue."""
+    older = {
+        name: each.priority for name, each in config.access.limits.queues.items() if each.priority is not None
+    }
+    return {**older, **_own_priorities(config)}
+
+
+def _own_priorities(config: Config) -> dict[str, int]:
+    return {name: each.max_priority for name, each in config.queues.items() if each.max_priority is not None}
 
 
 def _ceiling(section: LimitSection) -> Ceiling:

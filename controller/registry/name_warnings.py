@@ -104,6 +104,9 @@ def _project_names(config: Config) -> Iterator[tuple[Table, Key, str]]:
             for index, project in enumerate(section.projects):
                 table = (kind, name, "projects")
                 yield table, (*table, index), project
+    for name, queue in config.queues.items():
+        if queue.default_project is not None:
+            yield ("queues", name, "projects"), ("queues", name, "default_project"), queue.default_project
 
 
 def _quota_names(config: Config) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from controller.core.model.job import NEVER
 from controller.core.model.wait_state import WaitRules
 from controller.core.pipeline.hooks import Hook
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.quotas import QueueRule, QuotaConfig, Unlimited
+from controller.core.quota.quotas import QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
@@ -51,6 +51,7 @@ from controller.registry.plugin_classes import (
     make_plugin,
 )
 from controller.registry.projects import named_projects, project_problems, project_rules_of
+from controller.registry.queues import queue_problems, queue_rules_of
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -246,7 +247,8 @@ def build_pipeline(config: Config) -> Pipeline:
     for index, each in enumerate(config.plugins.hooks):
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
-    maker.problems += unfiltered_settings(config) + raised_open_projects(config) + project_problems(config)
+    maker.problems += unfiltered_settings(config) + raised_open_projects(config)
+    maker.problems += project_problems(config) + queue_problems(config)
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline
@@ -289,23 +291,11 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
     provider = make_plugin(
         "quota", section.provider, section.options, ("quota",), config.source, config.plugin_files
     )
-    queues = {
-        name: QueueRule(
-            each.priority,
-            each.max_running,
-            each.default_time_limit_s,
-            each.max_time_limit_s,
-            tuple(each.users),
-            tuple(each.projects),
-            dict(each.select),
-            each.defaults,
-        )
-        for name, each in config.queues.items()
-    }
     limits = provider if section.options else Unlimited()
     if not type(provider).__module__.startswith(BUILT_IN):
         limits = isolated("quota", provider, watch or CircuitBreaker())
     licences, ceilings, projects = dict(config.licences), ceilings_of(config), project_rules_of(config)
+    queues = queue_rules_of(config)
     return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings, projects)
 
 

@@ -15,13 +15,15 @@ from controller.core.framework.order_chain import DynamicOrderChain, StaticOrder
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.queue.order import Order
 from controller.core.quota.projects import UnknownProjects
-from controller.core.quota.quotas import QueueRule, Quotas
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import Quotas
 from controller.core.quota.usage_counters import UsageCounters
 from controller.plugins.orders.aging import AgingOrder
 from controller.plugins.orders.fixed import DeadlineOrder, FifoOrder, PriorityOrder, ShortestFirstOrder
 from controller.plugins.orders.multifactor import MultifactorOrder
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
+from controller.registry.limits import queue_priority_caps
 from controller.registry.projects import named_projects
 from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
@@ -269,9 +271,8 @@ def _highest_priority(config: Config, queues: Sequence[str]) -> int:
     tables = (limits, *limits.users.values(), *limits.projects.values())
     usual = max(each.priority for each in tables if each.priority is not None)
     # The table of a queue comes before the tables of users and projects.
-    of_queues = [limits.queues[name].priority if name in limits.queues else None for name in queues]
-    if not queues:
-        of_queues = [None, *(each.priority for each in limits.queues.values())]
+    caps = queue_priority_caps(config)
+    of_queues = [caps.get(name) for name in queues] or [None, *caps.values()]
     return max(usual if each is None else each for each in of_queues)
 
 

@@ -23,6 +23,7 @@ def project_rules_of(config: Config) -> ProjectRules:
         frozenset(named_projects(config)),
         {name: frozenset(each.members) for name, each in config.projects.items() if each.members},
         {user: name for name, each in config.projects.items() for user in each.default_for},
+        {name: each.default_project for name, each in config.queues.items() if each.default_project},
     )
 
 

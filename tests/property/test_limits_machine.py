@@ -10,7 +10,8 @@ from hypothesis.stateful import invariant, rule
 
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, JobQueued
-from controller.core.quota.quotas import QueueRule, QuotaConfig
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.quotas.local import (

@@ -1,10 +1,10 @@
-"""Tables for the scheduling policy: order, backfill, queues, quotas, preemption, rebalancing and fair
+"""Tables for the scheduling policy: order, backfill, quotas, preemption, rebalancing and fair
 share.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -13,7 +13,6 @@ from controller.config.tables.fields import (
     PlainPath,
     Plugin,
     Section,
-    SizesSection,
     WeightedPlugin,
     WithOptions,
 )
@@ -139,25 +138,6 @@ class OvercommitSection(Section):
 
     cpu: float = Field(1.0, ge=0.1, le=100)
     memory: float = Field(1.0, ge=0.1, le=100)
-
-
-class QueueSection(SizesSection):
-    """One queue: its limits, and the default values for its jobs."""
-
-    priority: int = Field(0, ge=-1_000, le=1_000)
-    max_running: int | None = Field(None, ge=0, le=1_000_000)
-    default_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
-    max_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
-    users: list[Name] = []
-    projects: list[Name] = []
-    select: dict[str, str] = {}
-
-    @model_validator(mode="after")
-    def _limits_agree(self) -> Self:
-        least, most = self.default_time_limit_s, self.max_time_limit_s
-        if least is not None and most is not None and least > most:
-            raise ValueError("default_time_limit_s is more than max_time_limit_s")
-        return self
 
 
 class QuotaSection(WithOptions):

@@ -10,10 +10,11 @@ from dataclasses import replace
 from controller.core.model.inputs import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need
-from controller.core.quota.quotas import QueueRule, QuotaConfig, Quotas
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import QuotaConfig, Quotas
 from wire.cluster.quota import SCOPES
 from wire.job.spec import JobSpec
-from wire.text import duration, printable
+from wire.text import counted, duration, printable
 
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 200
@@ -66,6 +67,13 @@ def _queue_refusal(rule: QueueRule, spec: JobSpec, user: str) -> Refusal | None:
     if rule.projects and spec.project not in rule.projects:
         message = f"queue {spec.queue!r} is not for project {printable(spec.project)!r}"
         return Refusal("not_allowed", message, "queue", f"It is for {', '.join(rule.projects)}.")
+    least, most = rule.min_gpus_per_job, rule.max_gpus_per_job
+    if least is not None and spec.gpus < least:
+        message = f"queue {spec.queue!r} takes jobs of at least {counted(least, 'GPU')}"
+        return Refusal("invalid", message, "gpus", "Ask for more, or for another queue.")
+    if most is not None and spec.gpus > most:
+        message = f"queue {spec.queue!r} takes jobs of at most {counted(most, 'GPU')}"
+        return Refusal("invalid", message, "gpus", "Ask for less, or for another queue.")
     return None
 
 

@@ -10,7 +10,7 @@ from controller.core.cluster.node_table import NodeTable
 from controller.core.fairshare.share_tree import SharePath, ShareTree
 from controller.core.model.job import Job
 from controller.core.queue.queue import LaneGroup
-from controller.core.quota.quotas import QueueRule
+from controller.core.quota.queue_rules import QueueRule
 
 
 class OrderView:

@@ -3,7 +3,8 @@
 1. A submit or an edit names the user in a `Requester`. For the simulator and replays there is no Requester.
    No ceiling applies to them and to admins.
 2. For an operator the table of operators decides. For a user the first table that has the key decides, in
-   this order: the table of the queue, of the user, of the project, of all users.
+   this order: the table of the queue, of the user, of the project, of all users. The table of a queue is
+   `[queues.NAME]` with its key `max_priority`, and then the older `[access.limits.queues.NAME]`.
 3. In a submit all keys are checked. In an edit, a key is checked only if the edit asks for more of it than
    before. If the edit moves the job to another queue or project, all keys are checked. So an operator can
    raise a value of a job above the ceiling, and the user can still edit other fields.
@@ -56,6 +57,8 @@ class Ceilings:
     users: Mapping[str, Ceiling] = field(default_factory=dict)
     projects: Mapping[str, Ceiling] = field(default_factory=dict)
     queues: Mapping[str, Ceiling] = field(default_factory=dict)
+    queue_priorities: Mapping[str, int] = field(default_factory=dict)
+    """The highest priority that users may ask for in each queue, from `[queues.NAME] max_priority`."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
         """Return a refusal if the user may not submit this spec, otherwise None. For an edit, `was` is the
@@ -77,7 +80,10 @@ class Ceilings:
                 path, most = next(((path, most) for path, most in stated if most is not None), ("", None))
                 beyond = None if most is None else _beyond(name, most, spec)
                 if beyond is not None:
-                    return _refusal(asker, path, *beyond)
+                    where, key, asked, allowed = beyond
+                    if path.startswith("queues."):
+                        key = "max_priority"
+                    return _refusal(asker, path, where, key, asked, allowed)
         return None
 
     def _tables(self, asker: Requester, spec: JobSpec) -> Iterator[tuple[str, Ceiling]]:
@@ -87,6 +93,8 @@ class Ceilings:
         if asker.operator:
             yield "access.limits.operators", self.operators
             return
+        if spec.queue in self.queue_priorities:
+            yield f"queues.{printable(spec.queue)}", Ceiling(priority=self.queue_priorities[spec.queue])
         for scope, tables, name in (
             ("queues", self.queues, spec.queue),
             ("users", self.users, asker.user),

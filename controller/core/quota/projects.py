@@ -1,7 +1,8 @@
 """Decides into which project a submitted job goes, and whether the user may use this project.
 
-1. A job in project "default", the project of jobs without --project, goes to the project that has the user in
-   its `default_for`. Without such a project it stays in "default".
+1. A job in project "default", the project of jobs without --project, goes to the `default_project` of its
+   queue. If the queue has none, the job goes to the project that has the user in its `default_for`. Without
+   such a project it stays in "default".
 2. A project is declared if scheduler.toml names it, or if an operator has set a quota, weight or limit of it.
    "default" is always declared. For a job in another project, `[scheduler] unknown_projects` decides: "open"
    accepts the job, "default" puts the job into project "default", and "refuse" refuses the job. This also
@@ -60,14 +61,17 @@ class ProjectRules:
     """
     defaults: Mapping[str, str] = field(default_factory=dict)
     """The project of each user's jobs without --project, by user."""
+    queue_defaults: Mapping[str, str] = field(default_factory=dict)
+    """The project of jobs without --project in a queue, by queue. It comes before `defaults`."""
 
     def with_default(self, spec: JobSpec, user: str) -> JobSpec:
-        """Return the spec of a submitted job. If its project is "default", it has the user's default project
-        instead.
+        """Return the spec of a submitted job. If its project is "default", it has the default project of its
+        queue or of the user instead.
         """
-        if spec.project != DEFAULT_PROJECT or user not in self.defaults:
+        if spec.project != DEFAULT_PROJECT:
             return spec
-        return replace(spec, project=self.defaults[user])
+        project = self.queue_defaults.get(spec.queue) or self.defaults.get(user)
+        return spec if project is None else replace(spec, project=project)
 
     def admit(
         self, asker: Requester | None, spec: JobSpec, set_live: Callable[[], Iterable[str]]

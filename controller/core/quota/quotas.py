@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
+from controller.core.model.request import JobDefaults
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
+from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.usage_counters import (
     CPU,
     GPU,
@@ -56,20 +57,6 @@ class QuotaProvider(Protocol):
         "*". `scope` is "user", "project" or "queue".
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRule:
-    """The limits of one queue, and the default values of its jobs."""
-
-    priority: int = 0
-    max_running: int | None = None
-    default_time_limit_s: float | None = None
-    max_time_limit_s: float | None = None
-    users: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-    select: Mapping[str, str] = field(default_factory=dict)
-    defaults: JobDefaults = NO_JOB_DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)

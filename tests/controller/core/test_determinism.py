@@ -16,7 +16,8 @@ from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model import inputs
 from controller.core.model.events import body_of, kind_of
 from controller.core.model.inputs import Accepted
-from controller.core.quota.quotas import QueueRule, QuotaConfig
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.preemption.by_priority import PriorityStrategy
 from controller.plugins.quotas.local import LocalQuotas, ProjectQuotaTable, QuotaTable
 from tests.engine_harness import BACKFILLS, EngineHarness, default_pipeline, facts, spec

@@ -12,7 +12,8 @@ from controller.core.framework.order_chain import chain_orders
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, body_of, event_of, kind_of
 from controller.core.queue.order import Order
-from controller.core.quota.quotas import QueueRule, QuotaConfig
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import QuotaConfig
 from controller.core.state.apply import apply
 from controller.core.state.order_view import priority_points
 from controller.core.state.state import State

@@ -11,7 +11,8 @@ from controller.core.fairshare.share_tree import FairshareConfig
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.core.quota.projects import ProjectRules, UnknownProjects
-from controller.core.quota.quotas import QueueRule, QuotaConfig
+from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.quotas import QuotaConfig
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 

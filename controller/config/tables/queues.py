@@ -1,0 +1,39 @@
+"""[queues.NAME]: the policy of a queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from controller.config.tables.fields import Name, SizesSection
+from controller.config.tables.limits import Priority
+
+Gpus = Annotated[float, Field(ge=0, le=100_000)]
+
+
+class QueueSection(SizesSection):
+    """One queue: its limits, and the default values for its jobs."""
+
+    priority: int = Field(0, ge=-1_000, le=1_000)
+    max_priority: Priority | None = None
+    max_running: int | None = Field(None, ge=0, le=1_000_000)
+    default_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    max_time_limit_s: float | None = Field(None, gt=0, le=315_360_000)
+    users: list[Name] = []
+    projects: list[Name] = []
+    default_project: Name | None = None
+    min_gpus_per_job: Gpus | None = None
+    max_gpus_per_job: Gpus | None = None
+    select: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Self:
+        for less, more in (
+            ("default_time_limit_s", "max_time_limit_s"),
+            ("min_gpus_per_job", "max_gpus_per_job"),
+        ):
+            least, most = getattr(self, less), getattr(self, more)
+            if least is not None and most is not None and least > most:
+                raise ValueError(f"{less} is more than {more}")
+        return self

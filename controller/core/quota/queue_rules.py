@@ -1,0 +1,30 @@
+"""Queue rules: the tables [queues.NAME] of scheduler.toml in the form that the engine uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """The limits of one queue, and the default values of its jobs. A limit is None if there is none."""
+
+    priority: int = 0
+    max_running: int | None = None
+    default_time_limit_s: float | None = None
+    max_time_limit_s: float | None = None
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    select: Mapping[str, str] = field(default_factory=dict)
+    defaults: JobDefaults = NO_JOB_DEFAULTS
+    default_project: str | None = None
+    """The project of jobs without --project in this queue."""
+    min_gpus_per_job: float | None = None
+    max_gpus_per_job: float | None = None
+
+
+NO_QUEUE_RULE = QueueRule()
+"""The rule of a queue without a table in scheduler.toml. It limits nothing."""
