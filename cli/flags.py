@@ -20,12 +20,10 @@ def option(names: str, metavar: str, help_text: str, **more: Any) -> Any:
 
 
 def switch(names: str, help_text: str) -> Any:
-    """Declare a flag without a value."""
     return typer.Option(*names.split(), help=help_text, show_default=False)
 
 
 def argument(metavar: str, help_text: str = "", **more: Any) -> Any:
-    """Declare a positional argument of a command."""
     return typer.Argument(metavar=metavar, help=help_text, show_default=False, **more)
 
 
@@ -49,7 +47,7 @@ def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty
 
 
 def with_flag_groups(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command that has the flags of each `FlagGroup` among the parameters of the given command."""
+    """Return a command that has the flags of each `FlagGroup` among the parameters of `command`."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups = {each.name: each.annotation for each in own if _is_group(each.annotation)}
     parameters = {name: group.parameters() for name, group in groups.items()}

@@ -152,8 +152,8 @@ def _first_sentence(text: str) -> str:
 
 
 def nearest(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """Return the text " Did you mean 'X'?" with the known word that is most similar; empty if none is
-    similar.
+    """Return the text " Did you mean 'X'?" with the word in `known` that is most similar to `word`; empty if
+    none is similar.
     """
     import difflib
 

@@ -66,7 +66,6 @@ def queue(
 
 
 def listing(client: Client, states: Sequence[JobState], user: str, profile: str = "") -> JobList:
-    """Request all pages of the job list and return them as one list."""
     first = client.jobs(states=states, user=user, profile=profile)
     if first.next is None:
         return first

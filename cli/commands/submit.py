@@ -165,7 +165,6 @@ def send(client: Client, spec: JobSpec, key: str, as_user: str) -> Submitted:
 
 
 def show(spec: JobSpec, output: Format) -> None:
-    """Print the job that would be submitted."""
     if output.is_data:
         write_data(output, spec)
     else:

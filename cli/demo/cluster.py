@@ -65,12 +65,10 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The URL of the controller."""
         return f"unix://{self.place}/corral.sock"
 
     @property
     def workdir(self) -> str:
-        """The working directory of the demo's jobs."""
         return f"{self.place}/work"
 
     def __enter__(self) -> Cluster:
@@ -109,8 +107,8 @@ class Cluster:
             self._interrupts.nap(0.05)
 
     def check(self, others: Sequence[int] = ()) -> None:
-        """Raise CommandError if the controller has ended. Also reap ended orphan processes, but not the
-        processes in `others`, for which other code waits.
+        """Raise CommandError if the controller has ended. Also collect the exit status of orphan processes
+        that have ended. Other code does so for the processes in `others`.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(
@@ -119,7 +117,6 @@ class Cluster:
         kill_descendants.reap([*others, *([self._controller.pid] if self._controller else [])])
 
     def client(self) -> Client:
-        """A new client of the demo's controller."""
         return Client(self.url, timeout_s=5.0)
 
     def environment(self) -> dict[str, str]:

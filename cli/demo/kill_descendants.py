@@ -20,7 +20,9 @@ def adopt_orphans() -> None:
 
 
 def reap(children: Collection[int]) -> None:
-    """Reap ended orphan processes, but not the child processes in `children`: other code waits for those."""
+    """Collect the exit status of orphan processes that have ended. Child processes in `children` are left
+    out, because other code waits for them.
+    """
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -20,7 +20,6 @@ class Line:
     jobs: Sequence[JobView]
 
     def count(self, state: JobState) -> str:
-        """Return the number of jobs in this state, as text."""
         return str(sum(job.state is state for job in self.jobs))
 
     @property
@@ -31,7 +30,6 @@ class Line:
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours that these jobs have held."""
         return sum(
             job.gpus * (job.ended_at - job.started_at) / 3_600
             for job in self.jobs
@@ -40,7 +38,6 @@ class Line:
 
 
 def table() -> Table[Line]:
-    """Return the summary as a table: one line for the jobs of each user, and one for all jobs."""
     return Table(
         [
             Column("USER", lambda line: line.user),
@@ -57,7 +54,6 @@ def table() -> Table[Line]:
 
 
 def show(jobs: Sequence[JobView], seconds: float) -> None:
-    """Print the summary on stdout."""
     by_user = defaultdict(list)
     for job in jobs:
         by_user[job.user].append(job)

@@ -44,8 +44,6 @@ class LogSource:
 
 
 class ByteSink(Protocol):
-    """Something that accepts bytes, such as stdout."""
-
     def write(self, data: bytes, /) -> object: ...
     def flush(self) -> None: ...
 

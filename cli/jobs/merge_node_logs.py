@@ -34,7 +34,6 @@ class NodeLineWriter:
         return len(data)
 
     def flush(self) -> None:
-        """Flush the output stream."""
         self._sink.flush()
 
     def finish(self) -> None:

@@ -49,7 +49,7 @@ Yes = Annotated[
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """Return the jobs that the words of a command line name, each once. With `ended`, a range such as 1-9
+    """Return the jobs that the words of a command line select, each once. With `ended`, a range such as 1-9
     includes ended jobs.
     """
     chosen = list(words) or (["all"] if mine else [])
@@ -61,7 +61,7 @@ def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = Fa
 
 
 def select_one(client: Client, word: str) -> JobView:
-    """Return the job that the word names. Raises CommandError if the word names several jobs."""
+    """Return the job that the word selects. Raise CommandError if the word selects several jobs."""
     meant = _understood(word)
     if isinstance(meant, NewestJob):
         return _last(client)

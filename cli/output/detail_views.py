@@ -243,7 +243,6 @@ def of_quality(job: JobView) -> str:
 
 
 def line_of(job: JobView) -> str:
-    """Return a job and its state as one line."""
     reason = job.detail or job.reason.value.replace("_", " ")
     return f"job {job.label}: {job.state.value}" + (f", {reason}" if reason else "")
 
@@ -332,8 +331,8 @@ def of_ahead(why: Why) -> str:
 
 
 def of_preemption(answer: Explanation) -> str:
-    """Return the running jobs that will be preempted so that a waiting job can start, and the reason why no
-    job is preempted at present.
+    """Return lines about preemption for a waiting job: why no job is preempted for it now, and which running
+    jobs will be preempted for it later.
     """
     lines = [f"no job now: {printable(answer.no_preemption, SHOWN)}"] if answer.no_preemption else []
     if answer.makes_room and answer.victims:

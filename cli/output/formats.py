@@ -139,7 +139,6 @@ class Table(Generic[Row]):
 
 
 def write(text: str) -> None:
-    """Write text to stdout."""
     sys.stdout.write(text)
 
 
@@ -198,7 +197,6 @@ def terminal_width() -> int | None:
 
 
 def cell_width(text: str) -> int:
-    """Return the width of the text in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(

@@ -30,7 +30,6 @@ def print_refusal(problem: Problem) -> int:
 
 
 def print_note(message: str) -> None:
-    """Print a note on stderr."""
     print(_safe(message), file=sys.stderr)
 
 

@@ -179,7 +179,7 @@ def ecc(gpu: GpuView) -> str:
 
 
 def idle(gpu: GpuView) -> str:
-    """Return the time for which an allocated GPU has had no load."""
+    """Return as text how long an allocated GPU has had no load."""
     return "-" if gpu.idle_since is None else duration(max(0.0, time.time() - gpu.idle_since))
 
 
@@ -228,7 +228,6 @@ def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
 
 
 def event_table(now: float | None = None) -> Table[EventView]:
-    """Return the table of events, with a sentence for each event."""
     return Table(
         [
             Column("SEQ", lambda event: str(event.seq), keep=9, right=True, wide=True),

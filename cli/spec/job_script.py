@@ -173,7 +173,6 @@ def _words(text: str, where: str) -> list[str]:
 
 
 def _own(words: list[str], where: str) -> list[tuple[str, Given]]:
-    """Return the options of one #CORRAL line."""
     found = []
     left = list(words)
     while left:

@@ -49,7 +49,6 @@ Pairs = list[tuple[str, str]]
 
 
 def options(words: list[str], where: str) -> list[Option]:
-    """Return the options of one #SBATCH line."""
     found = []
     left = list(words)
     while left:

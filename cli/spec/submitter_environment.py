@@ -24,8 +24,6 @@ of a job from which another job is submitted.
 
 @dataclass(frozen=True)
 class Submitter:
-    """The umask and the environment variables of the shell from which a job is submitted."""
-
     umask: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 

@@ -40,7 +40,6 @@ class JobOrders:
         self._app = app
 
     def submit(self) -> None:
-        """Open the submit form."""
         self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
@@ -54,11 +53,9 @@ class JobOrders:
         )
 
     def hold(self) -> None:
-        """Hold the marked jobs, or the job under the cursor."""
         self._waiting("held", "hold")
 
     def release(self) -> None:
-        """Release the marked jobs, or the job under the cursor."""
         self._waiting("released", "release")
 
     def drain(self) -> None:
@@ -91,7 +88,7 @@ class JobOrders:
         impossible: str,
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then send the
-        change, but only for jobs that can still be changed: `can_change` returns True for them.
+        change for those of these jobs for which `can_change` returns True.
         """
         ids = [job.id for job in self._chosen(can_change)]
 

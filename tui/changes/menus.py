@@ -13,8 +13,6 @@ from wire.text import printable
 
 
 class Menus:
-    """One method for each action of the user that opens a menu or the help."""
-
     def __init__(self, app: AppInterface) -> None:
         self._app = app
 
@@ -43,7 +41,6 @@ class Menus:
         app.push_screen(Menu("Commands", entries, search=True, extra=job), picked)
 
     def help(self) -> None:
-        """Open the help, which lists all keys of the view."""
         view = self._app.view
         fields = list(view.listing.fields) if isinstance(view, ListView) else []
         self._app.push_screen(HelpDialog(view.NAME, help_lines(view.NAME, self._app.read_only, fields)))

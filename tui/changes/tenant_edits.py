@@ -22,15 +22,14 @@ Thing = TypeVar("Thing")
 
 
 class TenantEdits:
-    """One method for each action of the user. Most methods change the share, quota, reservation or proposal
-    under the cursor.
+    """One method for each action of the user. Most methods change the share, quota or reservation under the
+    cursor, or carry out the proposed moves under it.
     """
 
     def __init__(self, app: AppInterface) -> None:
         self._app = app
 
     def edit_share(self) -> None:
-        """Open the form that changes the share under the cursor."""
         row = self._here(self._app.model.shares, "share")
         if row is not None:
             said = f"share of {printable(row.share, 60)} set"
@@ -41,7 +40,6 @@ class TenantEdits:
         self._app.push_screen(FormDialog(quota.new(), self._quota_set))
 
     def edit_quota(self) -> None:
-        """Open the form that changes the quota under the cursor."""
         row = self._here(self._app.model.quotas, "quota")
         if row is not None:
             self._app.push_screen(FormDialog(quota.edit(row), self._quota_set))
@@ -59,8 +57,6 @@ class TenantEdits:
             )
 
     def new_reservation(self) -> None:
-        """Open the form that makes a reservation."""
-
         def made(view: ReservationView) -> None:
             self._app.model.reservations.put((view,))
             self._app.model.reservations.follow(view.spec.name)
@@ -143,7 +139,7 @@ class TenantEdits:
             self._app.push_screen(ConfirmDialog(question, first), answered)
 
     def _done(self, message: str) -> None:
-        """Show this message about a change that was made, and update the list."""
+        """Show `message`, which is about a change that was made, and update the list."""
         self._app.show_message(message, "good")
         self._app.refresh_view()
 

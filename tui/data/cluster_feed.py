@@ -161,12 +161,10 @@ class LiveFeed:
         self._failures = 0
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Start the thread that receives changes."""
         self._basket.on_wake(wake)
         threading.Thread(target=self._run, name="feed", daemon=True).start()
 
     def take(self) -> Changes:
-        """Return all changes since the last call."""
         return self._basket.take()
 
     def stop(self) -> None:

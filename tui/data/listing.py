@@ -61,11 +61,10 @@ class Listing(Generic[Key, Row]):
         return self.rows[self.key_at(index)]
 
     def key_at(self, index: int) -> Key:
-        """Return the key of the row at this index."""
         return self._order[-1 - index if self.reverse else index][1]
 
     def index_of(self, key: Key) -> int | None:
-        """Return the index of the row, or None if the filter hides the row."""
+        """Return the index of the row; None if the filter hides the row."""
         if key not in self._placed:
             return None
         at = bisect_left(self._order, (self._placed[key], key))
@@ -74,7 +73,6 @@ class Listing(Generic[Key, Row]):
     # -- changes -------------------------------------------------------------------
 
     def put(self, rows: Iterable[Row]) -> None:
-        """Add rows, or replace rows with the same keys."""
         rows = list(rows)
         if len(rows) * 4 > len(self.rows):
             for row in rows:
@@ -97,7 +95,6 @@ class Listing(Generic[Key, Row]):
         self._restore_cursor()
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Remove the rows with these keys."""
         for key in keys:
             if self.rows.pop(key, None) is not None:
                 self._said.pop(key, None)

@@ -61,7 +61,6 @@ class LogTail:
         self._fresh, self._note, self._ended = True, "", False
 
     def start(self) -> None:
-        """Start the thread."""
         threading.Thread(target=self._run, name=f"log-{self._job}", daemon=True).start()
 
     def stop(self) -> None:
@@ -71,7 +70,6 @@ class LogTail:
             self._client.close()
 
     def take(self) -> Piece:
-        """Return all lines that have arrived since the last call."""
         with self._lock:
             piece = Piece(self._fresh, tuple(self._lines), clean(self._rest), self._note, self._ended)
             self._lines, self._fresh, self._quiet = [], False, True

@@ -52,7 +52,6 @@ class ClusterModel:
         self._ended: deque[int] = deque()
 
     def now(self) -> float:
-        """Return the present time of the controller's clock."""
         return self._clock() + self._skew
 
     def silent_s(self) -> float:
@@ -65,7 +64,6 @@ class ClusterModel:
         return self.connection.state != "live" or self.silent_s() > SILENCE_S
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes that have arrived from the controller."""
         self.connection = changes.connection
         if changes.cluster is not None:
             self._greet(changes.cluster)
@@ -179,7 +177,7 @@ def _job_order(job: JobView) -> tuple[float, ...]:
 
 def _job_time(job: JobView) -> tuple[float, float]:
     """Return the sort key of a job for sorting by time: running jobs come first, then waiting jobs, then
-    ended jobs. In each group, the job with the longest time comes first.
+    ended jobs. In each group, the job that has run or waited for the longest time comes first.
     """
     if job.state.terminal:
         return (2, (job.started_at or job.submitted_at) - (job.ended_at or 0))

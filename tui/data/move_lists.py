@@ -28,7 +28,6 @@ class MoveRow:
 
     @property
     def key(self) -> str:
-        """The key of this row in the list."""
         what = self.what
         return what.id if isinstance(what, ProposalView) else f"{what.job}@{what.at}"
 
@@ -39,7 +38,6 @@ class MoveRow:
 
     @property
     def aim(self) -> str:
-        """The purpose of the move as text."""
         return proposal_benefit(self.what) if isinstance(self.what, ProposalView) else move_purpose(self.what)
 
     @property

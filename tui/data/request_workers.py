@@ -25,7 +25,6 @@ class RequestWorkers:
         self._threads = threads
 
     def open(self) -> None:
-        """Start the threads."""
         for number in range(self._threads):
             threading.Thread(target=self._carry, name=f"requests-{number}", daemon=True).start()
 

@@ -45,7 +45,6 @@ class ConfirmDialog(Dialog[str]):
         self._question, self._asked = question, first
 
     def compose(self) -> ComposeResult:
-        """Create the widgets: the effect of the change, its shell command and the buttons."""
         asked, self._trial = self._asked, LiveWhatIf(TRIED if self.app.size.height >= LOW else 1)
         with Vertical(classes="box ask") as box:
             # Use a Text object, because Textual would parse a plain string as markup.

@@ -27,7 +27,6 @@ class Dialog(ModalScreen[Result]):
     ]
 
     def action_leave(self) -> None:
-        """Close the dialog without a result."""
         self.dismiss(None)
 
     def changed(self) -> None:
@@ -42,19 +41,15 @@ class CommandLine(Static):
         self.show_command(command)
 
     def show_command(self, command: str) -> None:
-        """Replace the shown shell command by this one."""
         self.update(f"$ {printable(command, 1000)}")
 
 
 class DialogLine(FrameLine):
-    """One line of text in a dialog."""
-
     def __init__(self, pieces: Sequence[Piece] = (), *, classes: str = "") -> None:
         super().__init__(classes=classes)
         self._pieces = pieces
 
     def update(self, pieces: Sequence[Piece]) -> None:
-        """Replace the shown text by this one."""
         self._pieces = pieces
         self.refresh()
 

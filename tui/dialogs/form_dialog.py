@@ -75,7 +75,6 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         self._sending = False
 
     def compose(self) -> ComposeResult:
-        """Create the widgets: one line for each row of fields, the what-if answer and the shell command."""
         form, has_heads = self._form, False
         lines = len(form.rows) + bool(form.heads)
         long = lines > LONG or lines + BESIDES > self.app.size.height

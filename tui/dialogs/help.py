@@ -60,8 +60,6 @@ def _section(title: str, actions: Sequence[ScreenAction]) -> list[list[Piece]]:
 
 
 class HelpText(Pane):
-    """The scrolling text of the help."""
-
     def __init__(self, lines: list[list[Piece]]) -> None:
         super().__init__()
         self._lines = lines
@@ -75,8 +73,6 @@ class HelpText(Pane):
 
 
 class HelpDialog(Dialog[None]):
-    """The dialog that shows the help."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "step(1)", show=False),
         Binding("k,up", "step(-1)", show=False),

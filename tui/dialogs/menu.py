@@ -59,7 +59,6 @@ class MenuList(Pane):
         self.refresh()
 
     def step(self, by: int) -> None:
-        """Move the cursor by this number of entries."""
         self.jump(self.index + by)
 
     def jump(self, index: int) -> None:
@@ -69,7 +68,6 @@ class MenuList(Pane):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the entry that was clicked."""
         if (index := self.top + event.y) < self.total:
             self.jump(index)
             self._on_pick()
@@ -78,7 +76,6 @@ class MenuList(Pane):
         self.jump(self.index)
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """Paint one entry: its title, its explanation and its key."""
         entry, here = self.entries[index], index == self.index
         title = "faint" if entry.wrong else "strong" if here else "text"
         left: list[Piece] = [
@@ -158,7 +155,6 @@ class Menu(Dialog[str]):
         self.action_pick()
 
     def action_step(self, by: int) -> None:
-        """Move the cursor by this number of entries."""
         self._choices.step(by)
         if self._choices.entry:
             self._on_step(self._choices.entry.name)

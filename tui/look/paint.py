@@ -51,7 +51,6 @@ class Paint:
 
 
 def span(text: str) -> int:
-    """Return the width of the text in terminal cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
@@ -82,7 +81,6 @@ def level(percent: float) -> str:
 
 
 def length(pieces: Sequence[Piece]) -> int:
-    """Return the width of all texts together in terminal cells."""
     return sum(span(text) for text, _ in pieces)
 
 

@@ -271,5 +271,4 @@ def choose(environment: Mapping[str, str], colours: str | None, saved: str = "")
 
 
 def styles(look: CorralTheme) -> dict[str, Style]:
-    """Return the Rich style for each style name."""
     return {part: Style.parse(style) for part, style in look.parts.items()}

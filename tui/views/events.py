@@ -30,7 +30,6 @@ class EventsView(ListView[int, EventView]):
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.EVENTS)
 
     def columns(self) -> Sequence[ListColumn[EventView]]:
-        """Return the columns: time, kind and sentence of an event."""
         return (
             ListColumn("seq", "SEQ", 5, 8, lambda event: [(str(event.seq), "faint")], right=True),
             ListColumn("at", "AT", 1, 12, self._at, 8),

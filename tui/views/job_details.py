@@ -110,7 +110,6 @@ class JobDetailsView(View):
         return [self.row] if self.row else []
 
     def title(self) -> str:
-        """The label and the name of the job."""
         row = self.row
         return printable(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
 

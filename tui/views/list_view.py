@@ -44,12 +44,10 @@ class ListView(View, Generic[Key, Row]):
         return ()
 
     def compose(self) -> ComposeResult:
-        """Create the widget of the table."""
         yield self.table
 
     @property
     def pane(self) -> ListTable[Key, Row]:
-        """The widget of the table."""
         return self.table
 
     def moved(self) -> None:
@@ -58,7 +56,6 @@ class ListView(View, Generic[Key, Row]):
 
     @property
     def filter_text(self) -> str:
-        """The filter text of the list."""
         return self.listing.filter.text
 
     def narrow(self, text: str) -> str:

@@ -59,7 +59,6 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return client.rebalance()
 
     def rows_of(self, answer: RebalanceView) -> Sequence[MoveRow]:
-        """Return the rows of the controller's answer: proposals, then moves."""
         self._mode = answer.mode
         return tuple(move_rows(answer))
 

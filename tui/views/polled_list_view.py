@@ -136,7 +136,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return ()
 
     def moved(self) -> None:
-        """Show the details of the row under the cursor."""
         super().moved()
         self._show_details()
 

@@ -102,7 +102,6 @@ class QueueView(ListView[int, JobView]):
         return self.listing.rows.get(self.listing.cursor) if self.listing.cursor is not None else None
 
     def jobs(self) -> list[JobView]:
-        """Return the marked jobs, or the job under the cursor if no job is marked."""
         return self.listing.chosen()
 
     def changed(self, changes: Changes) -> None:

@@ -22,8 +22,6 @@ from wire.text import duration, printable
 
 
 class ReservationsView(PolledListView[ReservationView, ReservationList]):
-    """The list of present and future reservations."""
-
     NAME = actions.RESERVATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.RESERVATIONS)
     CHANGED_BY = frozenset(

@@ -23,8 +23,6 @@ from wire.text import duration, printable
 
 
 class SharesView(PolledListView[ShareView, ShareList]):
-    """The share tree: organisations, projects and users."""
-
     NAME = actions.SHARES
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.SHARES)
     CHANGED_BY = frozenset({"ShareSet"})

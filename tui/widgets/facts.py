@@ -19,7 +19,6 @@ class Facts(Widget):
         self._lines: list[list[Piece]] = []
 
     def update(self, lines: list[list[Piece]]) -> None:
-        """Replace the shown lines by these."""
         if len(lines) != len(self._lines):
             self.styles.height = len(lines)
         self._lines = lines

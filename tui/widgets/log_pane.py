@@ -35,7 +35,6 @@ class LogPane(Pane):
     # -- lines --------------------------------------------------------------------------
 
     def add(self, piece: Piece) -> None:
-        """Add lines of the log that have arrived."""
         if piece.fresh:
             self._lines, self.top = [], 0
         self._lines.extend(piece.lines)
@@ -62,7 +61,6 @@ class LogPane(Pane):
 
     @property
     def count(self) -> int:
-        """The number of lines of the log."""
         return len(self._lines)
 
     def next_trouble(self) -> bool:

@@ -36,7 +36,6 @@ class NodeCard(Pane):
         return len(self._lines)
 
     def update(self) -> None:
-        """Show the present state of the node."""
         node = app_of(self).model.nodes.rows.get(self._name_of() or "")
         self._lines = self._drawn(node, self.size.width - 1) if node else []
         self.scroll_lines(self.top)

@@ -55,7 +55,6 @@ class Pane(Widget, can_focus=True):
 
     @property
     def at_end(self) -> bool:
-        """True if the last line is visible."""
         return self.top >= self.total - self.page
 
     def scroll_lines(self, top: int) -> None:
@@ -66,17 +65,14 @@ class Pane(Widget, can_focus=True):
             self.refresh()
 
     def refresh_line(self, index: int) -> None:
-        """Repaint the line at this index."""
         y = index - self.top + self.HEAD
         if self.HEAD <= y < self.size.height:
             self.refresh(Region(0, y, self.size.width, 1))
 
     def step(self, by: int) -> None:
-        """Scroll by this many lines."""
         self.scroll_lines(self.top + by)
 
     def jump(self, index: int) -> None:
-        """Scroll to the line at this index."""
         self.scroll_lines(index)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -51,11 +51,9 @@ class ListTable(Pane, Generic[Key, Row]):
     # -- movement -------------------------------------------------------------------------
 
     def step(self, by: int) -> None:
-        """Move the cursor by this many rows."""
         self.jump(self.listing.index + by)
 
     def jump(self, index: int) -> None:
-        """Move the cursor to the row at this index."""
         before, top = self.listing.index, self.top
         self.listing.move_to(index)
         self._reveal()

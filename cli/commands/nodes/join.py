@@ -229,8 +229,8 @@ class Arrival:
 
 
 def _join_all(looked: Sequence[Looked], output: Format) -> int:
-    """Add all hosts that have passed the checks, in parallel. After Ctrl-C, list the hosts that were
-    added.
+    """Add all hosts that have passed the checks, in parallel. After Ctrl-C, print the hosts that were added
+    before it.
     """
     ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
     added: list[str] = []

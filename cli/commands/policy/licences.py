@@ -27,7 +27,6 @@ def licences(output: Output = Format.TABLE) -> int:
 
 
 def table() -> Table[LicenceView]:
-    """Return the table of licences, sorted by name."""
     return Table(
         [
             Column("LICENCE", lambda each: each.name, least=8),

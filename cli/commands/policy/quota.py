@@ -136,8 +136,6 @@ def limits_text(quota: Quota) -> str:
 
 
 def quota_table() -> Table[QuotaView]:
-    """Return the table of users, projects and queues with their usage and their hard limits."""
-
     def cell(word: str) -> Callable[[QuotaView], str]:
         amount = _AMOUNTS[word]
 

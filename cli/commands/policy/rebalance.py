@@ -121,7 +121,6 @@ def history(output: Output = Format.TABLE) -> int:
 
 
 def proposal_table() -> Table[ProposalView]:
-    """Return the table of proposed moves, with the jobs, nodes, benefit and cost of each."""
     return Table(
         [
             Column("PROPOSAL", lambda each: each.id),
@@ -161,9 +160,6 @@ def _move_text(move: MoveView) -> str:
 
 
 def move_table() -> Table[Moved]:
-    """Return the table of the latest moves, with the job, the old nodes, the new nodes and the result of
-    each.
-    """
     return Table(
         [
             Column("AT", lambda move: clock(move.at), keep=2),

@@ -28,8 +28,6 @@ Name = Annotated[str, argument("NAME", "Name of the reservation.")]
 
 @dataclass(frozen=True)
 class ReservationFlags(FlagGroup):
-    """The name and the flags of a new reservation, as given on the command line."""
-
     name: Name
     length: Annotated[
         float | None,
@@ -229,7 +227,6 @@ def _for(view: ReservationView) -> str:
 
 
 def reservation_table() -> Table[ReservationView]:
-    """Return the table of reservations, with their times, nodes, users and projects."""
     return Table(
         [
             Column("RESERVATION", lambda view: view.spec.name, least=8),

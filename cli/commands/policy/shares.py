@@ -26,8 +26,6 @@ app = application(invoke_without_command=True)
 
 @dataclass(frozen=True)
 class ShareFlags(FlagGroup):
-    """The flags that name a share and set its weight and its limits."""
-
     share: Annotated[
         str,
         argument(

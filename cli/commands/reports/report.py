@@ -52,7 +52,6 @@ def _told(body: EstimateReport) -> str:
 
 
 def runs_table() -> Table[RunEstimate]:
-    """Return the table of errors of predicted run times: one line for each user, and one for all users."""
     return Table(
         [
             Column("USER", lambda each: each.user or "(all)", least=6),
@@ -76,9 +75,7 @@ _KINDS = {"promise": "promised", "latest": "at the latest", "likely": "likely"}
 
 
 def starts_table() -> Table[StartEstimates]:
-    """Return the table of errors of estimated start times, with one line for each kind of estimate:
-    reservation of backfill, forecast from time limits, forecast from predicted run times.
-    """
+    """Return the table of errors of estimated start times, with one line for each kind of estimate."""
     return Table(
         [
             Column("START", lambda each: _KINDS.get(each.kind, each.kind), least=8),

@@ -80,7 +80,6 @@ def usage(
 
 
 def usage_table(by: str) -> Table[UsageView]:
-    """Return the table of usage, with one line for each user, project, queue or job."""
     return Table(
         [
             Column(by.upper(), lambda each: each.name, least=8),
@@ -98,7 +97,6 @@ def usage_table(by: str) -> Table[UsageView]:
 
 
 def stint_table() -> Table[StintView]:
-    """Return the table of GPU use by processes that no job started, with one line for each user and GPU."""
     return Table(
         [
             Column("USER", lambda each: each.user, least=6),

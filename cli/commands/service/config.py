@@ -127,7 +127,6 @@ def _refuse(output: Format, name: str, problems: Sequence[ConfigProblem]) -> int
 
 
 def _problem_data(problem: ConfigProblem) -> dict[str, Any]:
-    """Return a problem or a warning as data for JSON."""
     return {
         "key": problem.key,
         "origin": problem.origin,
@@ -167,7 +166,9 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _print_policy(found: Config, pipeline: Pipeline) -> None:
-    """Print on stderr what the policy means for each project and queue, and which jobs may preempt others."""
+    """Print on stderr what the policy means for each project and queue, and which jobs may preempt other
+    jobs.
+    """
     from controller.registry import policy_summary as summary
 
     gpus = summary.cluster_gpus(found)
@@ -324,7 +325,6 @@ def _print_result(done: ConfigAnswer) -> int:
 
 
 def table() -> Table[ConfigChange]:
-    """Return the table of the changed keys, with the value in effect and the new value of each."""
     return Table(
         [
             Column("KEY", lambda each: each.key),

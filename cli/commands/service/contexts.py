@@ -113,7 +113,6 @@ def _need(known: Contexts, name: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module to `corral config`."""
     app.command(
         "add",
         epilog=examples(

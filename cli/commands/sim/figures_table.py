@@ -15,7 +15,9 @@ Body = Mapping[str, Any]
 
 
 def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
-    """Print the results. `alone` is true if the user ran one policy and did not compare several."""
+    """Print the results. `alone` is true if the user simulated one policy, and false if the user compares
+    several.
+    """
     if form.is_data:
         write_data(form, bodies[0] if alone else list(bodies))
     elif form is Format.CSV:
@@ -27,8 +29,8 @@ def show(form: Format, bodies: Sequence[Body], *, alone: bool) -> None:
 
 
 def table(*more: Column[Body]) -> Table[Body]:
-    """Return the table of results, with one line for each run. The columns in `more` are added at the end. If
-    `more` is empty, a column with the CPU time of the simulation is added instead.
+    """Return the table of results, with one line for each run. The columns in `more` are added at the end.
+    Without them, a column with the CPU time of the simulation is added.
     """
     return Table(
         [

@@ -31,8 +31,6 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True)
 class WorkloadFlags(FlagGroup):
-    """The flags that describe the synthetic workload to generate."""
-
     jobs: Annotated[int | None, option("--jobs", "N", "Number of jobs.", min=1, max=1_000_000)] = None
     days: Annotated[
         float | None,

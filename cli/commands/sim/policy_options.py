@@ -32,8 +32,6 @@ def one_of(kind: Any, word: str, option: str) -> Any:
 
 @dataclass(frozen=True)
 class ClusterFlags(FlagGroup):
-    """The flags that describe a simulated cluster."""
-
     pool: Annotated[
         int | None,
         option(
@@ -158,10 +156,11 @@ class PolicyFlags(FlagGroup):
 
 
 def find_cluster(log: JobLog, config: Config, *, explicit: bool) -> Cluster:
-    """Return the cluster to simulate if no flag describes it. If the header of the log has a number of
-    processors, the cluster has this number of processors; otherwise it has the nodes of the configuration.
-    `explicit` is true if the user wrote --config. If that file has nodes, they are used instead of the
-    header.
+    """Return the cluster to simulate if no flag describes it. `explicit` is true if the user wrote --config.
+
+    1. If `explicit` is true and this configuration has nodes, return these nodes.
+    2. If the header of the log has a number of processors, return a cluster with this number.
+    3. Otherwise return the nodes of the configuration.
     """
     from controller.sim.cluster import cluster_of_config, pool_of
 

@@ -47,12 +47,10 @@ class Progress:
             self._draw("\r\x1b[K")
 
     def of(self, done: int, total: int) -> None:
-        """Show that `done` of `total` items are done."""
         self._total = max(1, total)
         self(done)
 
     def __call__(self, done: int) -> None:
-        """Show that `done` items are done."""
         now = time.monotonic()
         if not self._shown or now < self._next:
             return

@@ -40,8 +40,6 @@ LogPath = Annotated[
 
 @dataclass(frozen=True)
 class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
-    """The flags of a simulated run."""
-
     estimate: Annotated[
         str,
         option(
