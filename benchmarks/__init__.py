@@ -1,1 +1,3 @@
-"""Figures, never asserted: `make bench`, or `python -m benchmarks core system` for some of them."""
+"""Benchmarks. They print figures beside their limits and assert nothing: `make bench` for all, or `python -m
+benchmarks core system` for some groups.
+"""

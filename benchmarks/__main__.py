@@ -1,4 +1,4 @@
-"""`python -m benchmarks [GROUP …]`: measured figures with their limits, for the named groups or for all.
+"""Runs benchmarks: `python -m benchmarks [GROUP …]`. Without a group, all groups run.
 
 `python -m benchmarks placement --nodes FILE --pods FILE` measures placement on traces instead, and
 `python -m benchmarks lab --mixes wide --loads 1.2` chooses the runs of the lab benchmark.
@@ -31,7 +31,7 @@ COMMANDS = {"placement": run_placement, "lab": run_lab}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the groups named, or all of them; the exit code."""
+    """Run the named groups of benchmarks; without a name, run all groups. Return the exit code."""
     if arguments and arguments[0] in COMMANDS and any(word.startswith("-") for word in arguments):
         return COMMANDS[arguments[0]](arguments[1:])
     unknown = [name for name in arguments if name not in GROUPS]

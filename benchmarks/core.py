@@ -1,4 +1,4 @@
-"""The engine by itself: no store, no network, no processes."""
+"""Measures the scheduling engine without a store, a network and job processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _APART = parse_job_term("app=x on node", None)
 
 
 def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
-    """An engine with the default pipeline, or that of these tables, on `nodes` idle nodes."""
+    """Return an engine with `nodes` idle nodes. `sections` has the tables of its configuration; all other
+    tables have default values.
+    """
     pipeline = build_pipeline(Config(**sections))
     state = State(pipeline.order)
     for number in range(nodes):
@@ -39,21 +41,23 @@ def engine_of(nodes: int, gpus: int = 8, **sections: Any) -> Engine:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
+    """Return the seconds that one call of `work` takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def submit(engine: Engine, spec: JobSpec, now: float = 0.0) -> int:
-    """Submit one job; its id."""
+    """Submit one job and return its id."""
     reply = engine.handle(Submit(spec, "ada"), now).reply
     assert isinstance(reply, Accepted), reply
     return reply.jobs[0]
 
 
 def place_one(nodes: int) -> tuple[list[float], list[float]]:
-    """Seconds for single jobs on a cluster that fills up: the cycle alone, and submit with cycle."""
+    """Place single jobs on a cluster that fills up. Return the seconds of each scheduling cycle, and the
+    seconds of each submit together with its cycle.
+    """
     engine = engine_of(nodes)
     submit(engine, ONE_GPU)
     engine.handle(Tick(), 0.0)
@@ -67,7 +71,7 @@ def place_one(nodes: int) -> tuple[list[float], list[float]]:
 
 
 def place_many(nodes: int, jobs: int) -> float:
-    """Jobs per second when all are placed in one scheduling pass."""
+    """Place all jobs in one scheduling pass. Return the number of placed jobs per second."""
     engine = engine_of(nodes)
     for _ in range(jobs):
         submit(engine, ONE_GPU)
@@ -77,7 +81,9 @@ def place_many(nodes: int, jobs: int) -> float:
 
 
 def queue_of(jobs: int) -> tuple[list[float], list[float]]:
-    """Seconds to submit and to cancel single jobs while others are queued."""
+    """Return the seconds of each submit and of each cancel of a single job, while `jobs` other jobs are
+    queued.
+    """
     engine = engine_of(1)
     ids = [submit(engine, ONE_GPU) for _ in range(jobs)]
     engine.handle(Tick(), 0.0)
@@ -90,7 +96,9 @@ def queue_of(jobs: int) -> tuple[list[float], list[float]]:
 
 
 def backfill_whole_depth(nodes: int, queued: int) -> float:
-    """Seconds of one cycle over the whole queue when all nodes are full and every job differs."""
+    """Return the seconds of one scheduling cycle over the whole queue, when almost all GPUs are in use and
+    every waiting job has another request.
+    """
     engine = engine_of(nodes)
     dice = random.Random(1)
     for _ in range(nodes * 8):
@@ -115,10 +123,12 @@ def backfill_whole_depth(nodes: int, queued: int) -> float:
     return taken
 
 
-def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
-    """Seconds to make all reservations of conservative backfill, and of ten passes with one new job each.
+def reserve_all(nodes: int, queued: int) -> tuple[float, list[float]]:
+    """Return the seconds in which conservative backfill makes the reservations of all waiting jobs, and the
+    seconds of each of ten more passes with one new job each.
 
-    One waiting job has anti-affinity to jobs on every node: nodes have room for it, but all are excluded.
+    One waiting job has anti-affinity to a job on every node. Every node has free resources for this job, but
+    all nodes are excluded.
     """
     engine = engine_of(nodes, scheduler={"backfill": "conservative"})
     dice = random.Random(1)
@@ -131,7 +141,7 @@ def promise_all(nodes: int, queued: int) -> tuple[float, list[float]]:
         submit(
             engine, JobSpec(command=("true",), gpus=1, cpu_milli=1_000, memory_mib=1_024, time_limit_s=limit)
         )
-    while len(engine.state.queue):  # no more than `backfill_depth` are looked at in one cycle
+    while len(engine.state.queue):  # One cycle examines at most `backfill_depth` jobs.
         engine.handle(Tick(), 0.0)
     submit(engine, JobSpec(command=("true",), gpus=1, company=(_APART,), time_limit_s=600))
     for _ in range(queued):
@@ -151,7 +161,7 @@ def _over(engine: Engine, job: int) -> AttemptStatus:
 
 
 def cycle_many_queues(nodes: int, queued: int) -> float:
-    """Seconds of one full scheduling pass over waiting jobs of ten queues and many shapes."""
+    """Return the seconds of one scheduling pass over jobs of ten queues with many different requests."""
     engine = engine_of(nodes)
     dice = random.Random(2)
     for number in range(queued):
@@ -168,9 +178,8 @@ def cycle_many_queues(nodes: int, queued: int) -> float:
 
 
 def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
-    """Preemption decisions per second in a full cluster, for jobs of higher priority one by one.
-
-    Also the seconds that the first takes, for which all running jobs are looked at.
+    """Submit jobs of higher priority one by one to a full cluster. Return the preemption decisions per
+    second, and the seconds of the first four decisions, for which the engine examines all running jobs.
     """
     engine = engine_of(nodes, preemption={"strategies": ["priority"], "min_runtime_s": 0.0, "rate": 100_000})
     dice = random.Random(3)
@@ -198,7 +207,9 @@ def preempt_many(nodes: int, arrivals: int) -> tuple[float, float]:
 
 
 def propose_moves(nodes: int) -> float:
-    """Seconds to choose the jobs to move when 5 of 8 GPUs are free on every node and one job needs 8."""
+    """Return the seconds in which the engine chooses the jobs to move, when 5 of 8 GPUs are free on every
+    node and one waiting job needs 8.
+    """
     engine = engine_of(nodes, rebalance={"mode": "propose"}, preemption={"min_runtime_s": 0.0})
     for _ in range(8 * nodes):
         submit(engine, replace(ONE_GPU, checkpoint_signal="USR1"))
@@ -216,7 +227,6 @@ def propose_moves(nodes: int) -> float:
 
 
 def run() -> None:
-    """Print the figures."""
     heading("Core, p50 / p95")
     for nodes in (100, 200):
         cycles, wholes = place_one(nodes)
@@ -241,9 +251,9 @@ def run() -> None:
             "500 ms",
         )
     for nodes, queued in ((200, 400), (200, 800), (400, 400)):
-        whole, cycles = promise_all(nodes, queued)
+        whole, cycles = reserve_all(nodes, queued)
         named = f"{nodes:,} full nodes, {queued:,} queued"
-        row(f"conservative, all promised, {named}", f"{whole * 1e3:.0f} ms")
+        row(f"conservative, all reservations, {named}", f"{whole * 1e3:.0f} ms")
         row(f"conservative, one more, {named}", spread(cycles))
     for queued in (160_000, 320_000):
         taken = cycle_many_queues(1_000, queued)
@@ -255,7 +265,7 @@ def run() -> None:
     for nodes in (5_000, 10_000):
         rate, first = preempt_many(nodes, 2_000)
         row(f"preempt for one job, {nodes:,} full nodes", f"{rate:,.0f} decisions/s", "2,000 decisions/s")
-        row(f"the first four kinds of them, {nodes:,} full nodes", f"{first * 1e3:.0f} ms", "")
+        row(f"the first four of these decisions, {nodes:,} full nodes", f"{first * 1e3:.0f} ms", "")
     for nodes in (1_000, 2_000):
         taken = propose_moves(nodes)
-        row(f"propose whom to move, {nodes:,} nodes with 5 of 8 GPUs free", f"{taken * 1e3:.0f} ms", "")
+        row(f"propose jobs to move, {nodes:,} nodes with 5 of 8 GPUs free", f"{taken * 1e3:.0f} ms", "")

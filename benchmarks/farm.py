@@ -1,7 +1,7 @@
-"""`python -m benchmarks.farm PLACE`: one SSH server that acts as many hosts.
+"""Acts as many hosts with one SSH server: `python -m benchmarks.farm PLACE`.
 
-The agent on each channel is a few lines: it sends a hello with eight GPUs, and answers every ping. The rest
-is real: a TCP connection, a handshake, a login and a channel for each host.
+The agent on each channel is simulated by a few lines: it sends a hello with eight GPUs, and answers every
+ping. The TCP connection, the handshake, the login and the channel of each host are real.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ BYTES = 120
 
 
 class Farm:
-    """All open connections."""
-
     def __init__(self, place: Path) -> None:
         self.place = place
         self.connections: set[asyncssh.SSHServerConnection] = set()
         self.pings = 0
 
     def bytes(self) -> int:
-        """Bytes over all connections so far, in both directions, as TCP counts them."""
+        """Return how many bytes TCP has transferred on all connections so far, in both directions."""
         total = 0
         for connection in self.connections:
             line: socket.socket = connection.get_extra_info("socket")
             with suppress(OSError):
-                told = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES + 16)
-                total += sum(struct.unpack_from("QQ", told, BYTES))
+                info = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES + 16)
+                total += sum(struct.unpack_from("QQ", info, BYTES))
         return total
 
-    async def speak(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        """As a host that has the agent, and as the agent: options, hello, pongs, goodbye."""
-        _, told = loads(await process.stdin.readline())
-        process.stdout.write(f"{''.join(told['word'])} {dumps(['ready', 'home'])}\n".encode())
+    async def act_as_host(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Answer like a host on which the agent is installed, and then like the agent: send a hello, and
+        answer pings until the controller sends Leave.
+        """
+        _, message = loads(await process.stdin.readline())
+        process.stdout.write(f"{''.join(message['word'])} {dumps(['ready', 'home'])}\n".encode())
         options = loads(await process.stdin.readline())
         name = options[options.index("--name") + 1]
         process.stdout.write(pack(hello(name)))
@@ -59,34 +59,30 @@ class Farm:
         process.exit(0)
 
 
-class Doorman(asyncssh.SSHServer):
-    """Accepts every client with the key."""
+class KeyOnlyServer(asyncssh.SSHServer):
+    """An SSH server that accepts every user with the key of the benchmark."""
 
     def __init__(self, farm: Farm, key: asyncssh.SSHKey) -> None:
         self._farm, self._key = farm, key
         self._connection: asyncssh.SSHServerConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """One more host is visited."""
         self._connection = conn
         self._farm.connections.add(conn)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """One less."""
         if self._connection is not None:
             self._farm.connections.discard(self._connection)
 
     def public_key_auth_supported(self) -> bool:
-        """With keys alone."""
         return True
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """There is one."""
         return key == self._key
 
 
 def hello(name: str) -> Hello:
-    """The hello of a host with eight GPUs."""
+    """Return the hello (first message) of an agent on a host with eight GPUs."""
     gpus = tuple(
         GpuFacts(index, f"GPU-{name}-{index}", "NVIDIA H100 80GB HBM3", 81_559, index // 4)
         for index in range(8)
@@ -97,7 +93,9 @@ def hello(name: str) -> Hello:
 
 
 async def main(place: Path) -> None:
-    """Serve until stdin ends; each line on it is answered with the counters so far."""
+    """Serve SSH until stdin ends. Answer each line on stdin with the numbers of bytes, pings and connections
+    so far.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     farm = Farm(place)
@@ -106,17 +104,17 @@ async def main(place: Path) -> None:
         "127.0.0.1",
         0,
         server_host_keys=[place / "host_key"],
-        server_factory=lambda: Doorman(farm, key),
-        process_factory=farm.speak,
+        server_factory=lambda: KeyOnlyServer(farm, key),
+        process_factory=farm.act_as_host,
         encoding=None,
         backlog=1_024,
     )
     print(server.get_port(), flush=True)
-    asking = asyncio.StreamReader()
+    requests = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(asking), sys.stdin
+        lambda: asyncio.StreamReaderProtocol(requests), sys.stdin
     )
-    while await asking.readline():
+    while await requests.readline():
         counted = {"bytes": farm.bytes(), "pings": farm.pings, "connections": len(farm.connections)}
         print(dumps(counted), flush=True)
 

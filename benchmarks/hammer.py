@@ -1,4 +1,4 @@
-"""Many concurrent clients in one process: `python -m benchmarks.hammer URL THREADS EACH SPEC`."""
+"""Submits jobs from many threads at the same time: `python -m benchmarks.hammer URL THREADS EACH SPEC`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from wire.job.spec import JobSpec
 
 
 def main(url: str, threads: int, each: int, spec: JobSpec) -> None:
-    """Say `ready`, wait for a line, then submit from all threads."""
+    """Print `ready` and wait for a line on stdin. Then submit `each` jobs from each thread."""
 
     def work() -> None:
         client = Client(url)
         for _ in range(each):
             client.submit(spec)
 
-    crew = [threading.Thread(target=work) for _ in range(threads)]
+    workers = [threading.Thread(target=work) for _ in range(threads)]
     print("ready", flush=True)
     sys.stdin.readline()
-    for thread in crew:
+    for thread in workers:
         thread.start()
-    for thread in crew:
+    for thread in workers:
         thread.join()
 
 

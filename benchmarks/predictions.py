@@ -1,4 +1,6 @@
-"""The gain of planning with predicted run times, on generated logs with bad user estimates."""
+"""Measures what backfill gains from predicted run times, on generated logs in which users request wrong time
+limits.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,6 @@ SEEDS = range(1, 9)
 
 
 def run() -> None:
-    """Print the figures."""
     heading(f"Predictions against limits: {len(SEEDS)} generated weeks at 80 % of 128 GPUs")
     cluster = nodes_of(16, 8, 64, 512 * 1024, "H100")
     weeks = [work_of(cluster, seed) for seed in SEEDS]
@@ -35,12 +36,12 @@ def run() -> None:
                 ratios = [each[place] / limit[place] for each, limit in zip(found, limits, strict=True)]
                 better = sum(ratio < 1 for ratio in ratios)
                 change = statistics.geometric_mean(ratios) - 1
-                told = f"{change:+.1%}, better in {better} of {len(ratios)}"
-                row(f"{name}, {what} against limits: {figure}", told)
+                text = f"{change:+.1%}, better in {better} of {len(ratios)}"
+                row(f"{name}, {what} against limits: {figure}", text)
 
 
 def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
-    """The jobs of one week for a seed."""
+    """Return the jobs of one generated week."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "week.csv"
         path.write_text(
@@ -52,6 +53,8 @@ def work_of(cluster: Cluster, seed: int) -> list[TraceJob]:
 def figures(
     policy: Policy, cluster: Cluster, weeks: list[list[TraceJob]], *, clairvoyant: bool = False
 ) -> list[tuple[float, float]]:
-    """Mean bounded slowdown and mean wait of each."""
+    """Simulate each week, and return its mean bounded slowdown and its mean wait in seconds. With
+    `clairvoyant`, the scheduler knows the real run times.
+    """
     found = [simulated(RunTask(policy, cluster, week, clairvoyant=clairvoyant)).figures for week in weeks]
     return [(each.avebsld, each.mean_wait_s) for each in found]

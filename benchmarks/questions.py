@@ -1,4 +1,6 @@
-"""Questions with 10,000 queued jobs: seconds until an answer, and the delay of a concurrent submit."""
+"""Measures explain and what-if requests with 10,000 queued jobs: the seconds until the answer, and the delay
+of a submit at the same time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ SIZES = (1, 1, 1, 2, 2, 4, 8, 8)
 
 @contextmanager
 def controller(sections: dict[str, Any]) -> Iterator[Client]:
-    """A real controller in a separate process, with simulated hosts and a long queue."""
+    """Context manager that runs a controller with one simulated host in a separate process, and returns a
+    client.
+    """
     with tempfile.TemporaryDirectory(prefix="corral-") as place:
         home = Path(place)
         home.chmod(0o755)
@@ -76,7 +80,7 @@ def _await(client: Client) -> None:
 
 
 def fill(client: Client, queued: int) -> None:
-    """Waiting jobs of twenty kinds and limits, in arrays."""
+    """Submit arrays of jobs with different sizes, time limits and priorities, until `queued` jobs wait."""
     number = 0
     each = 50
     while number < queued:
@@ -93,7 +97,7 @@ def fill(client: Client, queued: int) -> None:
 
 
 def submits(client: Client, seconds: float) -> list[float]:
-    """Seconds of single submits, one after the other, for a time."""
+    """Submit single jobs for `seconds` seconds, one at a time. Return the seconds that each submit took."""
     taken: list[float] = []
     spec = JobSpec(command=("true",), gpus=8, time_limit_s=60.0, priority=1)
     until = time.monotonic() + seconds
@@ -105,8 +109,10 @@ def submits(client: Client, seconds: float) -> list[float]:
     return taken
 
 
-def ask_for(url: str, until: float, answers: list[float]) -> None:
-    """Ask what-if questions one after the other."""
+def send_what_ifs(url: str, until: float, answers: list[float]) -> None:
+    """Send what-if requests one after the other until the time `until`. Add the seconds of each request to
+    `answers`.
+    """
     with Client(url, timeout_s=120) as client:
         while time.monotonic() < until:
             began = time.perf_counter()
@@ -115,7 +121,6 @@ def ask_for(url: str, until: float, answers: list[float]) -> None:
 
 
 def run() -> None:
-    """Print the figures."""
     heading(f"questions: {QUEUED:,} queued, one host, a real controller")
     for name, sections in POLICIES.items():
         with controller(sections) as client:
@@ -134,16 +139,18 @@ def run() -> None:
                     answer = client.what_if(WhatIf(cancel=(7,)), only_first=what.endswith("first part"))
                 taken, until = time.perf_counter() - began, answer.covers_until
                 known = "all" if until is None else f"{(until - time.time()) / 3600:.0f} h"
-                row(f"{name}: {what}", f"{taken:.2f} s; {known}", "2 s, and what is known by then")
+                row(f"{name}: {what}", f"{taken:.2f} s; {known}", "2 s")
             quiet = submits(client, 5)
             row(f"{name}: submit, no questions", spread(quiet))
             answers: list[float] = []
             end = time.monotonic() + BUSY_S
-            threads = [threading.Thread(target=ask_for, args=(client.url, end, answers)) for _ in range(3)]
+            threads = [
+                threading.Thread(target=send_what_ifs, args=(client.url, end, answers)) for _ in range(3)
+            ]
             for thread in threads:
                 thread.start()
             busy = submits(client, BUSY_S)
             for thread in threads:
                 thread.join()
             row(f"{name}: submit, three what-ifs run", spread(busy), "p95 10 ms")
-            row(f"{name}: what-if beside two others", f"{statistics.median(answers):.2f} s")
+            row(f"{name}: what-if with two others", f"{statistics.median(answers):.2f} s")

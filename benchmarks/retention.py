@@ -1,4 +1,6 @@
-"""What a store and a spool grow to under a short [retention]: real jobs, deleted when newer ones end."""
+"""Measures how large the store and the spool become with small limits in [retention], while real jobs run and
+older jobs are deleted.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,6 @@ WRITES = ("sh", "-c", "head -c 20000 /dev/zero")
 
 
 def run() -> None:
-    """Print the figures."""
     heading(f"Retention: {JOBS:,} jobs a round, 500 jobs, 2,500 entries and 250 logs are kept")
     with system(LIMITS) as made, contextlib.closing(Client(made.url, timeout_s=600.0)) as client:
         for number in range(1, ROUNDS + 1):

@@ -1,7 +1,8 @@
-"""500 hosts over SSH on one controller: seconds to join, and their idle cost.
+"""Measures one controller with 500 hosts over SSH: the seconds until all have joined, and the cost while they
+are idle.
 
-One process acts as all hosts (benchmarks/farm.py): connections, handshakes, logins and channels are real, and
-its agents send the frames of agents. It shares the machine with the controller.
+One process acts as all hosts (benchmarks/farm.py). The connections, handshakes, logins and channels are real,
+and the process sends the same messages as agents. It runs on the same machine as the controller.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wire.http.client import Unreachable
 from wire.names import NodeState
 
 HOSTS = 500
-REST_S = 20.0
+IDLE_S = 20.0
 PATIENCE_S = 300.0
 CONFIG = """
 [controller]
@@ -38,10 +39,7 @@ identity = "{home}/id"
 
 
 def run() -> None:
-    """Print the figures."""
-    heading(
-        f"Scale: {HOSTS} simulated agents over real SSH connections, one process speaking for all of them"
-    )
+    heading(f"Scale: {HOSTS} simulated agents over real SSH connections, all in one process")
     with tempfile.TemporaryDirectory(prefix="corral-scale-") as directory:
         home = Path(directory)
         _make_keys(home)
@@ -87,9 +85,9 @@ def _measure(home: Path, port: int, farm: subprocess.Popen[str]) -> None:
         try:
             _await_all(made)
             row("all joined, from the start of the controller", f"{time.monotonic() - began:.1f} s")
-            row("CPU of the controller for that", f"{made.cpu_s():.1f} s")
-            row("the same per host", f"{made.cpu_s() / HOSTS * 1000:.0f} ms")
-            _rest(made, farm)
+            row("CPU of the controller until then", f"{made.cpu_s():.1f} s")
+            row("CPU of the controller for each host", f"{made.cpu_s() / HOSTS * 1000:.0f} ms")
+            _measure_idle(made, farm)
             row("memory of the controller", f"{_memory_mib(controller.pid):.0f} MB")
         finally:
             controller.send_signal(signal.SIGTERM)
@@ -103,14 +101,14 @@ def _await_all(made: System) -> None:
             if client.cluster().nodes.get(NodeState.UP.value, 0) == HOSTS:
                 return
         time.sleep(0.1)
-    raise SystemExit("benchmarks: the hosts did not all join")
+    raise SystemExit("benchmarks: the hosts have not all joined")
 
 
-def _rest(made: System, farm: subprocess.Popen[str]) -> None:
-    """Nothing happens but heartbeats."""
-    time.sleep(2.0)  # because hosts are not idle right after joining
+def _measure_idle(made: System, farm: subprocess.Popen[str]) -> None:
+    """Measure the cost of heartbeats while the hosts are idle."""
+    time.sleep(2.0)  # Wait, because hosts are not idle directly after they have joined.
     cpu, before, began = made.cpu_s(), _ask(farm), time.monotonic()
-    time.sleep(REST_S)
+    time.sleep(IDLE_S)
     used, after, passed = made.cpu_s() - cpu, _ask(farm), time.monotonic() - began
     sent = after["bytes"] - before["bytes"]
     row("CPU of the controller at rest", f"{used / passed:.1%} of a core", "25 %")
@@ -123,8 +121,8 @@ def _ask(farm: subprocess.Popen[str]) -> dict[str, int]:
     assert farm.stdout is not None
     farm.stdin.write("\n")
     farm.stdin.flush()
-    told: dict[str, int] = json.loads(farm.stdout.readline())
-    return told
+    counts: dict[str, int] = json.loads(farm.stdout.readline())
+    return counts
 
 
 def _memory_mib(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""A log through the simulator: seconds of engine time per event."""
+"""Measures the simulator on a generated log: CPU seconds for different numbers of jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ ESTIMATES = (300, 900, 3_600, 7_200, 14_400, 43_200, 86_400)
 
 
 def log(jobs: int, seed: int = 1) -> list[tuple[float, float, int, float]]:
-    """Submit, run, size and estimate: users with habits, jobs in bursts, days and nights, 70 % load."""
+    """Generate jobs and return submit time, run time, processors and estimated run time of each, in seconds.
+    Users have habits, jobs arrive in bursts and more by day than by night, and the load is 70 %.
+    """
     dice = random.Random(f"benchmark/{seed}")
     users = [(dice.gauss(5.5, 1.6), dice.uniform(0.3, 1.4), dice.random() ** 2) for _ in range(jobs // 150)]
     asked: list[tuple[float, int, float]] = []
@@ -40,7 +42,7 @@ def log(jobs: int, seed: int = 1) -> list[tuple[float, float, int, float]]:
 
 
 def work_of(lines: list[tuple[float, float, int, float]], cluster: Cluster) -> list[TraceJob]:
-    """The log as jobs for this cluster."""
+    """Return the jobs of the generated log for this cluster."""
     return [
         TraceJob(number, submit, cluster.spec(size, estimate), ran)
         for number, (submit, ran, size, estimate) in enumerate(lines, 1)
@@ -48,7 +50,6 @@ def work_of(lines: list[tuple[float, float, int, float]], cluster: Cluster) -> l
 
 
 def run() -> None:
-    """Print the figures."""
     heading("Simulator, CPU seconds for a log on 100 processors")
     shapes = {"a pool": pool_of(PROCESSORS), "100 nodes": nodes_of(PROCESSORS, 0, 1, 1_024, "")}
     for policy, shape, counts in (

@@ -1,4 +1,4 @@
-"""How long a command line takes before it does anything."""
+"""Measures the CPU time that the command line needs to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CORRAL = Path(sys.executable).with_name("corral")
 
 
 def process_times(command: list[str], count: int = 10) -> list[float]:
-    """CPU seconds of a process, user and system, each time."""
+    """Run a command `count` times, and return the CPU seconds (user and system) of each run."""
     taken = []
     for _ in range(count):
         before = os.times()
@@ -26,7 +26,6 @@ def process_times(command: list[str], count: int = 10) -> list[float]:
 
 
 def run() -> None:
-    """Print the figures."""
     heading("Start-up, process time, p50 / p95")
     row("corral --help", spread(process_times([str(CORRAL), "--help"])), "150 ms")
     row("corral submit --help", spread(process_times([str(CORRAL), "submit", "--help"])))

@@ -1,8 +1,9 @@
-"""A store with years of history: seconds of a restart, cost of reports, and the delay of other requests.
+"""Measures a store with years of history: seconds of a restart, cost of reports, and the delay of other
+requests.
 
-The store holds 300,000 jobs that have ended and 100,000 that wait. It is built once per run. The environment
-variable CORRAL_BENCH_STORE names a directory in which it is kept for the next run, CORRAL_BENCH_JOBS gives
-other numbers, as 300000,100000.
+The store holds 300,000 ended jobs and 100,000 waiting jobs. It is built once per run. If the environment
+variable CORRAL_BENCH_STORE names a directory, the store is kept there for the next run. CORRAL_BENCH_JOBS
+sets other numbers of jobs, such as 300000,100000.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ PATIENCE_S = 120.0
 
 
 def run() -> None:
-    """Print the figures."""
     heading(f"Store: {ENDED:,} jobs ended, {QUEUED:,} queued, SQLite")
     with _home() as home:
         database = home / "corral.db"
@@ -72,7 +72,7 @@ def _home() -> Iterator[Path]:
 
 
 def build(database: Path) -> None:
-    """Commit the lives of all jobs, as a controller would."""
+    """Write the events and rows of all jobs to a new store, as a controller would."""
     with contextlib.closing(Store.open(f"sqlite:///{database}")) as store:
         seq = 0
         for first in range(1, ENDED + QUEUED + 1, AT_ONCE):
@@ -84,7 +84,9 @@ def build(database: Path) -> None:
 
 
 def _job(number: int) -> Job:
-    """Its user, project and size follow from its number; every fifth spec is like no other."""
+    """Return the job with this number, from which its user, project and size follow. Every fifth job has a
+    command that no other job has.
+    """
     spec = JobSpec(
         command=("python", "train.py", f"--seed={number if number % 5 == 0 else number % 50}"),
         name=f"train{number % 40}",
@@ -128,7 +130,7 @@ def _life(job: Job) -> list[Event]:
 
 @contextlib.contextmanager
 def _restarted(home: Path) -> Iterator[System]:
-    """Starts a controller on this store and prints the cost of the start."""
+    """Context manager that starts a controller on this store, and prints the cost of the start."""
     config = home / "scheduler.toml"
     config.write_text(f'[controller]\nstate_dir = "{home}"\nsocket = "{home}/corral.sock"\n')
     began = time.perf_counter()
@@ -145,11 +147,11 @@ def _restarted(home: Path) -> Iterator[System]:
                     client.health()
                     break
                 if time.perf_counter() - began > PATIENCE_S or controller.poll() is not None:
-                    raise SystemExit("benchmarks: the controller did not come up")
+                    raise SystemExit("benchmarks: the controller did not start in time")
                 time.sleep(0.02)
-            row("restart until it answers", f"{time.perf_counter() - began:.1f} s")
-            row("  CPU of that", f"{made.cpu_s():.1f} s", "5 s")
-            row("  memory after it", f"{memory_mib(made.pid):,.0f} MB")
+            row("restart until the first answer", f"{time.perf_counter() - began:.1f} s")
+            row("  CPU of the restart", f"{made.cpu_s():.1f} s", "5 s")
+            row("  memory after the restart", f"{memory_mib(made.pid):,.0f} MB")
             yield made
         finally:
             controller.send_signal(signal.SIGTERM)
@@ -163,49 +165,53 @@ def _measure(made: System) -> None:
             ("usage by user, all years", lambda: client.usage("user", 0)),
             ("usage by job, all years", lambda: client.usage("job", 0)),
         ):
-            waits, cpu, memory = _beside(made, ask)
+            waits, cpu, memory = _measure_request(made, ask)
             row(what, f"{waits[0] * 1e3:,.0f} ms")
-            row("  CPU, memory it added", f"{cpu * 1e3:,.0f} ms, {memory:+,.0f} MB")
+            row("  CPU, added memory", f"{cpu * 1e3:,.0f} ms, {memory:+,.0f} MB")
             row("  wait for the event loop meanwhile, p50 / p95", spread(waits[1:] or [0.0]))
         held = JobSpec(command=("/bin/true",), hold=True, array="0-9999")
-        waits, cpu, _ = _beside(made, lambda: client.submit(held))
+        waits, cpu, _ = _measure_request(made, lambda: client.submit(held))
         row("submit of an array of 10,000", f"{waits[0] * 1e3:,.0f} ms")
         row("  CPU", f"{cpu * 1e3:,.0f} ms")
         row("  longest wait for the event loop meanwhile", f"{max(waits[1:]) * 1e3:,.0f} ms")
 
 
-def _beside(made: System, ask: object) -> tuple[list[float], float, float]:
-    """Seconds of the question and of each concurrent small request, CPU seconds, and added memory."""
+def _measure_request(made: System, ask: object) -> tuple[list[float], float, float]:
+    """Send the request `ask`, and small requests at the same time. Return the seconds of `ask` and then of
+    each small request, the CPU seconds of the controller, and the memory in MiB that it added.
+    """
     waits: list[float] = []
     over = threading.Event()
 
-    def look() -> None:
+    def send_small_requests() -> None:
         with contextlib.closing(Transport(made.url, 30.0, "")) as line:
             while not over.is_set():
-                waits.append(timed(lambda: _ask_for_nothing(line)))
+                waits.append(timed(lambda: _send_small_request(line)))
                 time.sleep(0.01)
 
     memory, cpu = memory_mib(made.pid), made.cpu_s()
-    looking = threading.Thread(target=look)
-    looking.start()
+    thread = threading.Thread(target=send_small_requests)
+    thread.start()
     time.sleep(0.1)
     try:
         taken = timed(ask)
     finally:
         time.sleep(0.05)
         over.set()
-        looking.join()
+        thread.join()
     return [taken, *waits], made.cpu_s() - cpu, memory_mib(made.pid) - memory
 
 
-def _ask_for_nothing(line: Transport) -> None:
-    """A request that waits only for the event loop; /v1/health waits for the commit, too."""
+def _send_small_request(line: Transport) -> None:
+    """Send a request that waits only for the event loop. A request to /v1/health would also wait for the
+    commit.
+    """
     with contextlib.suppress(Refused):
         line.ask("GET", "/v1/none", None, (), question=True)
 
 
 def memory_mib(pid: int) -> float:
-    """The memory of a process."""
+    """Return the resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,6 @@
-"""The whole system: a real controller, a real agent, real processes, everything durable."""
+"""Measures the whole system: a real controller, a real agent and real job processes, with every change synced
+to disk.
+"""
 
 from __future__ import annotations
 
@@ -42,18 +44,20 @@ class System:
     pid: int
 
     def client(self) -> Client:
-        """A connection of one's own."""
+        """Return a new client of the controller."""
         return Client(self.url)
 
     def cpu_s(self) -> float:
-        """CPU seconds the controller used so far."""
+        """Return the CPU seconds that the controller has used so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def system(more: str = "") -> Iterator[System]:
-    """A controller in a temporary directory, its node up; `more` is added to its configuration."""
+    """Context manager that starts a controller in a temporary directory, and waits until its node is up.
+    `more` is added to its configuration.
+    """
     with tempfile.TemporaryDirectory(prefix="corral-bench-") as home:
         config = Path(home, "scheduler.toml")
         config.write_text(CONFIG.format(home=home) + more)
@@ -79,11 +83,11 @@ def _await_node(made: System) -> None:
             if any(node.state is NodeState.UP for node in client.nodes().nodes):
                 return
         time.sleep(0.05)
-    raise SystemExit("benchmarks: the controller did not come up")
+    raise SystemExit("benchmarks: the controller did not start in time")
 
 
 def hammer(made: System, clients: int, each: int, spec: JobSpec) -> float:
-    """Submit from several processes at once; submits per second."""
+    """Submit jobs from many threads of another process at the same time. Return the submits per second."""
     arguments = [made.url, str(clients), str(each), dumps(encode(spec))]
     command = [sys.executable, "-m", "benchmarks.hammer", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -98,7 +102,7 @@ def hammer(made: System, clients: int, each: int, spec: JobSpec) -> float:
 
 
 def follow_starts(made: System, count: int, starts: dict[int, float], ready: threading.Event) -> None:
-    """Record when each job is reported as started."""
+    """Add the time of each job's start to `starts`, when the event stream reports the start."""
     with contextlib.closing(made.client()) as client:
         for batch in client.stream(client.health().seq, rows=False):
             ready.set()
@@ -111,7 +115,6 @@ def follow_starts(made: System, count: int, starts: dict[int, float], ready: thr
 
 
 def run() -> None:
-    """Print the figures."""
     heading("System: unix socket, SQLite with synchronous=FULL, real agent and processes, p50 / p95")
     with system() as made, contextlib.closing(made.client()) as client:
         held = JobSpec(command=("/bin/true",), hold=True)
@@ -138,7 +141,10 @@ def run() -> None:
             asked[client.submit(TRUE).ids[0]] = began
             time.sleep(0.01)
         watcher.join(30)
-        row("submit to started, as a client hears it", spread([starts[job] - asked[job] for job in starts]))
+        row(
+            "submit to started, as the event stream reports it",
+            spread([starts[job] - asked[job] for job in starts]),
+        )
     for jobs in (2_000, 4_000):
         with system() as made, contextlib.closing(made.client()) as client:
             began, before = time.perf_counter(), made.cpu_s()

@@ -1,4 +1,4 @@
-"""Rows of figures with their limits."""
+"""Prints figures beside their limits."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 
 def heading(text: str) -> None:
-    """Begin a group."""
     print(f"\n{text}", flush=True)
 
 
 def row(what: str, figure: str, bar: str = "") -> None:
-    """One measured figure, and its limit."""
     print(f"  {what:<66} {figure:>22}   {bar}".rstrip(), flush=True)
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """p50 and p95 in a fitting unit."""
+    """Return the median and the 95th percentile as text, with a fitting unit."""
     ordered = sorted(seconds)
     p50, p95 = statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))]
     unit, scale = ("µs", 1e6) if p50 < 1e-3 else ("ms", 1e3)

@@ -41,7 +41,10 @@ app = application()
 @app.command(epilog=EXAMPLES)
 def lab(
     seeds: Annotated[
-        str, typer.Option("--seeds", metavar="N-M", help="A run for each: 1-3, or 1,2,7.")
+        str,
+        typer.Option(
+            "--seeds", metavar="N-M", help="Seeds of the workload, such as 1-3 or 1,2,7: one run for each."
+        ),
     ] = "1",
     days: Annotated[
         float, typer.Option("--days", metavar="D", min=1, max=365, help="Days of each run.")
@@ -87,7 +90,6 @@ def lab(
 
 
 def run() -> None:
-    """Print the figures of the default runs."""
     lab()
 
 
@@ -140,14 +142,14 @@ def show(found: LabResult) -> None:
     )
     bar = "5 points" if found.config == EMPTY else "3 points"
     row("worst deviation of a project from its entitlement", _points(worst(found.projects)), bar)
-    row("the same in one week, for any project", _points(found.worst_week))
+    row("worst deviation of a project in one week", _points(found.worst_week))
     row("worst deviation of a user within a project", _points(worst(found.users)), "5 points")
-    row("idle while a job waits that would delay no other", f"{found.wasted_percent:.1f} %", "1 %")
+    row("idle although a job fits and would delay no other", f"{found.wasted_percent:.1f} %", "1 %")
     if found.gangs:
         never = f"{found.gangs_never_started} of {found.gangs}"
         row("gangs of 3 or more nodes that never started", never, "0")
         twice = f"{2 * found.longest_narrow_wait_h:.0f} h (2 x narrow jobs)"
-        row("longest wait of such a gang", f"{found.longest_gang_wait_h:.0f} h", twice)
+        row("longest wait of a gang of 3 or more nodes", f"{found.longest_gang_wait_h:.0f} h", twice)
     row("GPU-hours used", f"{found.used_percent:.1f} %", "94 %" if found.load >= 1 else "")
     if found.deadlines:
         row("deadlines met, submitted 30 h ahead", f"{found.deadlines_met} of {found.deadlines}", "all")
@@ -169,5 +171,5 @@ def _points(found: Deviation | None) -> str:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run with these arguments; the exit code."""
+    """Run the command with these arguments, and return the exit code."""
     return main(arguments, app, PROGRAM)

@@ -38,28 +38,28 @@ class RecordedJob:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Jobs with the same kind differ in nothing but their run time and time limit."""
+        """The properties in which jobs must be equal to count as one kind: all except run time and time
+        limit.
+        """
         spec = self.spec
         return self.user, spec.project, spec.queue, spec.gpus, spec.nodes, spec.gpu_models, spec.priority
 
     @property
     def tenant(self) -> str:
-        """The project of the job; FLOOD for the invented ones."""
+        """The project of the job; FLOOD for a job of the flood, which belongs to no real project."""
         return self.spec.project if self.spec.project in PROJECTS else FLOOD
 
     @property
     def gpus(self) -> float:
-        """The number of GPUs of the job."""
         return self.spec.gpus
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the job, if it names one."""
         return self.spec.nodes or 1
 
     @property
     def scavenges(self) -> bool:
-        """Whether the job has the priority SCAVENGER, and gives way to all other jobs."""
+        """Whether the job has the priority SCAVENGER, so that every other job may preempt it."""
         return self.spec.priority <= PRIORITIES["SCAVENGER"]
 
     @property
@@ -69,7 +69,9 @@ class RecordedJob:
         return self.run_s if limit_s is None else min(self.run_s, limit_s)
 
     def wait_h(self, until: float) -> float:
-        """Return the hours from the submit to the first start. Without a start: to the end, or to `until`."""
+        """Return the hours from the submit to the first start. For a job that never started, return the hours
+        to its end, or to `until` if it has not ended.
+        """
         start = self.runs[0][0] if self.runs else until if self.end_s is None else self.end_s
         return (start - self.submit_s) / HOUR_S
 

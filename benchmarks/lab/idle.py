@@ -1,17 +1,17 @@
-"""Divides idle GPUs by the cause why no waiting job runs on them.
+"""Divides idle GPUs by the reason why no waiting job runs on them.
 
 Algorithm of `idle_gpus`
 1. Idle GPUs of nodes that take no new jobs count for the outage: drained node or maintenance.
-2. If no job waits, the rest counts as "no job waits".
-3. Group the waiting jobs by kind (same user, project, queue, width and priority). Within a kind the job with
-   the shortest time limit comes first, because it fits before a reservation most easily. Kinds that do not
-   fit on the idle GPUs are left out.
+2. If no job waits, all other idle GPUs count as "no job waits".
+3. Group the waiting jobs by kind (same user, project, queue, number of GPUs and priority). In each kind the
+job with the shortest time limit comes first, because it is the most likely to end before a reservation
+begins. Kinds that do not fit on the idle GPUs are left out.
 4. Give idle GPUs to the jobs that could start now without a delay of any reservation. Only a limit (quota,
-   share, order of the queue) keeps them from it. These GPUs are waste.
-5. Give idle GPUs to the other jobs that fit. The cause is the pending reason that the engine explains.
-6. GPUs that are left over are too scattered for the jobs that wait.
+share, order of the queue) keeps these jobs from their start. These GPUs are waste.
+5. Give idle GPUs to the other jobs that fit. The reason is the one that the engine explains.
+6. GPUs that are left are spread over too many nodes for the jobs that wait.
 
-Invariant: the sum over all causes is the number of idle GPUs.
+Invariant: the sum over all reasons is the number of idle GPUs.
 Cost: O(waiting jobs), and one explanation of the engine for each kind that fits.
 
 Example: 6 GPUs are idle, and a gang is first in the queue with a reservation in 10 h. A job of 4 GPUs and 2 h
@@ -70,7 +70,9 @@ def idle_gpus(
 def _kinds_that_fit(
     waiting: Iterable[RecordedJob], models: Mapping[str, str], free: Mapping[str, float]
 ) -> list[list[RecordedJob]]:
-    """Return the waiting jobs of each kind that fits. The job with the shortest time limit is the last."""
+    """Return the waiting jobs of each kind that fits on the free GPUs. In each list the job with the shortest
+    time limit is the last.
+    """
     kinds: defaultdict[tuple[object, ...], list[RecordedJob]] = defaultdict(list)
     for job in waiting:
         kinds[job.kind].append(job)
@@ -81,7 +83,9 @@ def _kinds_that_fit(
 
 
 def _nodes_for(job: RecordedJob, models: Mapping[str, str], free: Mapping[str, float]) -> list[str]:
-    """Return nodes with enough idle GPUs for the job, the fullest ones; an empty list if too few have."""
+    """Return the nodes for the job, those with the fewest idle GPUs first; an empty list if too few nodes
+    have enough idle GPUs.
+    """
     count = job.spec.nodes or max(1, -(-int(job.gpus) // GPUS_PER_NODE))
     wanted = job.spec.gpu_models
     fit = [
@@ -101,7 +105,9 @@ def _take(job: RecordedJob, models: Mapping[str, str], free: dict[str, float]) -
 
 
 def _waste(engine: Engine, number: int, now: float) -> str:
-    """Return the cause if the job fits now and would delay no other job; otherwise an empty text."""
+    """Return the limit (quota or order of the queue) that keeps the job from its start, if the job fits now
+    and would delay no other job. Otherwise return an empty text.
+    """
     job, state = engine.state.jobs[number], engine.state
     cycle = engine.profile_cycles.of(job)
     if not job.ready or cycle.placer.find(job.ask, state.barred_nodes(job, now)) is None:

@@ -54,7 +54,7 @@ class Record:
 
     @property
     def gpu_hours(self) -> float:
-        """The GPU-hours of the cluster."""
+        """The GPU-hours that the cluster has in the measured time."""
         return self.gpus * (self.ends_at - self.starts_at) / HOUR_S
 
 
@@ -115,7 +115,7 @@ def worst_week(record: Record) -> Deviation | None:
 
 
 def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, list[float]]]:
-    """Return the jobs that are not scavengers, and the entitlement of each project by step."""
+    """Return the jobs that are not scavengers, and the entitlement of each project in each step."""
     out = [sum(sample.idle.get(cause, 0.0) for cause in (DRAIN, MAINTENANCE)) for sample in record.samples]
     capacity = [record.gpus - lost for lost in out]
     jobs = [job for job in record.jobs if not job.scavenges]
@@ -124,9 +124,10 @@ def _entitled_projects(record: Record) -> tuple[list[RecordedJob], dict[str, lis
 
 
 def user_deviations(record: Record) -> list[Deviation]:
-    """Compare the GPU-hours of each user with the user's part of what the project got.
+    """Compare the GPU-hours of each user with the user's part of the GPU-hours of the project, in percent of
+    the latter.
 
-    The percentages are of the GPU-hours of the project. Only projects with several often waiting users count.
+    Only projects in which several users often wait count.
     """
     waits = Counter(pair for sample in record.samples for pair in sample.waiting)
     often = [tenant for (tenant, _), count in waits.items() if count >= OFTEN * len(record.samples)]
@@ -153,7 +154,7 @@ def user_deviations(record: Record) -> list[Deviation]:
 
 
 def _deviation(tenant: str, got: float, entitled: float, total: float, waits: float) -> Deviation:
-    """Return the deviation of GPU-hours in percent of `total`."""
+    """Return how much more or less the tenant got than its entitlement, in percent of `total` GPU-hours."""
     return Deviation(tenant, 100 * (got - entitled) / total, 100 * got / total, 100 * entitled / total, waits)
 
 
@@ -165,7 +166,9 @@ def _demands(record: Record, jobs: Iterable[RecordedJob], *, by_user: bool = Fal
 
 
 def _used_hours(jobs: Iterable[tuple[str, RecordedJob]]) -> Counter[str]:
-    """Return the GPU-hours of the jobs, by the text beside each job."""
+    """Return the sum of the GPU-hours of jobs for each text. Each pair has a text, such as a project, and a
+    job.
+    """
     used: Counter[str] = Counter()
     for name, job in jobs:
         used[name] += job.gpus * sum(end - start for start, end in job.runs) / HOUR_S  # type: ignore[assignment]

@@ -89,8 +89,6 @@ class LabResult:
 
 
 class LabRun:
-    """One engine in virtual time with the jobs and the admin of a task."""
-
     def __init__(self, task: LabTask) -> None:
         self._task = task
         self._cluster = cluster_of_config(task.config)

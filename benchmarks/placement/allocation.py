@@ -37,7 +37,7 @@ Curve = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class PlacementTask:
-    """The input of one run."""
+    """The input of one run. `coming` has the pods in the order in which they arrive."""
 
     strategy: PlacementStrategy
     seed: int
@@ -47,7 +47,7 @@ class PlacementTask:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRun:
-    """The result of a run; `cpu_s` is the CPU time of the engine alone."""
+    """The result of a run. `cpu_s` is the CPU time of all scheduling decisions, in seconds."""
 
     strategy: str
     seed: int
@@ -62,7 +62,9 @@ class PlacementRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacementSummary:
-    """Means over the runs of one strategy, and the standard deviation."""
+    """The results of all runs with one strategy: means, and the standard deviation of the allocated GPUs at
+    130 %.
+    """
 
     strategy: str
     allocated_at_100: float
@@ -79,15 +81,18 @@ class PlacementSummary:
 def tasks_of(
     strategies: Sequence[PlacementStrategy], seeds: Sequence[int], cluster: Cluster, pods: list[Pod]
 ) -> list[PlacementTask]:
-    """All runs. Every strategy gets the same pods in the same order."""
+    """Return one task for each strategy and seed. With the same seed, every strategy gets the same pods in
+    the same order.
+    """
     orders = {seed: draw_arrivals(pods, cluster.gpus * WHOLE_GPU, seed) for seed in seeds}
     return [PlacementTask(strategy, seed, cluster, orders[seed]) for strategy in strategies for seed in seeds]
 
 
 def draw_arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[Pod]:
-    """The pods in the order of arrival: each once, then random ones until the next would exceed the limit.
+    """Return the pods in the order in which they arrive: each pod once, then random pods until the next would
+    exceed 130 % of all GPUs.
 
-    If all pods together exceed it, random ones are left out instead.
+    If all pods together request more than that, random pods are left out instead.
     """
     dice = Random(seed)
     by_name = sorted(pods, key=lambda pod: pod.name)
@@ -107,20 +112,22 @@ def draw_arrivals(pods: Sequence[Pod], capacity: int, seed: int) -> list[Pod]:
 
 
 def run(task: PlacementTask, progress: Callable[[int], None] | None = None) -> PlacementRun:
-    """Run the task."""
+    """Place the pods of the task one by one, and return the result. `progress` gets the number of pods so
+    far.
+    """
     dice = Random(f"{task.strategy.name} {task.seed}")
     engine = engine_of(task.cluster, task.strategy.make(dice))
-    asked = given = accepted = 0
+    requested = allocated = accepted = 0
     curve: Curve = []
     began = time.process_time()
     for number, pod in enumerate(task.coming, 1):
         if not task.strategy.steady:
             engine.placer.clear_rankings()
-        asked += pod.milli
+        requested += pod.milli
         if place_pod(engine, pod.spec) is not None:
-            given += pod.milli
+            allocated += pod.milli
             accepted += 1
-        curve.append((asked, given))
+        curve.append((requested, allocated))
         if progress is not None and not number % _OFTEN:
             progress(number)
     taken = time.process_time() - began
@@ -139,7 +146,7 @@ def run(task: PlacementTask, progress: Callable[[int], None] | None = None) -> P
 
 
 def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
-    """An engine with all nodes connected and idle."""
+    """Return an engine in which all nodes of the cluster are connected and idle."""
     engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
     for name, facts in cluster.nodes.items():
         engine.handle(AgentSaidHello(name, Hello(name, "virtual", name, "virtual", facts)), 0.0)
@@ -147,7 +154,9 @@ def engine_of(cluster: Cluster, pipeline: Pipeline) -> Engine:
 
 
 def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
-    """The placement of the job; None if it was not placed and is cancelled."""
+    """Submit the job and run one scheduling pass. Return the placement; None if the job was refused, or was
+    cancelled because it was not placed.
+    """
     reply = engine.handle(Submit(spec, _USER), 0.0).reply
     if not isinstance(reply, Accepted):
         return None
@@ -160,19 +169,21 @@ def place_pod(engine: Engine, spec: JobSpec) -> JobPlaced | None:
 
 
 def allocated_at(percent: int, curve: Curve, capacity: int) -> float:
-    """Percent of all GPUs allocated when this many percent had been requested (rounded).
+    """Return the percentage of all GPUs that was allocated when pods had requested `percent` % of them
+    (rounded).
 
-    The mean over the pods at that percentage; without any, the value at the last pod before it.
+    If several pods reached this percentage, return the mean over them. If no pod did, return the value after
+    the last pod before it.
     """
-    asked = [round(100 * asked / capacity) for asked, _ in curve]
-    given = [100 * given / capacity for _, given in curve]
-    then = [amount for at, amount in zip(asked, given, strict=True) if at == percent]
-    before = [amount for at, amount in zip(asked, given, strict=True) if at < percent]
+    requested = [round(100 * milli / capacity) for milli, _ in curve]
+    allocated = [100 * milli / capacity for _, milli in curve]
+    then = [amount for at, amount in zip(requested, allocated, strict=True) if at == percent]
+    before = [amount for at, amount in zip(requested, allocated, strict=True) if at < percent]
     return fmean(then or before[-1:] or [0.0])
 
 
 def summaries(trials: Sequence[PlacementRun]) -> list[PlacementSummary]:
-    """One summary per strategy, in their order."""
+    """Return one summary for each strategy, in the order of the first runs."""
     names = dict.fromkeys(trial.strategy for trial in trials)
     return [_summary([trial for trial in trials if trial.strategy == name]) for name in names]
 

@@ -68,11 +68,19 @@ def placement(
     config: Annotated[
         str,
         typer.Option(
-            "--config", metavar="FILE", help="A scheduler.toml: its strategy, too.", show_default=False
+            "--config",
+            metavar="FILE",
+            help="Also run the strategy of this scheduler.toml.",
+            show_default=False,
         ),
     ] = "",
     seeds: Annotated[
-        str, typer.Option("--seeds", metavar="N-M", help="A run for each: 42-51, or 1,2,7.")
+        str,
+        typer.Option(
+            "--seeds",
+            metavar="N-M",
+            help="Seeds of the random order, such as 42-51 or 1,2,7: one run for each.",
+        ),
     ] = "42-51",
     output: Output = Format.TABLE,
 ) -> int:
@@ -87,7 +95,7 @@ def placement(
         strategies = _strategies(strategy, config)
         numbers = _seeds(seeds)
         cluster, trace = read_nodes(nodes), read_pods(pods)
-        _tell(cluster, trace)
+        _print_notes(cluster, trace)
         trials = _trials(tasks_of(strategies, numbers, cluster, trace))
     _show(output, summaries(trials), alone=len(strategies) == 1)
     return 0
@@ -107,14 +115,14 @@ def _seeds(text: str) -> list[int]:
         raise CommandError(f"--seeds: {error}") from None
 
 
-def _tell(cluster: Cluster, pods: Sequence[Pod]) -> None:
-    """Print notes about the two files."""
+def _print_notes(cluster: Cluster, pods: Sequence[Pod]) -> None:
+    """Print notes about the nodes and the pods."""
     print_note(f"{counted(len(pods), 'pod')} on {cluster}")
     splitting = sum(pod.splits for pod in pods)
     if splitting:
         pods_ask = "1 pod asks" if splitting == 1 else f"{splitting:,} pods ask"
         print_note(
-            f"{pods_ask} for parts of several GPUs: these are held whole, and count as what is asked for"
+            f"{pods_ask} for parts of several GPUs: whole GPUs are held, and the requested parts counted"
         )
 
 
@@ -140,7 +148,7 @@ def _show(form: Format, found: Sequence[PlacementSummary], *, alone: bool) -> No
 
 
 def _body(found: PlacementSummary) -> dict[str, Any]:
-    """The summary with rounded numbers."""
+    """Return the summary as data for JSON, with rounded numbers."""
     return {name: _rounded(value) for name, value in asdict(found).items()}
 
 
@@ -167,5 +175,5 @@ def _table() -> Table[PlacementSummary]:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run with these arguments; the exit code."""
+    """Run the command with these arguments, and return the exit code."""
     return main(arguments, app, PROGRAM)

@@ -1,11 +1,11 @@
-"""Reads nodes and pods of openb traces: CSV with a heading, gzip or not.
+"""Reads nodes and pods of openb traces, which are CSV files with a heading line, plain or gzipped.
 
-Columns may have any order; unknown columns are ignored. Of a node: `sn` (its name),
-`cpu_milli`, `memory_mib`, `gpu` (how many) and `model`. Of a pod: `name`, `cpu_milli`, `memory_mib`,
-`num_gpu`, `gpu_milli` (of each GPU: 1000 is a whole one) and `gpu_spec` (`A|B`: these models, no others).
+Columns may have any order; unknown columns are ignored. Columns of a node: `sn` (its name), `cpu_milli`,
+`memory_mib`, `gpu` (number of GPUs) and `model`. Columns of a pod: `name`, `cpu_milli`, `memory_mib`,
+`num_gpu`, `gpu_milli` (thousandths of each GPU) and `gpu_spec` (`A|B` allows only these two models).
 
-Several GPUs are always whole: a pod that requests parts of several GPUs holds them whole, but counts as
-what it requests. A pod without CPU or memory gets the minimum: a thousandth of a CPU, one MiB.
+A pod that requests parts of several GPUs gets whole GPUs, but counts with the thousandths that it requests. A
+pod without CPU or memory gets the minimum: a thousandth of a CPU, one MiB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POD: Columns = {
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as a job, and the thousandths of GPUs that it requests in total."""
+    """A pod as a job. `milli` is what it requests on all its GPUs together, in thousandths of a GPU."""
 
     name: str
     spec: JobSpec
@@ -50,32 +50,31 @@ class Pod:
 
     @property
     def splits(self) -> bool:
-        """Whether it requests parts of several GPUs."""
+        """Whether the pod requests parts of several GPUs."""
         return self.spec.gpus > 1 and self.milli < self.spec.gpus * WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a table by columns, with file and line number for errors."""
+    """One line of a CSV file: its cells by column, and the file and line number for error messages."""
 
     file: str
     line: int
     cells: Mapping[str, str]
 
     def whole(self, column: str) -> int:
-        """The integer in a cell; 12000.0 is accepted, because some tools write integers so."""
+        """Return the integer in a cell. 12000.0 is accepted, because some tools write integers so."""
         match = _WHOLE.fullmatch(self.cells[column])
         if match is None:
             raise self.wrong(column, f"{self.cells[column]!r} is not a whole number that is zero or more")
         return int(match[1])
 
     def wrong(self, column: str, why: str) -> LogRefused:
-        """The error about a cell."""
         return LogRefused(self.file, f"{column}: {why}", "Correct it there.", self.line)
 
 
 def read_nodes(path: Path) -> Cluster:
-    """The cluster of a node list."""
+    """Return the cluster that a file with a list of nodes describes."""
     nodes: dict[str, NodeFacts] = {}
     for row in _rows(path, NODE):
         name, gpus = row.cells["sn"], row.whole("gpu")
@@ -95,7 +94,7 @@ def read_nodes(path: Path) -> Cluster:
 
 
 def read_pods(path: Path) -> list[Pod]:
-    """The pods of a pod list, in its order."""
+    """Return the pods in a file with a list of pods, in the order of the file."""
     pods = [_pod(row) for row in _rows(path, POD)]
     if not any(pod.milli for pod in pods):
         raise LogRefused(str(path), "there is no pod that asks for a GPU", "Is it the list of pods?")
@@ -130,8 +129,9 @@ def _spec(cpu_milli: int, memory_mib: int, gpus: float, models: tuple[str, ...])
 
 
 def _model(name: str) -> str:
-    """The model as one word, because a request for A100 matches all variants, but a trace means exactly
-    this name."""
+    """Return the model as one word. A trace means exactly this model, but the word A100 in a request would
+    match all variants of A100.
+    """
     return re.sub(r"\W", "_", name.strip())
 
 
@@ -166,7 +166,6 @@ def _heading(file: str, line: int, cells: list[str], columns: Columns) -> list[s
 
 
 def _row(row: _Row, columns: Columns) -> _Row:
-    """The row with defaults filled in; some tools write empty cells as `nan`."""
     cells = {}
     for name, default in columns.items():
         cell = row.cells.get(name, "")

@@ -1,4 +1,4 @@
-"""Speed of the placement benchmark: seconds per run, and growth with nodes and pods."""
+"""Measures the speed of the placement benchmark: seconds per run, and how they grow with nodes and pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ SHARES = [160, 320, 470, 650, 810]
 
 
 def run() -> None:
-    """Print the figures."""
     heading(
         "Placement, one run to 130 % of all GPUs" + ("" if OPENB.is_dir() else ", on made-up nodes and pods")
     )
@@ -34,7 +33,7 @@ def run() -> None:
 
 
 def figures(name: str, cluster: Cluster, pods: list[Pod], bar: str) -> None:
-    """The row of one run."""
+    """Run one strategy and print the result as one row."""
     (task,) = tasks_of([strategy_of(name)], [SEED], cluster, pods)
     found = place(task)
     row(
@@ -45,7 +44,7 @@ def figures(name: str, cluster: Cluster, pods: list[Pod], bar: str) -> None:
 
 
 def trace() -> tuple[Cluster, list[Pod]]:
-    """The openb trace if available, else a generated one of its size."""
+    """Return the openb trace if it is available, otherwise about as many generated nodes and pods."""
     if OPENB.is_dir():
         nodes = read_nodes(OPENB / "openb_node_list_gpu_node.csv")
         return nodes, read_pods(OPENB / "openb_pod_list_default.csv")
@@ -76,7 +75,7 @@ def _pod(number: int, random: Random) -> Pod:
 
 
 def enlarged(cluster: Cluster, times: int) -> Cluster:
-    """A cluster with `times` copies of each node."""
+    """Return a cluster with `times` copies of each node."""
     return Cluster(
         {
             f"{name}-{copy}": replace(

@@ -28,7 +28,9 @@ _ALIASES = {"least-loaded": "load"}
 
 @dataclass(frozen=True, slots=True)
 class PlacementStrategy:
-    """A strategy and its name in the results; `make` gives its pipeline for a random generator."""
+    """A strategy and its name in the results. `make` returns the pipeline (plugins and settings) of an
+    engine; it gets a random generator.
+    """
 
     name: str
     make: Callable[[Random], Pipeline]
@@ -38,7 +40,9 @@ class PlacementStrategy:
 
 @dataclass(frozen=True, slots=True)
 class BestFit:
-    """Best fit as in the FGD paper: free resources after placement, on one scale for all nodes."""
+    """The scorer Best fit of the FGD paper: it prefers nodes with few free resources after the placement. All
+    nodes are measured on the same scale.
+    """
 
     name: ClassVar[str] = "best-fit"
 
@@ -46,7 +50,9 @@ class BestFit:
     gpu_milli: int = 8_000
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Whole percents as in the paper, so that many nodes are equal and the first name wins."""
+        """Return scores in whole percent, as in the paper. So many nodes have equal scores, and the first
+        name among them wins.
+        """
         cpu = nodes.cpu_free[rows] - part.cpu_milli
         gpu = np.maximum(nodes.gpu_free[rows], 0).sum(axis=1) - part.gpus * WHOLE_GPU - part.share
         percent: Floats = np.trunc(100 * (1 - (0.5 * cpu / self.cpu_milli + 0.5 * gpu / self.gpu_milli)))
@@ -55,29 +61,30 @@ class BestFit:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Any fitting node, and any fitting GPU on it, with equal probability."""
+    """Chooses any node that fits, and any GPU on it that fits, with equal probability."""
 
     name: ClassVar[str] = "random"
 
     dice: Random
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """A random score per node, so that each node is equally likely to have the highest."""
+        """Return a random score for each node, so that each node is equally likely to have the highest."""
         throw = self.dice.random
         return np.array([throw() for _ in nodes.cpu_free[rows]], dtype=np.float64)
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """A random slot."""
         return self.dice.choice(slots)
 
 
 def strategy_of(name: str) -> PlacementStrategy:
-    """The strategy of this name or scheduler.toml. Raises SimulationRefused or ConfigRefused."""
+    """Return the strategy with this name, or of this scheduler.toml. Raise SimulationRefused or
+    ConfigRefused.
+    """
     return _tried(_strategy(name))
 
 
 def strategy_in(config: Path) -> PlacementStrategy:
-    """The strategy of a scheduler.toml with any file name."""
+    """Return the strategy that a scheduler.toml sets. The file may have any name."""
     return _tried(PlacementStrategy(str(config), partial(_configured, load(config))))
 
 
@@ -107,7 +114,9 @@ def _strategy(name: str) -> PlacementStrategy:
 
 
 def _scoring(scorer: str) -> Config:
-    """One scorer alone; the picker of the same name chooses GPUs for shares, if it exists."""
+    """Return a configuration with a single scorer. If a picker with the same name exists, it chooses the GPUs
+    for parts of GPUs.
+    """
     picker = scorer if scorer in installed_plugins("picker") else TightestPicker.name
     changes = {"scorers": {scorer: WeightedPlugin(weight=1)}, "picker": Plugin(name=picker)}
     config = load(None)

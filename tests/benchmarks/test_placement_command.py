@@ -105,7 +105,7 @@ def test_pods_that_split_gpus_are_mentioned(sim: Sim) -> None:
     Path("pods.csv").write_bytes(gzip.compress((PODS + "q,1000,1024,2,500,\n").encode()))
     code, _, said = sim("--seeds", "1", "-o", "json")
     assert code == 0
-    assert "1 pod asks for parts of several GPUs: these are held whole" in said
+    assert "1 pod asks for parts of several GPUs: whole GPUs are held" in said
 
 
 @pytest.mark.parametrize(

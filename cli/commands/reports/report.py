@@ -27,7 +27,7 @@ def estimates(output: Output = Format.TABLE) -> int:
     if output in (Format.TABLE, Format.WIDE):
         write("\n")
         starts_table().show(output, body.starts, body)
-        print_note(_told(body))
+        print_note(_planning_note(body))
     return 0
 
 
@@ -45,7 +45,7 @@ def _lines(body: EstimateReport) -> list[RunEstimate]:
     return [*body.runs, *([body.all_runs] if body.all_runs is not None else [])]
 
 
-def _told(body: EstimateReport) -> str:
+def _planning_note(body: EstimateReport) -> str:
     counts_on = "predictions" if body.plans == "predicted" else "time limits"
     none = "" if body.runs else "No job that was predicted has ended yet. "
     return f"{none}Backfill plans with {counts_on}: [backfill] estimate = {body.plans!r} in scheduler.toml."

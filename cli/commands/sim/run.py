@@ -173,7 +173,7 @@ def simulate(
                 _write_jobs(file, outcome.rows)
     if report is not None:
         _write_report(report, log.name, cluster, outcomes, dropped, len(read.bad))
-    _tell_refused(outcomes[0], len(work))
+    _print_refused(outcomes[0], len(work))
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     figures_table.show(output, bodies, alone=not flags.compare)
     return 0
@@ -249,12 +249,12 @@ def _print_notes(read: JobLog, cluster: Cluster, running: int, dropped: Mapping[
     print_note(f"{_jobs(running)} on {cluster}" + (f"; dropped: {reasons}" if reasons else ""))
 
 
-def _tell_refused(outcome: RunResult, given: int) -> None:
+def _print_refused(outcome: RunResult, submitted: int) -> None:
     count = sum(outcome.refused.values())
     if count:
         message = max(outcome.refused, key=outcome.refused.__getitem__)
         print_note(f"{_jobs(count)} refused, {outcome.refused[message]:,} like this: {message}")
-    left = given - count - outcome.figures.jobs
+    left = submitted - count - outcome.figures.jobs
     if left:
         print_note(f"{_jobs(left)} did not end")
 
