@@ -54,7 +54,6 @@ class Subscription:
         self._arrived.set()
 
     def close(self) -> None:
-        """End the subscription: its iterator stops."""
         self._closed = True
         self._arrived.set()
         self._feed.drop(self)
@@ -86,7 +85,6 @@ class CommitFeed:
         return listener
 
     def drop(self, listener: Subscription) -> None:
-        """Remove a subscription, which then gets no more commits."""
         self._listeners.discard(listener)
 
     def publish(self, commit: Commit) -> None:

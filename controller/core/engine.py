@@ -259,7 +259,6 @@ class Engine:
     # --- queries, which do not change the state ---
 
     def preview(self, given: inputs.Submit, now: float) -> JobSpec | inputs.Refusal:
-        """Return the spec that a submit would queue, with its defaults filled in, or a refusal."""
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:
@@ -269,7 +268,6 @@ class Engine:
         return self._user_commands.with_defaults(job, spec, frozenset(changed_fields(job.spec, spec)))
 
     def explain(self, job: Job, now: float) -> Why:
-        """Explain why the job is in its present state."""
         cycle = self.profile_cycles.of(job)
         return explain(self.state, cycle.placer, cycle, job, now)
 

@@ -88,7 +88,6 @@ class AgentLinks:
         self.gpu_health.open(self._now)
 
     def reconfigure(self, pipeline: Pipeline) -> None:
-        """Use the settings of a new configuration from now on."""
         self._pipeline = pipeline
         self.idle_gpus.reconfigure(pipeline.idling.after_s, self._now)
         self.gpu_health.reconfigure(pipeline.care)

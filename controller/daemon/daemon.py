@@ -340,7 +340,6 @@ class Daemon:
     # --- processing of one batch of inputs ---
 
     def _take_batch(self) -> list[PendingInput]:
-        """Remove the inputs of the next batch from the inbox and return them."""
         most = MAX_BATCH
         if self._single_inputs:
             # While searching for the input that crashed the engine, run a scheduling pass after each input,

@@ -35,7 +35,6 @@ class GpuOwners:
         return ""
 
     def release(self, node: str) -> None:
-        """Delete the record of a node's GPUs, so that another node may report them."""
         for uuid in self._gpus.pop(node, ()):
             if self._owners.get(uuid) == node:
                 del self._owners[uuid]

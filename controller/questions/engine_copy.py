@@ -46,7 +46,6 @@ class EngineCopy:
 
     @property
     def in_time(self) -> bool:
-        """Whether the deadline has not passed yet."""
         return time.monotonic() < self.deadline
 
     def on_copy(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:

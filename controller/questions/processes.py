@@ -92,7 +92,6 @@ def limit(seconds: float, more_mib: int) -> None:
 
 
 def write_all(line: int, data: bytes) -> None:
-    """Write all bytes to a blocking descriptor."""
     view = memoryview(data)
     while view:
         view = view[os.write(line, view) :]

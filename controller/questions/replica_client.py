@@ -119,11 +119,9 @@ class ReplicaLink:
 
     @property
     def busy(self) -> bool:
-        """Whether this replica still has unanswered questions."""
         return bool(self._inboxes)
 
     async def ended(self) -> None:
-        """Wait until the replica has ended."""
         await self._receiver
 
     async def _receive(self, reader: asyncio.StreamReader) -> None:

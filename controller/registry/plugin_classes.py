@@ -44,7 +44,6 @@ ALSO = {"picker": ("corral.placement",)}
 
 
 def check_plugin_files(config: Config) -> list[ConfigProblem]:
-    """Return one problem for each plugin file that cannot be used."""
     problems = []
     for index, path in enumerate(config.plugin_files):
         try:

@@ -78,7 +78,6 @@ class SimulatedJobs:
     by_job: dict[int, SimulatedJob] = field(default_factory=dict)
 
     def observe(self, event: Event) -> None:
-        """Update the result of the job that the event names."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)

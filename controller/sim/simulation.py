@@ -196,6 +196,5 @@ class Simulation:
         self.engine.state.forget_old()
 
     def run(self) -> None:
-        """Run steps until no callback and no timer is left."""
         while self.step():
             pass

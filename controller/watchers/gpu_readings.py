@@ -84,14 +84,14 @@ class GpuHealthWatch:
             self._note_times(node, known[sample.uuid], now)
 
     def processes(self, node: str, processes: Iterable[GpuProcess], now: float) -> None:
-        """Store the list of all processes on the node's GPUs."""
         self._busy[node] = {each.uuid for each in processes}
         for gpu in self._gpus.get(node, {}).values():
             self._note_times(node, gpu, now)
 
     def forget(self, node: str) -> None:
-        """Measure the durations of conditions from the start again, because a new agent sends all
-        measurements again. Error counters are kept."""
+        """Restart the durations of the node's GPU conditions at 0, because a new agent sends all measurements
+        again. Error counters are kept.
+        """
         for gpu in self._gpus.get(node, {}).values():
             gpu.slow_since = gpu.leaked_since = None
         self._busy.pop(node, None)

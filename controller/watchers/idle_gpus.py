@@ -122,7 +122,6 @@ class IdleGpuWatch:
         return self._after_s or _DEFAULT_S
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        """Store new utilisation measurements of a node's GPUs."""
         known = self._readings.setdefault(node, {})
         for sample in samples:
             known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, self._window_s)

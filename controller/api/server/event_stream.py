@@ -87,7 +87,6 @@ class EventStreams:
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
-        """Remove the subscription of a stream that has ended."""
         self._open.discard(subscription)
         subscription.close()
 

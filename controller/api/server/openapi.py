@@ -33,7 +33,6 @@ def _document() -> bytes:
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:
-    """Return an OpenAPI 3.1 document that describes these routes."""
     schemas, refs = _schemas(routes)
     paths: dict[str, Any] = {}
     for route in routes:

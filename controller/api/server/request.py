@@ -149,7 +149,6 @@ class Route:
 
     @cached_property
     def answer(self) -> type[Any]:
-        """The class of the answer's body."""
         kind: type[Any] = get_type_hints(self.handle)["return"]
         return kind
 
@@ -184,7 +183,6 @@ class Call:
             raise Rejected(refused)
 
     async def may(self, need: Need, job: Job) -> bool:
-        """Whether the caller has the right `need` for this job."""
         owner = Owner(job.user, await self.identity.privileged_user(job.user))
         return refusal(need, self.caller, owner) is None
 

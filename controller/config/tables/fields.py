@@ -29,7 +29,6 @@ class WithOptions(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the plugin: all keys that are not fields of the table."""
         return self.model_extra or {}
 
 

@@ -682,7 +682,9 @@ class Cycle:
         self._easy_known = self._easy_used = False
 
     def resume(self, other: Cycle) -> None:
-        """Copy the reservations of `other`, the cycle of the same profile on another copy of the state."""
+        """Copy the backfill reservations from `other`, the object for the same profile on another copy of the
+        cluster state.
+        """
         self.reservations.resume(other.reservations)
         self._latest = other._latest
         self.limits.again_at = other.limits.again_at

@@ -202,7 +202,7 @@ class EasyReservation:
         return all(free[name] - taken.get(name, 0) >= count for name, count in self._wanted)
 
     def take_licences(self, wanted: LicenceCounts) -> None:
-        """Record that a backfilled job will hold these licences at `starts_at`."""
+        """Record that a backfilled job will hold these licences at the reserved start `starts_at`."""
         self._give_licences(wanted, -1)
 
     def _give_licences(self, wanted: LicenceCounts, sign: int) -> None:

@@ -112,7 +112,9 @@ class ProfileCycles:
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy the reservations of `other`, which schedules on another copy of the cluster state."""
+        """Copy all backfill reservations from `other`, the object of this class for another copy of the
+        cluster state.
+        """
         if self._shared:
             self._share_tables()
         for name, cycle in self.cycles.items():

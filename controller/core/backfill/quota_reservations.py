@@ -120,7 +120,7 @@ class QuotaReservations:
         return None
 
     def take(self, job: Job, now: float, runtime_s: float) -> None:
-        """Record in the quota reservations a job that is about to start.
+        """Record in the quota reservations that a job is about to start.
 
         If the job will still run at a reserved start, its amount is subtracted from what this reservation can
         spare. Call this before the job starts.

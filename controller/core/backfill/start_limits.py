@@ -106,7 +106,10 @@ class StartLimits:
         return found
 
     def need(self, job: Job, nodes: int | None = None) -> Amount:
-        """The amounts that the job adds to quota usage when it runs."""
+        """Return the amounts by which the job increases the quota usage of its tenants when it runs.
+
+        `nodes`: the number of nodes on which the job runs, if it is less than the job requests.
+        """
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:

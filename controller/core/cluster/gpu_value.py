@@ -206,7 +206,6 @@ class GpuValue:
         return self._value_of(rows, *self._left(EMPTY_PART, rows), self._count[rows], self._room[rows])
 
     def update(self, rows: Sequence[int]) -> None:
-        """Compute the values of the nodes in `rows` again."""
         chosen = np.array(rows, dtype=np.intp)
         self._count[chosen], self._room[chosen] = self._offer(chosen)
         self._value[chosen] = self._current_value(chosen)

@@ -41,11 +41,9 @@ class JobAffinityIndex:
         self._anti_affinity: dict[TermOfUser, dict[str, int]] = {}
 
     def add(self, part: PerNodeRequest, node: str) -> None:
-        """Count a job that now holds resources on the node."""
         self._count(part, node, 1)
 
     def remove(self, part: PerNodeRequest, node: str) -> None:
-        """Stop counting a job that no longer holds resources on the node."""
         self._count(part, node, -1)
 
     def _count(self, part: PerNodeRequest, node: str, by: int) -> None:
@@ -92,11 +90,10 @@ class JobAffinityIndex:
     def nodes_barred_by(
         self, part: PerNodeRequest, other: PerNodeRequest, rows: list[int], columns: NodeTable
     ) -> Bools | None:
-        """Return True for each node where a job with request `part` must not run because of another job. The
-        other job has the request `other` and will run on the nodes `rows`.
+        """Return True for each node on which an affinity term forbids a job with request `part` beside
+        another job. The other job has the request `other` and will run on the nodes `rows`.
 
-        An affinity term of one of the two requests forbids it (see `_between`). None if there is no such
-        term.
+        The terms of both requests count. Return None if neither request has a term about the other job.
         """
         mask = None
         for term, label in _between(part, other):
@@ -112,7 +109,6 @@ class JobAffinityIndex:
         return mask
 
     def nodes_meeting(self, part: PerNodeRequest, term: JobTerm, columns: NodeTable) -> Bools:
-        """Return True for each node where this affinity term of the request is met."""
         nodes = self._running.get((term.key, term.value), {})
         domains = _domains_of(nodes, term.topology, columns)
         inside = _within(domains, term.topology, columns)

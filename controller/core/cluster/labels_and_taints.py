@@ -52,7 +52,6 @@ def taint_name(taint: Taint) -> str:
 
 
 def taint_from_name(name: str, value: str) -> Taint:
-    """Return the taint with this name (`key:Effect`) and value."""
     key, _, effect = name.rpartition(":")
     return Taint(key, Effect(effect), value)
 

@@ -108,7 +108,6 @@ class OperatorCommands:
             self._stopper.stop(job, Reason.EVICTED, why, now)
 
     def drain(self, given: inputs.Drain, now: float) -> Reply:
-        """Drain a node: no more jobs are placed on it, and running jobs continue."""
         self._record(events.NodeDrained(given.node, now, given.why, given.by))
         return DONE
 

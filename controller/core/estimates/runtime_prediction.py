@@ -66,7 +66,6 @@ class PredictionScore:
     limit_error_s: float = 0.0
 
     def add(self, run_s: float, predicted_s: float, limit_s: float) -> None:
-        """Count a job that has ended, with its run time, its prediction and its time limit."""
         self.jobs += 1
         self.run_s += run_s
         self.bias_s += run_s - predicted_s

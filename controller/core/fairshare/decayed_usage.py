@@ -36,7 +36,6 @@ class DecayedUsage:
         self.longest_h = self.half_life_s / HOUR_S / math.log(2.0)
 
     def total(self, now: float) -> float:
-        """Return the decayed total of used units at this time."""
         if now <= self.at:
             return self.amount
         values = math.exp2((self.at - now) / self.half_life_s)
@@ -63,7 +62,6 @@ class DecayedUsage:
         return [self.amount, self.at, self.rate]
 
     def load(self, values: list[float]) -> Self:
-        """Set this counter to the values from its database row."""
         self.amount, self.at, self.rate = values
         return self
 
@@ -150,7 +148,6 @@ class WindowedUsage:
         return [self.at, self.rate, *flat]
 
     def load(self, values: list[float]) -> Self:
-        """Set this counter to the values from its database row."""
         self.at, self.rate = values[:2]
         self.buckets = deque(
             (int(number), units) for number, units in zip(values[2::2], values[3::2], strict=True)

@@ -65,7 +65,6 @@ class FairshareConfig:
         object.__setattr__(self, "by_model", any(name.startswith("gpu.") for name in self.billing))
 
     def usage(self) -> DecayedUsage | WindowedUsage:
-        """Return a new usage counter without any use."""
         return DecayedUsage(self.half_life_s) if self.window_s is None else WindowedUsage(self.window_s)
 
     def charge_whole(self, facts: NodeFacts) -> float:
@@ -328,8 +327,8 @@ class ShareTree:
         return named - self.sharing.organisations.keys()
 
     def used(self, path: SharePath, now: float) -> float:
-        """Return the used billing units that count now: the decayed use, plus `held_hours` times the present
-        rate of use.
+        """Return the used billing units that count now: the decayed use, plus the present rate of use times
+        the setting `held_hours`.
         """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate

@@ -22,7 +22,6 @@ class StaticOrderChain:
     second: Order
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the sort key of a waiting job in the queue; the job with the lowest key is first."""
         return *self.first.rank(job), *self.second.rank(job)
 
 
@@ -58,7 +57,6 @@ class DynamicOrderChain:
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the present sort key of a waiting job in the queue; the job with the lowest key is first."""
         return *_place(self.first, job, view), *_place(self.second, job, view)
 
     def receipt(self, job: Job, view: OrderView) -> tuple[Points, ...]:

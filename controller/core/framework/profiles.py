@@ -42,11 +42,9 @@ class ProfileNodesFilter:
         return np.array([all(term.matches(labels[row]) for term in terms) for row in chosen], dtype=np.bool_)
 
     def concerns(self, part: PerNodeRequest) -> bool:  # noqa: ARG002 - the same for all requests
-        """Return True, because the filter applies to every job of the profile."""
         return True
 
     def explain(self, part: PerNodeRequest) -> str:  # noqa: ARG002 - the same for all requests
-        """Return the reason why this filter rejects nodes, for users."""
         return f"outside profile {printable(self.profile)}"
 
 
@@ -88,7 +86,6 @@ class Profile:
         return None
 
     def rows(self, columns: NodeTable) -> Bools:
-        """Return True for each node that belongs to the profile."""
         return np.array([all(term.matches(each) for term in self.nodes) for each in columns.labels], np.bool_)
 
 

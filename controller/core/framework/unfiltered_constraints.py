@@ -42,7 +42,6 @@ def _constraints(part: PerNodeRequest) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def unfiltered_message(field: str) -> str:
-    """Return the error message for a constraint that no filter checks."""
     return f"{field} cannot be checked, because the filter {field!r} is not configured"
 
 

@@ -156,7 +156,6 @@ class GpuHealthHandler:
     # --- commands of operators ---
 
     def cordon(self, given: inputs.CordonGpu, now: float) -> Reply:
-        """Take one GPU out of service for an operator."""
         node, gpu, refusal = self._named(given.node, given.gpu)
         if node is None or gpu is None:
             return refusal

@@ -78,7 +78,7 @@ class Timers:
 
     @property
     def next_at(self) -> float:
-        """The earliest due time of all jobs; NEVER if there is none."""
+        """The earliest time at which an action is due for any job; NEVER if there is none."""
         heap, due = self._heap, self.due_times
         while heap and due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)

@@ -465,7 +465,9 @@ Reply = Accepted | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one input: the events to write, the effects to carry out after that, and the reply."""
+    """The result of one input: the events to write to the journal, the effects (messages to agents) to send
+    after that, and the reply.
+    """
 
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -38,5 +38,4 @@ def state_under(source: State, pipeline: Pipeline, jobs: Iterable[Job], estimate
 
 
 def _copy_job(job: Job) -> Job:
-    """Return a copy of the job and its members that changes independently of the original."""
     return replace(job, members={node: replace(member) for node, member in job.members.items()})

@@ -46,7 +46,6 @@ class GpuModelGroups:
         self.names = sorted({model for model in models if model})
 
     def same_model(self, row: int, other: int) -> bool:
-        """Return whether the two nodes have the same GPU model."""
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:

@@ -161,7 +161,9 @@ class Placer:
         return None
 
     def domains(self, topology: Topology) -> TopologyDomains:
-        """Return the topology domains. They are computed again only when nodes are added or changed."""
+        """Return the domain of each node for this topology. The result is cached until nodes are added or
+        changed.
+        """
         known = self._domains.get(topology)
         if known is None or known[0] != self.nodes.layout_version:
             columns = self.nodes.columns

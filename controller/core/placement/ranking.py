@@ -120,8 +120,9 @@ class NodeRanking:
         return found
 
     def update(self) -> None:
-        """Find out again on which nodes (`fits`) and on how many nodes (`count`) the request fits. These are
-        steps 1 and 2 of the class docstring."""
+        """Compute again on which nodes the request fits (`fits`), and how many they are (`count`). These are
+        steps 1 and 2 of the class docstring.
+        """
         nodes = self._nodes
         # Read the columns before the versions, because reading them can change `layout_version`.
         columns = nodes.columns

@@ -48,7 +48,6 @@ class OrderView:
 
     @cached_property
     def gpus(self) -> int:
-        """The number of GPUs in the whole cluster."""
         return int(self._columns.gpu_count.sum())
 
     @cached_property

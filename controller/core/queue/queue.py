@@ -131,7 +131,6 @@ class Lane:
             self._first = 0
 
     def rank(self, job: int) -> Rank:
-        """Return the sort key of a waiting job in this lane."""
         return self._ranks[job]
 
 

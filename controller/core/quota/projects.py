@@ -133,7 +133,6 @@ def project_notes(requested: JobSpec, queued: JobSpec) -> tuple[str, ...]:
 
 
 def _names(usable: list[str]) -> str:
-    """Return the sentence that names the projects that a user may use."""
     if not usable:
         return "You may use no project."
     more = f" and {len(usable) - MOST_NAMES} more" if len(usable) > MOST_NAMES else ""

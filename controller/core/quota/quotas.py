@@ -91,7 +91,6 @@ class QuotaConfig:
 
     @property
     def unlimited(self) -> bool:
-        """True if the configuration limits nothing."""
         return isinstance(self.provider, Unlimited) and not any(
             rule.max_running is not None for rule in self.queues.values()
         )
@@ -239,7 +238,6 @@ class Quotas:
         self.version += 1
 
     def _stated(self) -> Iterator[Quota]:
-        """Yield all quotas that the configuration sets."""
         provider = self.rules.provider
         for scope in SCOPES:
             for name in (ANY_NAME, *provider.names(scope)):
@@ -248,7 +246,6 @@ class Quotas:
                     yield found
 
     def quota(self, key: TenantKey) -> Quota:
-        """Return the quota in effect for a tenant."""
         scope, name = key
         default = scope, ANY_NAME
         stated = self.rules.provider.quota

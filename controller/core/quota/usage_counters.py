@@ -100,7 +100,6 @@ class UsageCounters:
         """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
-        """Return the counters of a job's user, project and queue."""
         key = user, spec.project, spec.queue
         found = self._of.get(key)
         if found is None:
@@ -200,7 +199,6 @@ class UsageCounters:
                 self.load_job(job)
 
     def load_job(self, job: Job) -> None:
-        """Count a job that was loaded from its database row."""
         if job.state is JobState.QUEUED:
             self.add_queued(job)
         elif not job.state.terminal:

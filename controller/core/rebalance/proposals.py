@@ -106,7 +106,6 @@ class Proposal:
 
     @property
     def gpu_hours(self) -> float:
-        """The cost of all moves in GPU-hours."""
         return sum(move.gpu_hours for move in self.moves)
 
     @property

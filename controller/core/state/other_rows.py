@@ -271,9 +271,11 @@ def _load_config(state: State, notes: list[Note]) -> None:
 
 
 def _runs(state: State, key: RunKind) -> Note:
-    """Return the note (database row) with the run times of the latest jobs of one kind (`key`), in the order
-    of their ends. The time of the last end comes first. The run of an array's element is a list of its run
-    time and the array's id; any other run is only its run time.
+    """Return the note (database row) with the latest run times of the jobs of one kind (`key`).
+
+    The body of the note is a list: the time at which the last of these jobs ended, then a run for each job in
+    the order of their ends. A run is the run time in seconds, or for an element of an array the list [run
+    time, id of the array]. The body is None if there are no runs.
     """
     found = state.estimates.runs.get(key)
     if found is None:

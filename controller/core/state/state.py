@@ -126,7 +126,6 @@ class State:
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
     def queue_of(self, job: Job) -> Queue:
-        """Return the queue of the job's profile."""
         queue = self.queues.get(job.profile)
         return next(reversed(self.queues.values())) if queue is None else queue
 

@@ -23,7 +23,6 @@ class Format(enum.StrEnum):
 
 
 def lines(workload: Workload, form: Format) -> Iterator[str]:
-    """Yield the workload as lines of text in the file format `form`."""
     return {Format.CSV: _csv, Format.JSONL: _jsonl, Format.SWF: _swf}[form](workload)
 
 

@@ -30,7 +30,6 @@ class RandomStream:
         return low + (high - low) * self.uniform()
 
     def chance(self, part: float) -> bool:
-        """Return True with probability `part`."""
         return self.uniform() < part
 
     def normal(self) -> float:

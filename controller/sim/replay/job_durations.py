@@ -62,7 +62,6 @@ class RunRecorder:
         """Seconds of work that stopped attempts have saved in checkpoints for the next attempt."""
 
     def note(self, event: JobEvent) -> None:
-        """Update the recorded runs with one event of the job."""
         note = self._NOTES.get(type(event))
         if note is not None:
             note(self, event)

@@ -101,7 +101,6 @@ def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> lis
 
 
 def replay_policy(task: ReplayTask, progress: Progress | None = None) -> ReplayResult:
-    """Replay the journal under one policy."""
     before, config = time.process_time(), task.policy.config
     policies = _pipeline_of if task.recorded else None
     again = Replay(task.history, build_pipeline(config), config.controller.keep_ended, policies=policies)

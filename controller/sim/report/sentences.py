@@ -23,7 +23,6 @@ def cluster_text(run: ReportRun) -> str:
 
 
 def about_one(run: ReportRun, span: TimeSpan) -> Iterator[str]:
-    """Yield the sentences that summarise one run."""
     users = len({record.user for record in run.records})
     were = "was" if len(run.records) == 1 else "were"
     held, units = number(run.utilisation * run.capacity), count(int(run.capacity), run.unit)
@@ -99,7 +98,6 @@ def _ends(run: ReportRun) -> Iterator[str]:
 
 
 def about_several(runs: Sequence[ReportRun]) -> Iterator[str]:
-    """Yield the sentences that summarise how several runs differ."""
     waits = {run.label: percentiles(record.wait_s for record in run.started) for run in runs}
     yield f"{len(runs)} runs: {', '.join(run.label for run in runs)}."
     best = min(waits, key=lambda label: waits[label].mean)

@@ -51,7 +51,8 @@ class QueueReservations:
         self._slots = SlotSearch(state, placer, runtime, self.table)
 
     def resume(self, other: QueueReservations) -> None:
-        """Copy the reservations of `other`, the same queue on another copy of the state.
+        """Copy the reservations from `other`, the object for the same queue on another copy of the cluster
+        state.
 
         Nothing is copied if nodes or operators' reservations have changed since the last pass of `other`.
         """
@@ -179,7 +180,6 @@ class QueueReservations:
             self._seen = (-1, -1)  # This makes `update` search earlier starts for all jobs.
 
     def forget_all(self) -> None:
-        """Drop all reservations."""
         for job in list(self.by_job):
             self.forget(job)
 

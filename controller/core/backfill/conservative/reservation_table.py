@@ -104,9 +104,9 @@ class ReservationTable:
             self.sync(now)
 
     def resume(self, other: ReservationTable) -> bool:
-        """Copy `other`, the same table for another copy of the state.
+        """Copy the contents of `other`, the same table for another copy of the cluster state.
 
-        Returns False and changes nothing if `other` would have to be built again.
+        Return False and change nothing if `other` would have to be built again.
         """
         nodes, theirs = self._state.nodes, other._state.nodes
         if other._stale():
@@ -228,7 +228,6 @@ class ReservationTable:
     # Writing reservations
 
     def add(self, reservation: BackfillReservation) -> None:
-        """Add a reservation to the table."""
         self._count(reservation, 1)
         self.nodes.reserve(reservation)
 

@@ -219,6 +219,5 @@ class LicenceTimelines:
                 return moment
 
     def forget_past(self, now: float) -> None:
-        """Drop the segments that end before `now` from the timelines of all licences."""
         for timeline in self._by_name.values():
             timeline.forget_past(now)
