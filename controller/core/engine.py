@@ -215,10 +215,12 @@ class Engine:
             self.profile_cycles.ask_again()
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
-        self.timers.open_due(now)
+        if self.timers.next_at <= now:
+            self.timers.open_due(now)
         self.timers.settle(now)
         self.profile_cycles.run(now, self._carry_out)
-        if self.timers.end_due(now):
+        if self.timers.next_at <= now:
+            self.timers.end_due(now)
             self.timers.settle(now)
             self.profile_cycles.run(now, self._carry_out)
 

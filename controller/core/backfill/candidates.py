@@ -132,17 +132,17 @@ class BackfillCandidates:
         reservation of the first waiting job. This reservation can then spare less for the next candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
-        if cycle.state.limited and self._shut_if_over():
+        if cycle.limited and self._shut_if_over():
             return None
         easy = cycle.easy_reservation(self._now)
         wanted = self._lane.ask.licences
         if easy is None or not self._outlasts or cycle.state.licences.insufficient(wanted):
             placement = cycle.find_or_block(
-                self._lane, number, self._now, for_deadlines=cycle.search.guards_deadlines
+                self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
             # If there are no deadlines and no operators' reservations, the jobs of a lane differ only in
             # their run times. Jobs of the lane that run longer than this job then find no nodes either.
-            same = not (cycle.search.guards_deadlines or cycle.state.reservations.by_name)
+            same = not (cycle.guards_deadlines or cycle.state.reservations.by_name)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
             return placement

@@ -89,8 +89,12 @@ class Cycle:
         self.quota_reservations = QuotaReservations(state, self.limits)
         self.deadline_guard = DeadlineGuard(state, placer, self.limits, self.queue)
         self.search = StartSearch(state, placer, self.limits, self.deadline_guard)
+        self.guards_deadlines = self.search.guards_deadlines
+        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """Whether a job that must start now to keep its deadline is tried before all other jobs."""
+        self.limited = False
+        """Whether a quota or a hard share limit exists. A pass sets it when it begins."""
         self.head: QueueEntry | None = None
         """The first job that could not start in the last full pass; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
@@ -115,11 +119,6 @@ class Cycle:
     def shared(self) -> SharedReservations | None:
         """The reservations on nodes that this profile shares with other profiles; None if it shares none."""
         return self.search.shared
-
-    @property
-    def guards_deadlines(self) -> bool:
-        """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
-        return self.search.guards_deadlines
 
     @property
     def reservations(self) -> QueueReservations:
@@ -155,22 +154,22 @@ class Cycle:
         limit 30 min), job 4 (8 GPUs, limit 2 h). At 9:00 job 2 does not fit and gets a reservation for 10:00;
         job 3 starts because it ends before 10:00; job 4 waits.
         """
-        queue = self.queue
-        self._now = now
+        state, queue = self.state, self.queue
+        self._now, self.limited = now, state.limited
         # The reservations of the last pass are out of date, because it may have started jobs.
         self.deadline_guard.reserved = None
-        if self.state.claims:
+        if state.claims:
             # Start jobs whose victims have ended (step 1 of `run`).
             self._start_preemptors(now, apply)
         due = self._take_due(now) or overran
-        # `new_jobs` has an edited job twice, because the edit adds the job to the queue again.
-        fresh = [job for job in dict.fromkeys(queue.new_jobs) if job in queue]
+        fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
         if queue.lanes:
-            self.position_of = position_key(self.state, queue, now)
+            moves = queue.moving is not None or state.quotas.has_soft_limits or state.gang_after_s is not None
+            self.position_of = position_key(state, queue, now) if moves else None
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
-            elif due or not self._only_new_jobs_matter(fresh):
+            elif due or self.head is None or not self._only_new_jobs_matter(self.head, fresh):
                 self._run_in_order(now, apply)
             else:
                 lanes = [(job, lane) for job in fresh if (lane := queue.lane(job)) is not None]
@@ -182,8 +181,8 @@ class Cycle:
             if self._easy_used:
                 self._record_guaranteed_start(now, apply)
         # Grow elastic jobs if no job waits (step 5 of `run`).
-        if self.state.elastic and not len(self.state.queue if self.search.shared else queue):
-            grow_elastic_jobs(self.state, self.placer, self.limits, queue, now, apply)
+        if state.elastic and not len(state.queue if self.search.shared else queue):
+            grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
         """Return whether a job may start now only because time has passed. An example is a quota within a
@@ -202,16 +201,15 @@ class Cycle:
             due = True
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
-    def _only_new_jobs_matter(self, fresh: list[int]) -> bool:
+    def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
         """Return whether the pass may skip all jobs but the new ones.
 
-        This is so if no older job can start now, and no new job is first in the queue. `fresh` has the new
-        jobs.
+        This is so if no older job can start now, and no new job is first in the queue. `head` is the entry of
+        the first waiting job, and `fresh` has the new jobs.
         """
-        head, queue = self.head, self.queue
+        queue = self.queue
         if (
-            head is None
-            or head[1] not in queue
+            head[1] not in queue
             or head[1] in fresh  # The first job was edited, and its request may have changed.
             or queue.entry(head[1]) != head
             or self._seen != self.versions()
@@ -299,7 +297,8 @@ class Cycle:
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
-        self.quota_reservations.clear()
+        if self.limited:
+            self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
         self.queue.lane_pending_reasons.clear()
         if self.lifts_deadlines:
@@ -311,10 +310,10 @@ class Cycle:
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self.versions()
-        if self.head is not None or self.quota_reservations:
+        if self.head is not None or (self.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
-        if self.search.guards_deadlines:
+        if self.guards_deadlines:
             for warning in self.deadline_guard.warnings(now):
                 apply(warning)
 
@@ -324,7 +323,7 @@ class Cycle:
         """
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
-            if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
+            if lane is None or (self.limited and self.shut_if_over(lane, number, now) is not None):
                 continue
             placement = self.find_or_block(lane, number, now, for_deadlines=True)
             if placement is not None:
@@ -344,22 +343,25 @@ class Cycle:
         4. If a job does not fit, fewer nodes are tried, then preemption. If both fail, the job is `head`, the
            first waiting job, and the loop ends.
         """
+        position_of = self.position_of
         heads = [
-            (self.position(head), head, lane) for lane in self.queue if (head := lane.head()) is not None
+            (head if position_of is None else position_of(head), head, lane)
+            for lane in self.queue.lanes.values()
+            if (head := lane.head()) is not None
         ]
         heapq.heapify(heads)
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            if number not in self.queue:  # Step 3 has already started this job.
+            if self.lifts_deadlines and number not in self.queue:  # Step 3 has already started this job.
                 self._next_in_lane(heads, head)
                 continue
-            if self.position_of is not None and (moved_to := self.position_of(head)) > position:
+            if position_of is not None and (moved_to := position_of(head)) > position:
                 # Jobs of the same tenant have started in this pass, so this job is now further back in the
                 # queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
-            if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
+            if self.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 waiting = self.state.jobs[number]
                 fewer = None if isinstance(over, QuotaReserved) else self.find_fewer(waiting, now)
                 if fewer is None and isinstance(over, LimitExceeded):
@@ -400,7 +402,8 @@ class Cycle:
         if following is None:
             heapq.heappop(heads)
         else:
-            heapq.heapreplace(heads, (self.position(following), following, lane))
+            position = following if self.position_of is None else self.position_of(following)
+            heapq.heapreplace(heads, (position, following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
         """Return the id of the job to try now: this job, or a waiting job with a deadline.
@@ -503,10 +506,11 @@ class Cycle:
         free. If the job fits only on nodes that it may not use now, record the reason as the pending reason
         of the job.
         """
-        job = self.state.jobs[number]
-        barred = self.search.barred(job, now, for_deadlines=for_deadlines)
-        placement = self.search.find(job, barred, now)
-        excluded = barred is not None or self.search.shared is not None
+        job, barred, shared = self.state.jobs[number], None, self.search.shared
+        if self.state.reservations.by_name or (for_deadlines and self.guards_deadlines):
+            barred = self.search.barred(job, now, for_deadlines=for_deadlines)
+        placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
+        excluded = barred is not None or shared is not None
         if placement is None and excluded and self.placer.fits(lane.ask):
             self.keep_out(number, now)
         elif placement is None:
@@ -549,9 +553,9 @@ class Cycle:
         if self.search.shared is not None:
             self.search.shared.reservations.forget(number)
         job = self.state.jobs[number]
-        if self.search.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
+        if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
-        if self.state.limited:
+        if self.limited:
             self.quota_reservations.take(job, now, self.runtime(job))
         predicted = self.state.estimates.predict(job, self.estimating)
         planned = self.state.estimates.planned(job, self.estimating)
@@ -649,7 +653,7 @@ class Cycle:
             return False
         barred = self.state.barred_nodes(job, now)
         if self.shared is not None:
-            return self.search.find(job, barred, now) is not None
+            return self.shared.find(job, barred, now) is not None
         easy, shape = self.easy_reservation(now), self.placer.shape(job.ask)
         if shape is None:
             return False

@@ -43,11 +43,13 @@ class StartSearch:
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
-    def find(self, job: Job, barred: Bools | None, now: float) -> Placement | None:
+    def find(self, job: Job, now: float) -> Placement | None:
         """Return the best placement on as many nodes as the job requests, or None.
 
-        The placement uses no node of `barred`, and no resources that are reserved for other jobs.
+        The placement uses no node that an operator's reservation bars, and no resources that are reserved for
+        other jobs. Deadlines of other jobs do not count.
         """
+        barred = self._state.barred_nodes(job, now)
         if self.shared is None:
             return self._placer.find(job.ask, barred)
         return self.shared.find(job, barred, now)

@@ -41,7 +41,7 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         return "it lacks licences, and no job is preempted for licences"
     if cycle.limits.over(job, now) is not None:
         return "it is over a quota or share, and no job is preempted for that"
-    if cycle.search.find(job, cycle.state.barred_nodes(job, now), now) is not None:
+    if cycle.search.find(job, now) is not None:
         return "it fits on free resources, so no job has to be preempted for it"
     if all(strategy.reach(job) is None for strategy in strategies):
         return _no_reach_text(cycle)

@@ -156,15 +156,10 @@ class Timers:
         for each in last_chances:
             heapq.heappush(self._heap, each)
 
-    def end_due(self, now: float) -> bool:
-        """End the jobs whose last chance to start was this scheduling pass, and that have not started.
-
-        Return whether there were such jobs.
-        """
-        found = self.next_at <= now
+    def end_due(self, now: float) -> None:
+        """End the jobs whose last chance to start was this scheduling pass, and that have not started."""
         while self.next_at <= now:
             self._act(self._state.jobs[heapq.heappop(self._heap)[1]], now)
-        return found
 
     def _schedule(self, job: Job) -> None:
         if job.wait.gates and job.state is JobState.QUEUED and not job.held:

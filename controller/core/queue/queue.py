@@ -62,12 +62,12 @@ class Lane:
     """The waiting jobs with equal requests that never overtake each other (one order group), lowest rank
     first.
 
-    `_entries` is sorted and may have entries of removed jobs; `_ranks` has the waiting jobs only. An entry is
-    valid if `_ranks` has its job with the same rank, so a job that is added again with another rank gets
+    `_entries` is sorted and may have entries of removed jobs; `ranks` has the waiting jobs only. An entry is
+    valid if `ranks` has its job with the same rank, so a job that is added again with another rank gets
     another entry. `_first` is the index of the first entry that may be valid.
     """
 
-    __slots__ = ("_entries", "_first", "_ranks", "ask", "fit", "group")
+    __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks")
 
     def __init__(self, ask: ResourceRequest, group: LaneGroup, fit: ClassFit) -> None:
         self.ask = ask
@@ -75,10 +75,11 @@ class Lane:
         self.fit = fit
         self._entries: list[QueueEntry] = []
         self._first = 0
-        self._ranks: dict[int, Rank] = {}
+        self.ranks: dict[int, Rank] = {}
+        """By waiting job, its sort key."""
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self.ranks)
 
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the entry (rank, id) of each waiting job, the lowest rank first.
@@ -86,12 +87,12 @@ class Lane:
         Jobs that are added or removed during the iteration are left out.
         """
         for entry in self._entries[self._first :]:
-            if self._ranks.get(entry[1]) == entry[0]:
+            if self.ranks.get(entry[1]) == entry[0]:
                 yield entry
 
     def head(self) -> QueueEntry | None:
         """Return the entry (rank, id) of the first job in the lane; None if the lane is empty."""
-        entries, ranks = self._entries, self._ranks
+        entries, ranks = self._entries, self.ranks
         while self._first < len(entries):
             entry = entries[self._first]
             if ranks.get(entry[1]) == entry[0]:
@@ -101,7 +102,7 @@ class Lane:
 
     def after(self, entry: QueueEntry) -> QueueEntry | None:
         """Return the entry (rank, id) of the job behind the job with this entry; None if this job is last."""
-        entries, ranks = self._entries, self._ranks
+        entries, ranks = self._entries, self.ranks
         for at in range(bisect_left(entries, entry, self._first), len(entries)):
             if entries[at] > entry and ranks.get(entries[at][1]) == entries[at][0]:
                 return entries[at]
@@ -115,7 +116,7 @@ class Lane:
 
     def add(self, job: int, rank: Rank) -> None:
         """Insert the job behind all jobs of the lane with a lower rank."""
-        self._ranks[job] = rank
+        self.ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
         # If the job was removed and is added again with the same rank, its old entry is still in the list.
@@ -124,14 +125,11 @@ class Lane:
 
     def remove(self, job: int) -> None:
         """Remove the job. Raises KeyError if it is not in the lane."""
-        del self._ranks[job]
-        stale = len(self._entries) - len(self._ranks)
-        if stale > MIN_STALE and stale > len(self._ranks):
-            self._entries = [entry for entry in self._entries if self._ranks.get(entry[1]) == entry[0]]
+        del self.ranks[job]
+        stale = len(self._entries) - len(self.ranks)
+        if stale > MIN_STALE and stale > len(self.ranks):
+            self._entries = [entry for entry in self._entries if self.ranks.get(entry[1]) == entry[0]]
             self._first = 0
-
-    def rank(self, job: int) -> Rank:
-        return self._ranks[job]
 
 
 class Queue:
@@ -144,8 +142,8 @@ class Queue:
         self.lanes: dict[tuple[ResourceRequest, LaneGroup], Lane] = {}
         self.gang_lanes: dict[Lane, None] = {}
         """The lanes of jobs that may need several nodes. Other lanes can have no gang."""
-        self.new_jobs: list[int] = []
-        """Jobs added since the last pass. If nothing else has changed, a pass considers only these."""
+        self.new_jobs: dict[int, None] = {}
+        """Waiting jobs added since the last pass. If nothing else has changed, a pass tries only these."""
         self.pending_reasons: dict[int, Reason] = {}
         """By job, the reason why the last pass over all jobs did not start the job although it fits."""
         self.lane_pending_reasons: dict[Lane, Reason] = {}
@@ -189,10 +187,11 @@ class Queue:
                 self.gang_lanes[lane] = None
         lane.add(job, rank)
         self._lane_of[job] = lane
-        self.new_jobs.append(job)
+        self.new_jobs[job] = None
 
     def remove(self, job: int) -> None:
         """Remove a job. Do nothing if the job is not in the queue."""
+        self.new_jobs.pop(job, None)
         self.pending_reasons.pop(job, None)
         latest_start = self._latest_start.pop(job, None) if self._latest_start else None
         if latest_start is not None:
@@ -201,7 +200,7 @@ class Queue:
         if lane is None:
             return
         lane.remove(job)
-        if not len(lane):
+        if not lane.ranks:
             del self.lanes[lane.ask, lane.group]
             self.gang_lanes.pop(lane, None)
             self.lane_pending_reasons.pop(lane, None)
@@ -215,7 +214,7 @@ class Queue:
 
     def entry(self, job: int) -> QueueEntry:
         """Return (rank, id) of a waiting job. Of two entries of one queue, the lower one is first."""
-        return self._lane_of[job].rank(job), job
+        return self._lane_of[job].ranks[job], job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
         """Yield the ids of the waiting jobs before this one, in queue order.

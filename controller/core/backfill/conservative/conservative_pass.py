@@ -54,7 +54,7 @@ class ConservativePass:
             if not heads:
                 return
             job = self._state.jobs[min(heads, key=cycle.position)[1]]
-            if cycle.search.find(job, self._state.barred_nodes(job, now), now) is not None:
+            if cycle.search.find(job, now) is not None:
                 return
             if cycle.find_fewer(job, now) is not None:
                 return
@@ -88,7 +88,7 @@ class ConservativePass:
         only this job.
         """
         cycle = self._cycle
-        if not self._state.limited:
+        if not cycle.limited:
             return cycle.queue
         found = []
         for lane in cycle.queue:
