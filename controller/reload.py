@@ -201,8 +201,8 @@ class ConfigReload:
         return tuple(notes)
 
     async def _remove(self, name: str, by: str) -> str:
-        """Remove a node that the file no longer names. Returns a message if the node must stay because it has
-        jobs, otherwise "".
+        """Remove a node that scheduler.toml no longer names. Returns a message if the node must stay because
+        it has jobs, otherwise "".
         """
         reply = await self.daemon.remove_node(name, by)
         if not isinstance(reply, Refusal):

@@ -206,7 +206,7 @@ class Engine:
 
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
         2. Begin and end reservations.
-        3. Open the gates that are due: begin times, backoff, dependencies.
+        3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
         4. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
         5. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
            because jobs that depend on it may start.

@@ -66,8 +66,9 @@ class FirstPart:
         self._missing = list(first)
 
     def done(self, moment: float, starts: Container[int]) -> bool:
-        """Whether a forecast contains the whole first part. `moment` is the time that the forecast has
-        reached, and `starts` are the starts of jobs that it has found.
+        """Whether a forecast has reached the end of the next 24 hours and found the starts of the first 200
+        waiting jobs. `moment` is the time that the forecast has reached, and `starts` has the jobs whose
+        start it has found.
         """
         if moment < self._until:
             return False

@@ -157,8 +157,9 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer a request that is not valid HTTP with a Problem. aiohttp itself would send plain text and
-        log an error."""
+        """Answer a request that is not valid HTTP with a JSON body (Problem). aiohttp itself would send plain
+        text and log an error.
+        """
         if request.writer.output_size:
             # The failure came after a part of the answer was sent. Close the connection, so that the client
             # notices that the rest is missing.

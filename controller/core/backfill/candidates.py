@@ -73,8 +73,8 @@ class BackfillCandidates:
         return self._cycle.runtime(self._cycle.state.jobs[entry[1]])
 
     def advance(self) -> tuple[float, QueueEntry] | None:
-        """Make the next job of this lane the current job, but skip jobs that cannot start now. Return the
-        sort key of the new current job; None if no job is left.
+        """Make the next job of this lane (the waiting jobs with one request) the current job, but skip jobs
+        that cannot start now. Return the sort key of the new current job; None if no job is left.
         """
         if self._block_if_full():
             return None
@@ -98,9 +98,8 @@ class BackfillCandidates:
         return None
 
     def _block_if_full(self) -> bool:
-        """Return whether the lane's request fits on too few nodes now. If so, block the lane.
-
-        A blocked lane is skipped until resources become free.
+        """Return whether the request of the lane (the waiting jobs with one request) fits on too few nodes
+        now. If so, block the lane: it is skipped until resources become free.
         """
         if self._lane.fit.blocked_at == self._gains or self._shape is None:
             return True
@@ -163,10 +162,12 @@ class BackfillCandidates:
         return None
 
     def _shut_if_over(self) -> bool:
-        """Return whether a limit, or quota reserved for another job, keeps the current job from starting.
+        """Return whether the current job may not start because of a limit, or because it would use quota that
+        is reserved for another job.
 
-        If the job is over a limit, the other jobs of the lane are skipped too, unless the limit concerns only
-        this job. If the job would use reserved quota, skip the jobs of the lane that run at least as long.
+        If the job is over a limit, the other jobs with the same request are skipped too, unless the limit
+        concerns only this job. If the job would use reserved quota, the jobs with the same request that run
+        at least as long are skipped.
         """
         over = self._cycle.shut_if_over(self._lane, self._entry[1], self._now)
         if isinstance(over, QuotaReserved):

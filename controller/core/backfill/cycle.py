@@ -202,10 +202,10 @@ class Cycle:
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
-        """Return whether the pass may skip all jobs but the new ones.
+        """Return whether the pass needs to try only the new jobs, which are in `fresh`.
 
-        This is so if no older job can start now, and no new job is first in the queue. `head` is the entry of
-        the first waiting job, and `fresh` has the new jobs.
+        This is the case if no older job can start now and no new job is first in the queue. `head` is the
+        entry of the first waiting job.
         """
         queue = self.queue
         if (
@@ -392,7 +392,8 @@ class Cycle:
     def _next_in_lane(
         self, heads: list[tuple[QueueEntry, QueueEntry, Lane]], after: QueueEntry | None
     ) -> None:
-        """Replace the job at the top of the heap by the next job of its lane (jobs with the same request).
+        """Replace the job at the top of the heap `heads` by the next job with the same request (of the same
+        lane).
 
         The next job is the one behind `after`. If `after` is None or the last job of the lane, remove the
         lane from the heap.

@@ -99,10 +99,10 @@ class DeadlineGuard:
         return barred
 
     def take(self, job: Job, shape: Shape, place: Placement, now: float) -> None:
-        """Record the resources of a job that is about to start in each reservation that they concern.
+        """Subtract the resources of a job that is about to start from those that the deadline reservations
+        can spare for other jobs.
 
-        The reservation can then spare less for other jobs. Call this before the JobPlaced event is applied to
-        the state.
+        Call this before the JobPlaced event is applied to the state.
         """
         if self.reserved is None:
             return

@@ -102,7 +102,7 @@ class EasyReservation:
     def _usable(self) -> set[int]:
         """Return the nodes where the job fits and its affinity terms are met.
 
-        Running jobs whose ends the search has passed count as ended.
+        Running jobs count as ended if they end before the moment that the search has reached.
         """
         if self._affinity is None:
             return self._fitting
@@ -139,8 +139,8 @@ class EasyReservation:
     def _advance_between(self, now: float) -> bool:
         """Set `starts_at` to the first moment at which the job fits. Return False if there is none.
 
-        Used if operators' reservations keep the job off some nodes. The ends of running jobs and the ends of
-        these reservations are tried as start times.
+        This method is used if operators' reservations keep the job off some nodes. It tries the ends of
+        running jobs and the ends of these reservations as start times.
         """
         turns = sorted({end for each in self._barring for end in each.ends(now)})
         releases = iter(self._state.releases)
@@ -211,9 +211,8 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """Return how many nodes of `fitting`, on which the job fits, other jobs may fill.
-
-        Negative if the job needs more nodes than `fitting` has.
+        """Return how many of the nodes in `fitting`, on which the job fits, other jobs may fill. Negative if
+        the job needs more nodes than `fitting` has.
         """
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes

@@ -132,8 +132,8 @@ class ProfileCycles:
             cycle.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record a change of a running job: other waiting jobs than before may preempt the job, or the job
-        would lose more or less work.
+        """Record a change of a running job that affects which waiting jobs may preempt it, or how much work
+        its preemption would lose.
 
         `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
         additional ones may.

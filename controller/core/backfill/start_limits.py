@@ -113,9 +113,8 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return for each tenant the amounts of its jobs that wait for their preemption victims to end.
-
-        Each job counts with the amounts that it will hold when it runs. `job` itself does not count.
+        """Return for each tenant the quota amounts that its jobs will use when the victims of their
+        preemptions have ended. `job` itself does not count.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:

@@ -155,8 +155,8 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """Return, for each node and request size, the number of GPUs with enough free, and the sum of the
-        free thousandths on these GPUs (G and B in the module's formula).
+        """Return two values for each node and request size: the number of GPUs of which enough is free, and
+        the sum of the free thousandths of these GPUs (G and B in the formula of the module).
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
@@ -191,8 +191,10 @@ class GpuValue:
         return curves / (scale or 1.0)
 
     def _value_of(self, rows: Indices, cpu: Ints, memory: Ints, count: Floats, room: Floats) -> Floats:
-        """Return the value of the free GPUs of each node in `rows`, for the free CPU and memory in `cpu` and
-        `memory`. `count` has, by request size, the number of GPUs with enough free; `room` has the free
+        """Return the value of the free GPUs of each node in `rows` with the free CPU and memory in `cpu` and
+        `memory`.
+
+        `count` has, by request size, the number of GPUs of which enough is free; `room` has the free
         thousandths of these GPUs.
         """
         share = self._number / np.maximum(count, 1)

@@ -72,9 +72,10 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes that `plugin`, a filter, rejects because of their labels, taints, hardware or state.
+    """Count the nodes that the filter `plugin` rejects because of their labels, taints, hardware or state.
 
-    If the filter divides a request into several conditions (`apart`), count the nodes for each condition.
+    If the filter has a method `apart`, which divides a request into several conditions, count the nodes for
+    each condition.
     """
     apart = getattr(plugin, "apart", None)
     left = lost

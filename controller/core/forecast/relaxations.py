@@ -36,7 +36,8 @@ RelaxationScale = Sequence[Relaxation]
 def relaxations(
     spec: JobSpec, user: str, placer: Placer, limits: Sequence[float] = ()
 ) -> Iterator[RelaxationScale]:
-    """Yield the relaxations of a user's spec, one list for each kind of change, the smallest change first.
+    """Yield specs with fewer or smaller requirements than the user's spec (relaxations), one list for each
+    kind of change, the smallest change first.
 
     Relaxations with fewer constraints come before those with smaller amounts. `limits`: the time limits to
     try, in seconds.
@@ -66,8 +67,8 @@ def without_constraints(spec: JobSpec) -> Relaxation | None:
 
 
 def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
-    """Return the GPU requirements `wish` with the fields in `changes` replaced; None if no requirement is
-    left.
+    """Return a copy of the GPU requirements `wish` with some fields replaced; None if the copy requires
+    nothing.
     """
     found = replace(wish or GpuWish(), **changes)
     return None if found == GpuWish() else found

@@ -105,8 +105,8 @@ class Timers:
             self.throttles.update(job)
 
     def settle(self, now: float) -> None:
-        """Record which dependencies are decided, which array elements get slots and which priorities jobs
-        inherit. Repeat this until nothing changes any more.
+        """Record which dependencies are met or can never be met, which array elements get slots and which
+        priorities jobs inherit. Repeat this until nothing changes any more.
         """
         while self.changed or self.throttles.unsettled or self.inheritance.changed:
             for number in self.changed:

@@ -182,9 +182,8 @@ class Placer:
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """Return the GPU model of each node; None if the nodes need not be grouped by model.
-
-        They need not if the job may run on several models, or if only one model suits the job.
+        """Return the GPU model of each node. Return None if the job may run on several models, or if only one
+        model suits the job, because the nodes then need not be grouped by model.
         """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None

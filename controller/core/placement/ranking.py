@@ -84,7 +84,8 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the row numbers of the nodes that have changed since the last update; None if none has.
+        """Return the row numbers of the nodes that have changed since the last update; None if no node has
+        changed.
 
         `seen` is (layout_version, change_count) of the last update. If the layout or many nodes have changed,
         return the row numbers of all nodes.

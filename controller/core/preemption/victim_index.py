@@ -217,7 +217,8 @@ class LossBounds:
     def losses(self, now: float) -> Floats:
         """Return for each node a lower bound on the work that is lost if the request gets the node.
 
-        Infinite if stopping all preemptible jobs of the node is not enough, or after `rule_out` of the node.
+        Infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was called for
+        the node.
         """
         self._update(now)
         one = self._one + self._one_grows * (now - self._at)

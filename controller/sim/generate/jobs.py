@@ -168,8 +168,8 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions until their jobs use this many GPU-seconds, with an error of at most half a percent if
-    possible.
+    """Yield sessions (the jobs that a user submits in a row) until their jobs use this many GPU-seconds, with
+    an error of at most half a percent if possible.
 
     A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
     """

@@ -54,8 +54,8 @@ class Backend(Protocol):
         ...
 
     def settle(self, connection: Connection, head: Head) -> None:
-        """Check at the end of the start that the last acknowledged journal entry is in the database; raise
-        StoreBroken if not. `head` is the newest entry in the database.
+        """Check at the end of the controller's start that the last acknowledged journal entry is in the
+        database; raise StoreBroken if not. `head` is the newest entry in the database.
         """
         ...
 

@@ -235,7 +235,8 @@ class NodeTimelines:
         return starts
 
     def _known_starts(self, part: PerNodeRequest, needs: GpuNeeds, duration: float) -> list[FirstStart]:
-        """Return for each node with a separate timeline the first time from now on at which `part` can start.
+        """Return for each node with a separate timeline the first time from now on at which the request
+        `part` fits on it for `duration` seconds.
 
         The result is cached and must stay valid after `put_back`. Therefore the resources of the reservation
         that `set_aside` ignores count as reserved here.

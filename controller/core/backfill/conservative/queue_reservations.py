@@ -84,9 +84,8 @@ class QueueReservations:
         self._seen = self._state.nodes.room_version, self.table.edition
 
     def _may_gain(self, order: Mapping[int, int | None]) -> bool:
-        """Return False if no reservation can move to an earlier start.
-
-        If False, step 2 of the class docstring is skipped.
+        """Return whether any reservation may be able to move to an earlier start. If not, step 2 of the class
+        docstring is skipped.
         """
         return (
             self.table.shared
@@ -213,8 +212,8 @@ class QueueReservations:
         return [job for job, reserved in self.by_job.items() if reserved.starts_at <= now]
 
     def take_due(self, job: int) -> Placement:
-        """Return the reserved placement of a job whose reserved start has come. From now on the table counts
-        the job as running.
+        """Return the reserved placement of a job whose reserved start has come. From now on the reservation
+        table counts the job as running.
 
         The caller must then start the job or call `refuse`.
         """

@@ -168,7 +168,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         enough: int,
         without: BackfillReservation | None = None,
     ) -> list[FirstStart]:
-        """Return for each node of `among` the first time from `since` on at which `part` can start.
+        """Return for each node of `among` the first time from `since` on at which the request `part` fits on
+        it for `duration` seconds.
 
         `part` is the request for one node. The nodes are sorted by this time.
 

@@ -165,8 +165,8 @@ class SlotSearch:
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
         """Return the placement (nodes and GPUs) of a job in a slot (start time and nodes).
 
-        `old` is the job's present reservation. Its placement is returned if a new choice of nodes and GPUs
-        would give the same placement.
+        `old` is the job's present reservation. The placement of `old` is returned if a new choice of nodes
+        and GPUs would give the same placement.
         """
         # Choose the GPUs again if the job needs part of a GPU, or if several profiles share the table. In
         # these cases the choice also depends on the GPUs that are free now.
