@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.config import Config
+from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.framework.order_chain import DynamicOrderChain, StaticOrderChain
@@ -124,13 +125,19 @@ def cluster_gpus(config: Config) -> int | None:
     """Return the number of GPUs of all nodes in scheduler.toml. Return None if there are no nodes, or if the
     GPUs of a node are known only when its agent reports them.
     """
-    total = 0
+    counts = _gpu_counts(config)
+    return None if counts is None else counts.total
+
+
+def _gpu_counts(config: Config) -> GpuCounts | None:
+    by_model: dict[str, int] = {}
     for node in config.nodes.values():
         if node.gpus in ("auto", "nvml"):
             return None
-        groups = () if node.gpus == "none" else parse_simulated(node.gpus)
-        total += sum(each.count * max(1, len(each.slices)) for each in groups)
-    return total if config.nodes else None
+        for each in () if node.gpus == "none" else parse_simulated(node.gpus):
+            more = each.count * max(1, len(each.slices))
+            by_model[each.model] = by_model.get(each.model, 0) + more
+    return GpuCounts(by_model) if config.nodes else None
 
 
 def policies(pipeline: Pipeline) -> list[SchedulingPolicy]:
@@ -151,9 +158,11 @@ def uses_shares(order: Order) -> bool:
     return not isinstance(order, _WITHOUT_SHARES)
 
 
-def quotas_of(pipeline: Pipeline) -> Quotas:
-    """Return the quotas of the configuration, without the changes that operators make at run time."""
-    quotas = Quotas(UsageCounters(pipeline.rules.window_s))
+def quotas_of(config: Config, pipeline: Pipeline) -> Quotas:
+    """Return the quotas of the configuration, without the changes that operators make at run time. Limits
+    that are percentages are 0 GPUs if the number of GPUs is not known (see `cluster_gpus`).
+    """
+    quotas = Quotas(UsageCounters(pipeline.rules.window_s), _gpu_counts(config) or GpuCounts())
     quotas.adopt(pipeline.rules)
     return quotas
 
@@ -163,7 +172,7 @@ def project_policies(config: Config, pipeline: Pipeline) -> tuple[ProjectPolicy,
     entry is for the projects that scheduler.toml does not name, and is left out if jobs in such projects are
     not accepted. Return nothing if scheduler.toml names no project and has no quota "*".
     """
-    quotas, gpus, shares = quotas_of(pipeline), cluster_gpus(config), _shares(config)
+    quotas, gpus, shares = quotas_of(config, pipeline), cluster_gpus(config), _shares(config)
     compared = any(uses_shares(each.order) for each in policies(pipeline))
     rows = []
     for name, share in sorted(shares.items(), key=lambda each: (-each[1], each[0])):
@@ -206,7 +215,7 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
     """Return a QueuePolicy for each queue, the highest priority first. The queue "default" is included,
     because it exists without a table too. Return nothing if there are no tables of queues.
     """
-    rules, quotas = pipeline.rules.queues, quotas_of(pipeline)
+    rules, quotas = pipeline.rules.queues, quotas_of(config, pipeline)
     found = {DEFAULT_QUEUE: QueueRule(), **rules} if rules else {}
     return tuple(
         QueuePolicy(
@@ -281,7 +290,10 @@ def _limits_text(limits: Limits) -> str:
     parts = []
     for each in AMOUNTS:
         value = getattr(limits, each.field)
-        if value is not None:
+        if each.field == "gpus" and limits.gpus_percent is not None:
+            number = f" ({counted(value, 'GPU')})" if value else ""
+            parts.append(f"{limits.gpus_percent:g} % of all GPUs{number}")
+        elif value is not None:
             scaled = value / 1000 if each.field == "cpu_milli" else value
             unit = _UNITS.get(each.word)
             parts.append(counted(scaled, unit) if unit else f"{each.limit_text(limits)} of {each.word}")

@@ -22,7 +22,7 @@ from controller.registry.policy_summary import (
     uses_shares,
 )
 from controller.registry.projects import named_projects
-from wire.cluster.quota import ANY_NAME, NO_LIMITS
+from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
 
@@ -58,7 +58,7 @@ def ignored_weights(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
 
 def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each quota of GPUs that is larger than the cluster."""
-    total, quotas = cluster_gpus(config), quotas_of(pipeline)
+    total, quotas = cluster_gpus(config), quotas_of(config, pipeline)
     for scope, name, table in _quota_tables(config):
         gpus = quotas.quota((scope, name)).hard.gpus
         if total is not None and table.get("gpus") is not None and gpus is not None and gpus > total:
@@ -70,15 +70,21 @@ def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning if the quotas of all named projects together are less than the GPUs of the cluster.
 
     Borrowing does not help: a project can only borrow what another project leaves of its quota. There is no
-    warning if a named project, or the project of jobs without --project, has no quota of GPUs.
+    warning if a named project, or the project of jobs without --project, has no quota of GPUs. If all quotas
+    are percentages, only the percentages are compared.
     """
-    total, quotas = cluster_gpus(config), quotas_of(pipeline)
-    if total is None or not any(quotas.rules.provider.names("project")):
+    total, quotas = cluster_gpus(config), quotas_of(config, pipeline)
+    if not any(quotas.rules.provider.names("project")):
         return
     names = {*named_projects(config), DEFAULT_PROJECT}
-    limits = [quotas.quota(("project", name)).hard.gpus for name in names]
+    found = [quotas.quota(("project", name)) for name in sorted(names)]
+    percentages = [each.hard.gpus_percent for each in found]
+    if None not in percentages:
+        yield from _percentages_problem(config, sum(filter(None, percentages)), found)
+        return
+    limits = [each.hard.gpus for each in found]
     together = sum(limit for limit in limits if limit is not None)
-    if None not in limits and together < total:
+    if total is not None and None not in limits and together < total:
         idle = counted(total - together, "GPU")
         message = (
             f"the projects of this file may use {together:g} of {counted(total, 'GPU')} together, so {idle} "
@@ -87,37 +93,27 @@ def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
         yield problem_at(config.source, ("quota", "projects"), message, "Raise the quotas.")
 
 
-def low_soft_limits(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
-    """Yield a warning for each soft limit of GPUs that one job can exceed alone: such a job comes after all
-    other jobs, however long it waits.
-    """
-    total, quotas = cluster_gpus(config), quotas_of(pipeline)
-    reported = set()
-    for scope, name, table in sorted(_quota_tables(config), key=lambda each: each[1] != ANY_NAME):
-        quota = quotas.quota((scope, name))
-        soft, hard = quota.soft.gpus, quota.hard.gpus
-        bounds = [total, None if hard is None else hard + (quota.borrow.gpus or 0)]
-        widest = min((each for each in bounds if each is not None), default=None)
-        if soft is None or (widest is not None and soft >= widest):
-            continue
-        own = (table.get("soft") or {}).get("gpus") is not None
-        if not own and (scope, ANY_NAME) in reported:
-            continue  # The warning about "*" is enough for a table that takes its soft limit from there.
-        reported.add((scope, name))
-        most = "" if widest is None else f" (a job may have {widest:g})"
-        inherited = "" if own else ', which is the soft limit of "*",'
+def _percentages_problem(config: Config, percent: float, quotas: list[Quota]) -> Iterator[ConfigProblem]:
+    key = ("quota", "projects")
+    if percent < 100:
         message = (
-            f"a job with more than {counted(soft, 'GPU')}{inherited}{most} always comes after all others"
+            f"the projects of this file may use {percent:g} % of all GPUs together, so "
+            f"{100 - percent:g} % can be idle while jobs wait"
         )
-        where: Key = ("quota", _TABLES[scope], name, *(("soft", "gpus") if own else ()))
-        yield problem_at(config.source, where, message, "Set it to the GPUs of the widest job or more.")
+        yield problem_at(config.source, key, message, "Raise the percentages to 100 % together, or more.")
+    elif percent > 100 and any(each.borrow != NO_LIMITS for each in quotas):
+        message = (
+            f"the quotas of the projects are {percent:g} % of all GPUs together. Projects that borrow may "
+            "then hold GPUs that another project needs within its quota"
+        )
+        yield problem_at(config.source, key, message, "Lower the percentages to 100 % together.")
 
 
 def dead_loans(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for the keys `borrow` in project quotas and `reclaim` in [quota] if they have no
     effect, because no quota can be borrowed.
     """
-    quotas = quotas_of(pipeline)
+    quotas = quotas_of(config, pipeline)
     tables = {name: table for scope, name, table in _quota_tables(config) if scope == "project"}
     loans = {name: quotas.quota(("project", name)) for name in tables}
     lenders = [name for name, each in loans.items() if name != ANY_NAME and each.hard.gpus is not None]
@@ -236,7 +232,6 @@ CHECKS: tuple[Check, ...] = (
     labels_without_nodes,
     quotas_above_cluster,
     unused_gpus,
-    low_soft_limits,
     dead_loans,
     queues_without_limit,
     dead_idle_rule,

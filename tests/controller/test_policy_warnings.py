@@ -123,21 +123,16 @@ BAD = [
         "while jobs wait. Raise the quotas.",
     ),
     (
-        "low_soft_limits",
-        '[quota.users."*"]\ngpus = 8\nsoft = { gpus = 4 }' + NODES,
-        'quota.users."*".soft.gpus: a job with more than 4 GPUs (a job may have 8) always comes after all '
-        "others. Set it to the GPUs of the widest job or more.",
+        "unused_gpus",
+        '[quota.projects."*"]\ngpus = "10%"\n[quota.projects.a]\ngpus = "50%"',
+        "quota.projects: the projects of this file may use 60 % of all GPUs together, so 40 % can be idle "
+        "while jobs wait. Raise the percentages to 100 % together, or more.",
     ),
     (
-        "low_soft_limits",
-        '[quota.users."*"]\ngpus = 8\nsoft = { gpus = 8 }\n[quota.users.lea]\ngpus = 16' + NODES,
-        'quota.users.lea: a job with more than 8 GPUs, which is the soft limit of "*", (a job may have 16) '
-        "always comes after all others.",
-    ),
-    (
-        "low_soft_limits",
-        "[quota.projects.a]\nsoft = { gpus = 4 }",
-        "quota.projects.a.soft.gpus: a job with more than 4 GPUs always comes after all others.",
+        "unused_gpus",
+        '[quota.projects.default]\ngpus = "50%"\n[quota.projects.a]\ngpus = "75%"\nborrow = { gpus = "25%" }',
+        "quota.projects: the quotas of the projects are 125 % of all GPUs together. Projects that borrow may "
+        "then hold GPUs that another project needs within its quota. Lower the percentages to 100 %",
     ),
     (
         "dead_loans",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from tui.data.listing import Listing
 from wire.api.tenants import QuotaView, ReservationView, ShareView
-from wire.cluster.quota import ANY_NAME, SCOPES, UNLIMITED
+from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED
 
 
 def share_key(share: ShareView) -> str:
@@ -64,11 +62,11 @@ def quota_state(quota: QuotaView) -> str:
     if quota.name == ANY_NAME:
         return ""
     found = {"borrows": False, "over": False, "full": False, "over soft": False}
-    for each in fields(quota.used):
-        used = getattr(quota.used, each.name) or 0
-        hard, soft = (getattr(limits, each.name) for limits in (quota.quota.hard, quota.quota.soft))
+    for each in AMOUNTS:
+        used = getattr(quota.used, each.field) or 0
+        hard, soft = (getattr(limits, each.field) for limits in (quota.quota.hard, quota.quota.soft))
         limited = hard not in (None, UNLIMITED)
-        found["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.name) is not None
+        found["borrows"] |= limited and used > hard and getattr(quota.quota.borrow, each.field) is not None
         found["over"] |= limited and used > hard
         found["full"] |= limited and used >= hard
         found["over soft"] |= soft not in (None, UNLIMITED) and used > soft

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tui.forms.form import Field, Form, FormContents, Typed, changed, read_fields
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.tenants import QuotaView
-from wire.cluster.quota import AMOUNTS, SCOPES, Limits, Quota, quota_problems
+from wire.cluster.quota import AMOUNTS, SCOPES, Amount, Quota, quota_problems
 from wire.text import printable
 
 KINDS: Final = ("hard", "soft", "borrow")
@@ -66,9 +66,10 @@ def _form(
         for target, value in found.items():
             kind, _, name = target.partition(".")
             values[kind][name] = value
-        quota = Quota(*(Limits(**values[kind]) for kind in KINDS))
+        quota = Quota(*(Amount.limits(values[kind]) for kind in KINDS))
         for where, sentence in quota_problems(tenant.request.scope if tenant.request else "", quota):
-            wrong.setdefault(next(field.name for field in limits if field.target == where), sentence)
+            target = where.removesuffix("_percent")
+            wrong.setdefault(next(field.name for field in limits if field.target == target), sentence)
         if tenant.request is None or quota == Quota():
             return FormContents(None, wrong)
         return FormContents(QuotaEdit(tenant.request.scope, tenant.request.name, quota), wrong)

@@ -5,7 +5,7 @@ numbers of jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from wire import amounts
 from wire.text import memory
@@ -30,14 +30,28 @@ class Limits:
     running: Optional[int] = None
     queued: Optional[int] = None
     gpu_hours: Optional[float] = None
+    gpus_percent: Optional[float] = None
+    """The limit on GPUs as a percentage of all GPUs of the cluster. In a quota that an operator sets, `gpus`
+    is then None. In a quota in effect, `gpus` is the number of GPUs to which the percentage amounts now.
+    """
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits, with each limit that is None replaced by the limit in `below`."""
+        """Return these limits, with each limit that is not set here replaced by the limit in `below`.
+
+        `gpus` and `gpus_percent` are one limit: if one of them is set here, both are taken from here.
+        """
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
+        if (self.gpus, self.gpus_percent) == (None, None):
+            mine["gpus"], mine["gpus_percent"] = below.gpus, below.gpus_percent
         return Limits(
-            **{name: getattr(below, name) if value is None else value for name, value in mine.items()}
+            **{
+                name: getattr(below, name) if value is None and name not in _GPUS else value
+                for name, value in mine.items()
+            }
         )
 
+
+_GPUS = ("gpus", "gpus_percent")
 
 NO_LIMITS = Limits()
 
@@ -64,16 +78,43 @@ class Amount:
         except ValueError as error:
             raise ValueError(f"{error}, or none") from None
 
+    @staticmethod
+    def limits(values: Mapping[str, Any]) -> Limits:
+        """Return limits from the values that `read_limit` has returned, by field."""
+        found = dict(values)
+        if isinstance(found.get("gpus"), Percent):
+            found["gpus_percent"] = float(found.pop("gpus"))
+        return Limits(**found)
+
     def limit_text(self, limits: Limits) -> str:
         """Return the value of this limit as text that `read_limit` can parse; empty if `limits` does not
         set it.
         """
+        if self.field == "gpus" and limits.gpus_percent is not None:
+            return f"{limits.gpus_percent:g}%"
         value = getattr(limits, self.field)
         return "" if value is None else "none" if value == UNLIMITED else self.text(value)
 
 
+class Percent(float):
+    """A percentage that a user wrote as the limit of a number of GPUs, such as 50%."""
+
+
+def gpus_or_percent(text: str) -> float:
+    """Return the number of GPUs that a user wrote, or a Percent for a text such as 50%. Raise ValueError if
+    the text is neither.
+    """
+    number, sign, rest = text.strip().partition("%")
+    if not sign:
+        return amounts.gpus(text)
+    percent = amounts.number(number.strip())
+    if rest or percent > 100:
+        raise ValueError(f"{text!r} is not a percentage from 0% to 100%")
+    return Percent(percent)
+
+
 AMOUNTS = (
-    Amount("gpus", "gpus", amounts.gpus, "{:g}".format),
+    Amount("gpus", "gpus", gpus_or_percent, "{:g}".format),
     Amount("cpus", "cpu_milli", amounts.cores_milli, lambda milli: f"{milli / 1000:g}"),
     Amount("memory", "memory_mib", amounts.memory_mib, memory),
     Amount("running", "running", amounts.whole, str),
@@ -110,7 +151,12 @@ def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
         for each in fields(limits):
             value = getattr(limits, each.name)
             where = f"{part.name}.{each.name}"
-            if value is not None and value != UNLIMITED and not 0 <= value <= 1 << 50:
+            if each.name == "gpus_percent":
+                if value is not None and not 0 <= value <= 100:
+                    found.append((where, "must be from 0 to 100"))
+                if value is not None and limits.gpus is not None:
+                    found.append((where, "cannot be set together with gpus"))
+            elif value is not None and value != UNLIMITED and not 0 <= value <= 1 << 50:
                 found.append((where, "must not be negative"))
             if value is not None and part.name == "soft" and each.name == "queued":
                 found.append((where, "only a hard limit on queued jobs has an effect"))

@@ -17,7 +17,7 @@ from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire.api.forecasts import QuotaEdit, WhatIf
 from wire.api.tenants import QuotaView
-from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED, Limits, Quota
+from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED, Amount, Quota
 from wire.http.client import Client
 from wire.text import printable
 
@@ -40,6 +40,7 @@ app = application(invoke_without_command=True)
         "corral quota set user ada gpus=8 running=20",
         "corral quota set user '*' gpus=4 soft.gpus=2",
         "corral quota set project vision gpus=16 borrow.gpus=8 gpu-hours=2000",
+        "corral quota set project speech gpus=25%",
         "corral quota unset user ada",
     )
 )
@@ -73,8 +74,9 @@ def change(
     The limits are cpus, memory, gpus, running, queued and gpu-hours. These are hard limits: a job that would
     exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
     jobs above a soft limit start after all other jobs. Limits such as borrow.gpus, for projects only, are the
-    amount above the hard limit that a project may use while other projects leave their quota unused. The
-    value none means no limit.
+    amount above the hard limit that a project may use while other projects leave their quota unused. A
+    number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. The value none means no
+    limit.
     """
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))
@@ -105,7 +107,7 @@ def quota_of(words: list[str]) -> Quota:
             given[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)
         except ValueError as error:
             raise CommandError(f"{key}: {error}", "The word none means no limit.") from None
-    return Quota(*(Limits(**given[kind]) for kind in _KINDS))
+    return Quota(*(Amount.limits(given[kind]) for kind in _KINDS))
 
 
 def scope_of(word: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.cluster.gpu_health import GpuCondition
 from controller.core.cluster.gpu_requirements import GpuType
 from controller.core.cluster.gpu_topology import GpuTopology
@@ -174,6 +175,7 @@ class Nodes:
         """The number of nodes that have never connected."""
         self.demand = DemandStats()
         """The counts of the requests submitted so far."""
+        self.gpu_counts = GpuCounts()
         self._placements = 0
         self.job_affinity = JobAffinityIndex()
         self._gpu_topology = GpuTopology((), 0)
@@ -235,6 +237,7 @@ class Nodes:
         self.by_name[node.name] = node
         self.removed.discard(node.name)
         self.never_connected += not node.boot_id
+        self.gpu_counts.change((), node.facts.gpus)
         self._void_caches(stale=True)
 
     def copy_empty(self, others: Nodes) -> None:
@@ -249,6 +252,7 @@ class Nodes:
         del self.by_name[node.name]
         self.removed.add(node.name)
         self.never_connected -= not node.boot_id
+        self.gpu_counts.change(node.facts.gpus, ())
         self._void_caches(stale=True)
 
     def set_labels(self, node: Node, labels: Mapping[str, str], marks: NodeOverrides) -> None:
@@ -264,6 +268,7 @@ class Nodes:
         """Set the hardware that the agent reported, and the overcommit factors of the configuration."""
         self.never_connected -= not node.boot_id
         same = node.facts == facts and node.overcommit == overcommit
+        self.gpu_counts.change(node.facts.gpus, facts.gpus)
         node.facts, node.boot_id, node.overcommit = facts, boot_id, overcommit
         if same:
             self.refresh(node)

@@ -103,7 +103,9 @@ def quota_refusal(
         return None
     need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts.window_s, ask.least)
     never = quotas.never_allowed(user, spec, need)
-    if never is not None:
+    # A percentage of a cluster with unknown nodes may become enough. Then the job waits.
+    unknown = placer.nodes.never_connected or not quotas.gpus.total
+    if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"
         return Refusal("over_quota", message, hint=f"Ask for less. {QUOTA_HINT}")
     counted = () if was is None else quotas.accounts.tenants_of(user, was)

@@ -1,15 +1,16 @@
 """Quotas: the limits of users, projects and queues, compared with the usage counters.
 
 `Quotas.version` increases with every change of a limit, so that backfill checks jobs again that were over a
-limit before.
+limit before. Limits that are a percentage of the cluster change when nodes are added or removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
+from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.model.request import JobDefaults
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
@@ -111,6 +112,8 @@ class LimitExceeded:
     asked: int
     limit: int
     lent: bool = False
+    share: str = ""
+    """The percentage of the cluster that is the limit, such as "50 % of 48"; empty for a limit in numbers."""
     reason: ClassVar[Reason] = Reason.QUOTA
 
     @property
@@ -132,7 +135,8 @@ class LimitExceeded:
 
     @property
     def _name(self) -> str:
-        return limit_name(self.key, self.kind)
+        name = limit_name(self.key, self.kind)
+        return f"{name} ({self.share})" if self.share else name
 
     @property
     def _asked(self) -> str:
@@ -176,6 +180,8 @@ class TenantLimits:
     soft: tuple[AmountLimit, ...] = ()
     lent: Mapping[int, int] = field(default_factory=dict)
     """By resource the amount that the tenant may borrow in addition to its hard limit."""
+    shares: Mapping[int, str] = field(default_factory=dict)
+    """By resource the percentage of the cluster that is the hard limit, such as "50 % of 48"."""
 
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
@@ -190,7 +196,8 @@ class Quotas:
        to `borrow` above its limit. But all projects with their own limit together may not use more than the
        sum of their limits.
     3. A job that exceeds a soft limit, or that borrows, may start, but comes after all other jobs in the
-       queue.
+       queue. A job that alone needs more than the soft limit exceeds it only while its tenant already uses
+       the whole limit.
 
     Cost: one comparison for each limit of the job's user, project and queue; nothing if there is no limit at
     all.
@@ -199,12 +206,12 @@ class Quotas:
     start a 4-GPU job (12 <= 8 + 4, and 15 <= 16). If b uses 5, a may not (17 > 16).
     """
 
-    def __init__(self, accounts: UsageCounters) -> None:
+    def __init__(self, accounts: UsageCounters, gpus: GpuCounts) -> None:
         self.accounts = accounts
+        self.gpus = gpus
+        """The GPUs of the cluster, of which limits may be percentages."""
         self.edits: dict[TenantKey, Quota] = {}
         """Quotas set by operators. They are stored, and override the configuration."""
-        self.version = 0
-        """Increases with every change of a limit."""
         self.rules = NO_QUOTAS
         self.unlimited = True
         """True if no tenant has any limit."""
@@ -212,8 +219,22 @@ class Quotas:
         """True if a queue has a priority other than 0."""
         self.has_soft_limits = False
         """True if a tenant has a soft limit or may borrow."""
+        self._version = 0
+        self._counted = 0
+        """`GpuCounts.version` for which the cached limits hold."""
+        self._has_percentages = False
         self._bounds: dict[TenantKey, TenantLimits] = {}
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
+
+    @property
+    def version(self) -> int:
+        """A number that increases with every change of a limit."""
+        self._follow_cluster()
+        return self._version
+
+    def _follow_cluster(self) -> None:
+        if self._has_percentages and self._counted != self.gpus.version:
+            self._clear()
 
     def adopt(self, rules: QuotaConfig) -> None:
         """Replace the limits of the configuration by those of another configuration."""
@@ -233,9 +254,18 @@ class Quotas:
         self.has_queue_priorities = any(rule.priority for rule in self.rules.queues.values())
         everything = [*self.edits.values(), *self._stated()]
         self.has_soft_limits = any(each.soft != NO_LIMITS or each.borrow != NO_LIMITS for each in everything)
+        self._has_percentages = any(
+            part.gpus_percent is not None
+            for each in everything
+            for part in (each.hard, each.soft, each.borrow)
+        )
+        self._clear()
+
+    def _clear(self) -> None:
         self._bounds.clear()
         self._lender_limits.clear()
-        self.version += 1
+        self._counted = self.gpus.version
+        self._version += 1
 
     def _stated(self) -> Iterator[Quota]:
         provider = self.rules.provider
@@ -246,6 +276,9 @@ class Quotas:
                     yield found
 
     def quota(self, key: TenantKey) -> Quota:
+        """Return the quota in effect for a tenant. In a limit that is a percentage of the cluster, `gpus` is
+        the number of GPUs to which it amounts now.
+        """
         scope, name = key
         default = scope, ANY_NAME
         stated = self.rules.provider.quota
@@ -258,7 +291,13 @@ class Quotas:
             running = found.hard.running
             if running is None or running == UNLIMITED or running > rule.max_running:
                 found = Quota(Limits(running=rule.max_running).over(found.hard), found.soft, found.borrow)
-        return found
+        if not self._has_percentages:
+            return found
+        return Quota(*(self._with_numbers(each) for each in (found.hard, found.soft, found.borrow)))
+
+    def _with_numbers(self, limits: Limits) -> Limits:
+        percent = limits.gpus_percent
+        return limits if percent is None else replace(limits, gpus=percent * self.gpus.total / 100)
 
     def names(self) -> list[TenantKey]:
         """Return (scope, name) of every tenant with its own quota. A default quota, which is for all users,
@@ -274,10 +313,14 @@ class Quotas:
 
     def limits_of(self, key: TenantKey) -> TenantLimits:
         """Return the limits in effect for a tenant. They are cached until a quota changes."""
+        self._follow_cluster()
         found = self._bounds.get(key)
         if found is None:
             quota = self.quota(key)
-            found = TenantLimits(_bounds(quota.hard), _bounds(quota.soft), dict(_bounds(quota.borrow)))
+            percent = quota.hard.gpus_percent
+            shares = {} if percent is None else {GPU: f"{percent:g} % of {self.gpus.total}"}
+            hard, soft, borrow = map(_bounds, (quota.hard, quota.soft, quota.borrow))
+            found = TenantLimits(hard, soft, dict(borrow), shares)
             self._bounds[key] = found
         return found
 
@@ -307,16 +350,18 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job's need would exceed even if its tenant used nothing; None if there
-        is none.
+        """Return a hard limit that the job's need would exceed even if its tenant, and all projects from
+        which it may borrow, used nothing. Return None if there is none.
         """
         if self.unlimited:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in bounds.hard:
-                if need[kind] > limit + bounds.lent.get(kind, 0):
-                    return LimitExceeded(account.key, kind, account.used[kind], need[kind], limit)
+                lent = bounds.lent.get(kind, 0)
+                most = min(limit + lent, self._stated_sum(kind)) if lent else limit
+                if need[kind] > max(limit, most):
+                    return self._exceeded(account.key, kind, account.used[kind], need[kind], limit)
         return None
 
     def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> LimitExceeded | None:
@@ -327,14 +372,23 @@ class Quotas:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
-            for kind, limit in (*bounds.soft, *(each for each in bounds.hard if each[0] in bounds.lent)):
+            loans = [each for each in bounds.hard if each[0] in bounds.lent]
+            for index, (kind, limit) in enumerate((*bounds.soft, *loans)):
                 # Count any need of GPU time as 1, so that the result does not depend on the job's time limit.
                 # It is then the same for all jobs that request the same resources.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
+                if more > limit and index < len(bounds.soft):
+                    # A job that is wider than the soft limit exceeds it only if the tenant already uses all
+                    # of it. Otherwise the job would come after all others even if its tenant used nothing.
+                    more = 1
                 if more and used + more > limit:
-                    return LimitExceeded(account.key, kind, used, need[kind], limit)
+                    return self._exceeded(account.key, kind, used, need[kind], limit)
         return None
+
+    def _exceeded(self, key: TenantKey, kind: int, used: int, need: int, limit: int) -> LimitExceeded:
+        share = self.limits_of(key).shares.get(kind, "")
+        return LimitExceeded(key, kind, used, need, limit, share=share)
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
         """Return whether the project would borrow quota from other projects if it used `need` more of the
@@ -356,20 +410,24 @@ class Quotas:
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:
-            return LimitExceeded(account.key, kind, used, need, limit)
+            return self._exceeded(account.key, kind, used, need, limit)
         if used + need > limit + lent:
             return LimitExceeded(account.key, kind, used, need, limit + lent)
         lenders = self._lenders_of(kind)
-        held, stated = sum(each.used[kind] for each, _ in lenders), sum(part for _, part in lenders)
+        held, stated = sum(each.used[kind] for each, _ in lenders), self._stated_sum(kind)
         return (
             LimitExceeded(account.key, kind, held, need, stated, lent=True) if held + need > stated else None
         )
+
+    def _stated_sum(self, kind: int) -> int:
+        return sum(part for _, part in self._lenders_of(kind))
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
         """Return (usage counters, limit) of each project with its own limit on the resource `kind`.
 
         These projects lend quota to each other.
         """
+        self._follow_cluster()
         found = self._lender_limits.get(kind)
         if found is None:
             own = {name for scope, name in self.edits if scope == "project"}

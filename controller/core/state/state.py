@@ -87,7 +87,7 @@ class State:
         self.arrays: dict[int, dict[int, int]] = {}
         """The job id of each array element, by array and index."""
         self.accounts = UsageCounters()
-        self.quotas = Quotas(self.accounts)
+        self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
         self.offqueue = OffQueueUsage()
         self.host_keys: dict[str, str] = {}
         """Pinned SSH host keys by node."""

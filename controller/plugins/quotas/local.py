@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from wire.cluster.quota import ANY_NAME, Limits, Quota
+from wire.cluster.quota import ANY_NAME, Limits, Quota, gpus_or_percent
 
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
@@ -19,14 +19,16 @@ class QuotaAmounts:
 
     cpus: float | None = None
     memory: str | None = None
-    gpus: float | None = None
+    gpus: float | str | None = None
+    """A number of GPUs, or a percentage of the GPUs of the cluster, such as "50%"."""
     running: int | None = None
     gpu_hours: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("cpus", "gpus", "running", "gpu_hours"):
+        for name in ("cpus", "running", "gpu_hours"):
             if (getattr(self, name) or 0) < 0:
                 raise ValueError(f"{name} must not be negative")
+        _gpu_limits(self.gpus)
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
@@ -36,11 +38,24 @@ class QuotaAmounts:
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),
             memory_mib=None if match is None else int(match[1]) * _MIB[match[2]],
-            gpus=self.gpus,
             running=self.running,
             queued=queued,
             gpu_hours=self.gpu_hours,
+            **_gpu_limits(self.gpus),
         )
+
+
+def _gpu_limits(gpus: float | str | None) -> dict[str, float]:
+    """Return the field of Limits that a limit on GPUs sets. Raise ValueError if the limit is invalid."""
+    if gpus is None:
+        return {}
+    if isinstance(gpus, str):
+        if "%" not in gpus:
+            raise ValueError(f'gpus must be a number or a percentage, such as 8 or "50%", not {gpus!r}')
+        return {"gpus_percent": float(gpus_or_percent(gpus))}
+    if gpus < 0:
+        raise ValueError("gpus must not be negative")
+    return {"gpus": gpus}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,7 @@ class BorrowTable:
 
     cpus: float | None = None
     memory: str | None = None
-    gpus: float | None = None
+    gpus: float | str | None = None
     running: int | None = None
 
     def __post_init__(self) -> None:

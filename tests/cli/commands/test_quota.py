@@ -20,6 +20,7 @@ from wire.cluster.quota import UNLIMITED, Limits, Quota
         (["gpus=0.5", "cpus=1.5", "memory=2G"], Quota(Limits(gpus=0.5, cpu_milli=1500, memory_mib=2048))),
         (["running=0", "queued=none"], Quota(Limits(running=0, queued=UNLIMITED))),
         (["gpu-hours=12.5", "gpu_hours=13"], Quota(Limits(gpu_hours=13))),
+        (["gpus=50%", "soft.gpus=12.5%"], Quota(Limits(gpus_percent=50), Limits(gpus_percent=12.5))),
         (["soft.gpus=4", "borrow.cpus=2"], Quota(Limits(), Limits(gpus=4), Limits(cpu_milli=2000))),
     ],
 )
@@ -37,6 +38,7 @@ def test_quota_arguments_are_parsed(words: list[str], quota: Quota) -> None:
         ("memory=8", "memory: '8' has no unit"),
         ("running=1.5", "running: '1.5' is not a whole number"),
         ("hardly.gpus=8", "is not a limit"),
+        ("gpus=150%", "gpus: '150%' is not a percentage from 0% to 100%"),
     ],
 )
 def test_invalid_quota_arguments_are_refused(word: str, told: str) -> None:
