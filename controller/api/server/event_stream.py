@@ -65,7 +65,9 @@ def _last_event_id(text: str) -> int | None:
 
 
 class EventStreams:
-    """The open event streams of the server, and the latest commits as bytes, which all streams share."""
+    """The open event streams of the server, and the encoded bytes of the latest commits, which all streams
+    share.
+    """
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon

@@ -185,8 +185,8 @@ class Cycle:
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Return whether a job may start now only because time has passed. An example is a quota within a
-        time window: use that the window no longer includes does not count.
+        """Return whether a job may be able to start now only because time has passed. For example, GPU time
+        that was used long ago has left the time window of a quota.
 
         Returns True only once for each such time.
         """

@@ -230,8 +230,8 @@ class GpuValue:
         return self._value_of(rows, *self._left(part, rows), count, room) - before
 
     def _left(self, part: PerNodeRequest, rows: Indices) -> tuple[Ints, Ints]:
-        """Return the free CPU and memory of each node after the placement. Negative amounts, which overcommit
-        can cause, become 0.
+        """Return the free CPU and memory of each node after a placement of the request. Negative amounts,
+        which overcommit can cause, become 0.
         """
         columns = self._columns
         cpu = np.maximum(columns.cpu_free[rows] - part.cpu_milli, 0)

@@ -233,8 +233,8 @@ def reason_of(state: State, job: Job) -> Reason:
 def never_fits(placer: Placer, ask: ResourceRequest) -> Refusal | None:
     """Return a refusal if the nodes could not hold the request even if all were idle; otherwise None.
 
-    None also while a node has not connected since the controller started, because its hardware is unknown or
-    may have changed.
+    Also return None while a node has not connected since the controller started, because its hardware is
+    unknown or may have changed.
     """
     nodes, field = placer.nodes, placer.unsupported_request(ask.part)
     if field is not None:

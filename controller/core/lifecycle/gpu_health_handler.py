@@ -114,7 +114,9 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order the GPU resets that had to wait, because the job with this allocation has left the node."""
+        """Order the resets of GPUs in this allocation that had to wait until its job left the node. The job
+        has now left.
+        """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
             if gpu.uuid in held:

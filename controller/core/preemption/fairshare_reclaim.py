@@ -169,8 +169,8 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the branch of the share tree with this tenant (`group`) uses over `threshold` times
-        its fair share.
+        """Return whether the tenant `group` belongs to a branch of the share tree that uses more than
+        `threshold` times its fair share.
         """
         assert isinstance(group, tuple)
         side = self._side(group)

@@ -109,10 +109,11 @@ class MoveSearch:
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Do not propose to move this running job for the present waiting job: it fits on no other nodes.
+        """Do not propose to move this running job for the present waiting job, because it fits on no other
+        nodes.
 
-        Try it again without the nodes reserved for the waiting job. If the running job still fits on no other
-        nodes, do not propose to move it for later waiting jobs either.
+        Then search again as if no nodes were reserved for the waiting job. If the running job still fits on
+        no other nodes, do not propose to move it for later waiting jobs either.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:

@@ -87,8 +87,9 @@ class SwfJob:
 
 
 class SwfLog:
-    """An SWF log. Iteration yields its lines; afterwards, `processors` is the number in the header of the
-    log."""
+    """An SWF log. Iteration yields its lines; afterwards, `processors` is the number of processors that the
+    header of the log names.
+    """
 
     def __init__(self, file: LogFile) -> None:
         self._file = file

@@ -128,8 +128,8 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return the runs of the job's attempts that are known at `until`, the end of the journal. The result
-        contains at least one run.
+        """Return the runs of the job's attempts that can be recovered from the journal, which ends at
+        `until`. The result contains at least one run.
         """
         if self.runs:
             return tuple(self.runs)
