@@ -77,8 +77,7 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
-    """Return the GPU use of the whole job. In the mean utilisation, each node counts with its number of GPUs.
-    """
+    """Return the GPU use of the job. In the mean utilisation, each node counts with its number of GPUs."""
     known = [
         (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()

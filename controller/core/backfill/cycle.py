@@ -306,7 +306,8 @@ class Cycle:
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
-        # Reserve for the first waiting job (step 3 of `run`). Without shared nodes, step 4 does this.
+        # Reserve nodes for the first waiting job (step 3 of `run`). If this profile shares no nodes with other
+        # profiles, `easy_reservation` does this in step 4.
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self.versions()
@@ -353,7 +354,8 @@ class Cycle:
         while heads:
             position, head, lane = heads[0]
             number = head[1]
-            if self.lifts_deadlines and number not in self.queue:  # Step 3 has already started this job.
+            # The job was already started or nominated in place of another job, because of its deadline.
+            if self.lifts_deadlines and number not in self.queue:
                 self._next_in_lane(heads, head)
                 continue
             if position_of is not None and (moved_to := position_of(head)) > position:

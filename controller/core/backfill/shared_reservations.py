@@ -101,8 +101,8 @@ class SharedReservations:
     def _leaves_licences(self, job: Job, now: float) -> bool:
         """Return whether the job can start without licences that are reserved for another job.
 
-        True also if too few licences are free now. The job cannot start then either, but the pending reason
-        is the lack of licences and not a reservation.
+        Also return True if too few licences are free now. The job cannot start then either, but the pending
+        reason is the lack of licences and not a reservation.
         """
         wanted = job.ask.licences
         return self._state.licences.insufficient(wanted) or self._table.leaves_licences(

@@ -183,7 +183,8 @@ class Queue:
             fit = self._fits.setdefault(ask, ClassFit())
             fit.lanes += 1
             lane = self.lanes[ask, group] = Lane(ask, group, fit)
-            if (ask.nodes or ask.part.gpus) > 1:  # Without a number of nodes, many GPUs may need several.
+            # A request that names only GPUs, and no number of nodes, may need several nodes.
+            if (ask.nodes or ask.part.gpus) > 1:
                 self.gang_lanes[lane] = None
         lane.add(job, rank)
         self._lane_of[job] = lane

@@ -262,15 +262,15 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """Return the kind of input that this event proves; None if the event is a consequence of another input or
-    of a scheduling pass.
+    """Return the kind of input whose arrival this event proves; None if the event is a consequence of another
+    input or of a scheduling pass.
     """
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """Make the input of the engine that the event proves. Returns None if the input does not apply in the
-    replay.
+    """Return an input of the engine of this kind, made from the event that proves its arrival. Returns None
+    if the input does not apply in the replay.
     """
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:
@@ -281,5 +281,5 @@ def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input
 
 
 def traced() -> Iterator[type[Any]]:
-    """Yield the kinds of events that can prove an input."""
+    """Yield the kinds of events that can prove the arrival of an input."""
     return iter(_TRACES)

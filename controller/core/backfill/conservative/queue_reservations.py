@@ -124,8 +124,8 @@ class QueueReservations:
         """Reserve the earliest start of the job, if there is one.
 
         `most`: the greatest number of nodes that quotas allow; None for all. `aside`: the job's present
-        reservation, which the table ignores during the search. If no earlier start is found, the job keeps
-        this reservation; otherwise the new one replaces it.
+        reservation, which the reservation table ignores during the search. If no earlier start is found, the
+        job keeps this reservation; otherwise the new one replaces it.
         """
         new = self._best(job, most, now, aside)
         if aside is not None and new == aside:

@@ -38,8 +38,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job: the resources are no longer kept for it."""
     if not job.unended:
-        # Do this only for a job without processes. A job that still has processes is being moved, and keeps
-        # its licences and its expected end.
+        # A job without processes gives up its licences and its expected end. A job that still has processes
+        # is being moved, and keeps them.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
