@@ -306,8 +306,8 @@ class Cycle:
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
-        # Reserve nodes for the first waiting job (step 3 of `run`). If this profile shares no nodes with other
-        # profiles, `easy_reservation` does this in step 4.
+        # Reserve nodes for the first waiting job (step 3 of `run`). If this profile shares no nodes with
+        # other profiles, `easy_reservation` does this in step 4.
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         self._seen = self.versions()
