@@ -281,8 +281,8 @@ class Agent:
         raise AgentExit
 
     def _signal_job(self, frame: Signal) -> None:
-        """Send a signal to the processes of a job that have a handler for it. The message is not stored: if
-        the agent is restarted before the signal is sent, the user can send it again.
+        """Send a signal to those processes of a job that have a handler for the signal. The order is not
+        stored: if the agent is restarted before it has sent the signal, the user can repeat the command.
         """
         key = (frame.job, frame.attempt)
         supervisor = self.spool.supervisor_pid(key)

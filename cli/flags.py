@@ -52,10 +52,10 @@ def with_flag_groups(command: Callable[..., int]) -> Callable[..., int]:
     groups = {each.name: each.annotation for each in own if _is_group(each.annotation)}
     parameters = {name: group.parameters() for name, group in groups.items()}
 
-    def wrapper(**given: Any) -> int:
+    def wrapper(**arguments: Any) -> int:
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in parameters[name]})
-        return command(**given)
+            arguments[name] = group(**{each.name: arguments.pop(each.name) for each in parameters[name]})
+        return command(**arguments)
 
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

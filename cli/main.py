@@ -105,8 +105,8 @@ def _run(words: list[str], application: typer.Typer, program: str) -> int:
     try:
         with command.make_context(program, words) as context:
             return command.invoke(context) or 0
-    except typer.Exit as asked:
-        return asked.exit_code
+    except typer.Exit as request:
+        return request.exit_code
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:

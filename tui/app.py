@@ -170,15 +170,15 @@ class CorralApp(OrderedKeysApp):
         changes = self.feed.take()
         self.model.apply(changes)
         self.view.changed(changes)
-        self._said_changed()
+        self._model_changed()
 
     def _tick(self) -> None:
         self.view.tick()
         self._status.tick()
         if self.model.stale or self._was_stale:
-            self._said_changed()
+            self._model_changed()
 
-    def _said_changed(self) -> None:
+    def _model_changed(self) -> None:
         self.refresh_lines()
         if self.model.stale != self._was_stale:
             self._was_stale = self.model.stale

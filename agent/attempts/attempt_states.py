@@ -247,7 +247,7 @@ class AttemptStates:
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
         """Keep an attempt only for its logs, because the controller has stored its end. If more than `keep`
-        such attempts exist, delete the oldest.
+        attempts of this node are kept for their logs, delete the oldest.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)

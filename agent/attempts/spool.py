@@ -161,8 +161,7 @@ class Spool:
 
     def _claim_for(self, cluster: str) -> None:
         """Mark the spool as used by this cluster. If another cluster used the spool before, move the logs of
-        that cluster to another directory. If attempts of that cluster are not finished, raise SpoolUnusable
-        instead.
+        its attempts to another directory. Raise SpoolUnusable if some of its attempts have not finished.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:

@@ -395,8 +395,8 @@ class NvmlGpus:
         """Report the GPU on which the driver hangs: the first GPU that the probe has not read in this round.
         If the probe has read every GPU, report all of them.
         """
-        asked = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
-        hanging = next((uuid for uuid in asked if uuid not in self._round), None)
+        named = [gpu.uuid for gpu in self.facts if self._named is not None and gpu.uuid in self._named]
+        hanging = next((uuid for uuid in named if uuid not in self._round), None)
         if hanging is None:
             self._hung.clear()
             self._report_all(why)

@@ -180,7 +180,9 @@ def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProce
 
 
 def _divided(node: str, gpu: GpuFacts, slices: Sequence[str], first: int, number: str) -> list[GpuFacts]:
-    """Return the MIG instances of a GPU, numbered from `first`. Each is a separate device without NVLink."""
+    """Return the MIG instances into which the profiles in `slices` divide a GPU, numbered from `first`. Each
+    instance is a separate device without NVLink.
+    """
     return [
         replace(
             gpu,

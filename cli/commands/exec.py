@@ -54,7 +54,9 @@ def exec_(
             "there is nothing to run", "Write the command behind '--': corral exec 7 -- nvidia-smi"
         )
     words = command[1:] if command[0] == "--" else command
-    return exec_terminal.run(select_one(Client(), job).id, tuple(words), node, exec_terminal.wanted(tty))
+    return exec_terminal.run(
+        select_one(Client(), job).id, tuple(words), node, exec_terminal.needs_terminal(tty)
+    )
 
 
 @attach_app.command(epilog=examples("corral attach last", "corral attach --node gpu02 7"))
@@ -64,4 +66,4 @@ def attach(job: Job, node: Node = "") -> int:
 
     The shell is ended when the job ends. The job keeps running when you leave the shell.
     """
-    return exec_terminal.run(select_one(Client(), job).id, (), node, exec_terminal.wanted(None))
+    return exec_terminal.run(select_one(Client(), job).id, (), node, exec_terminal.needs_terminal(None))

@@ -46,7 +46,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)
     view = answer.job
-    told = [
+    facts = [
         ("job", f"{view.label}  {view.name}"),
         ("state", view.state.value),
         ("profile", view.profile),
@@ -57,7 +57,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
         ("runs", detail_views.of_prediction(answer.predicted_s, answer.job)),
         ("preempts", detail_views.of_preemption(answer)),
     ]
-    show_one(output, answer, told, view.label)
+    show_one(output, answer, facts, view.label)
     return 0
 
 

@@ -79,7 +79,7 @@ class Chosen(FlagGroup):
             )
         client = Client()
         order = JobsOrder(action, tuple(self.jobs), self.mine, only_tell=self.dry_run, **more)
-        if not (self.yes or self.dry_run or self.mine) and not _agreed(client, order):
+        if not (self.yes or self.dry_run or self.mine) and not _is_confirmed(client, order):
             return exit_codes.FAILED
         answer = client.order(order)
         _print_refusals(answer.refused, options=action == "set")
@@ -215,20 +215,22 @@ def wait(
     return first_failure(ended)
 
 
-def _agreed(client: Client, order: JobsOrder) -> bool:
+def _is_confirmed(client: Client, order: JobsOrder) -> bool:
     """Ask the user to confirm if `all` or a range such as 1-9 selects jobs of other users. Returns True if
     the command may go on.
     """
     if not any(isinstance(_meaning(word), AllJobs | JobRange) for word in order.jobs):
         return True
     me = client.health().user
-    meant = client.order(replace(order, only_tell=True)).done
-    others = Counter(job.user for job in meant if job.user != me)
+    selected = client.order(replace(order, only_tell=True)).done
+    others = Counter(job.user for job in selected if job.user != me)
     if not others:
         return True
     whose = ", ".join(f"{user} {count}" for user, count in others.most_common(5))
     more = ", …" if len(others) > 5 else ""
-    question = f"{others.total()} of these {counted(len(meant), 'job')} belong to other users ({whose}{more})"
+    question = (
+        f"{others.total()} of these {counted(len(selected), 'job')} belong to other users ({whose}{more})"
+    )
     return confirmed(f"{question}. {order.action.capitalize()} all of them?")
 
 

@@ -86,7 +86,7 @@ def run(
                 f"Let the job read a file, or pipe into the running job: … | corral exec {label} -- COMMAND"
             )
         _forward(submitted.ids[0])
-        return _attend(client, _Attendance(submitted.ids[0], quiet, interrupts))
+        return _show_until_end(client, _JobOutput(submitted.ids[0], quiet, interrupts))
 
 
 def _has_unread_input(descriptor: int = 0) -> bool:
@@ -119,26 +119,26 @@ def _forward(job: int) -> None:
         signal.signal(number, lambda number, _: threading.Thread(target=pass_on, args=(number,)).start())
 
 
-def _attend(client: Client, attendance: _Attendance) -> int:
+def _show_until_end(client: Client, output: _JobOutput) -> int:
     """Show the output until the job ends. The first Ctrl-C cancels the job; the second ends this command at
     once.
     """
-    job, code = attendance.job, None
+    job, code = output.job, None
     while True:
         try:
-            ended = attendance.follow()
+            ended = output.follow()
             return exit_codes.of_job(ended) if code is None else code
         except SignalReceived as interrupted:
             if code is not None:
                 print_note(f"corral: job {job} is being cancelled; this command ends now")
                 return code
-            code = exit_codes.BROKEN_PIPE if attendance.unread else 128 + interrupted.number
+            code = exit_codes.BROKEN_PIPE if output.is_broken else 128 + interrupted.number
             print_note(f"corral: cancelling job {job}; press Ctrl-C again to leave at once")
-            with suppress(Refused):  # the job may have ended already
+            with suppress(Refused):  # The job may have ended already.
                 client.cancel(job)
 
 
-class _Attendance:
+class _JobOutput:
     """Shows the output of one job, and notices when the pipe for that output is closed."""
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
@@ -150,9 +150,9 @@ class _Attendance:
         self._readers: list[_Reader] = []
 
     @property
-    def unread(self) -> bool:
+    def is_broken(self) -> bool:
         """True if the program that reads the output of this command has closed the pipe."""
-        return any(reader.unread for reader in self._readers)
+        return any(reader.is_broken for reader in self._readers)
 
     def follow(self) -> JobView:
         """Show the output of each attempt of the job. Returns the job when it has ended."""
@@ -199,7 +199,7 @@ class _Reader(threading.Thread):
 
     def __init__(self, job: int, stream: str, sink: TextIO, node: str) -> None:
         super().__init__(daemon=True)
-        self.unread = False
+        self.is_broken = False
         self._source = LogSource(job, stream, node)
         self._sink = NodeLineWriter(node, sink.buffer) if node else sink.buffer
         self.start()
@@ -210,7 +210,7 @@ class _Reader(threading.Thread):
             if isinstance(self._sink, NodeLineWriter):
                 self._sink.finish()
         except BrokenPipeError:
-            self.unread = True
+            self.is_broken = True
             # The program that reads the output has closed the pipe. Send a signal to the main thread, because
             # it waits for the job and would not notice that.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)

@@ -37,7 +37,7 @@ class JobCommand(TyperCommand):
         try:
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            raise _meant_for_output(error) from None
+            raise _output_hint(error) from None
         if ctx.params.get("output") in list(Format):
             word = ctx.params["output"]
             print_note(
@@ -51,7 +51,7 @@ class JobCommand(TyperCommand):
         return ["[OPTIONS]", WORDS]
 
 
-def _meant_for_output(error: typer.BadParameter) -> typer.BadParameter:
+def _output_hint(error: typer.BadParameter) -> typer.BadParameter:
     """Return the error for `-o FILE`. In sbatch, -o names the file for the output; the error names Corral's
     option, --output.
     """

@@ -14,7 +14,7 @@ from typing import Annotated
 from cli import exit_codes
 from cli.demo import summary
 from cli.demo.cluster import Cluster
-from cli.demo.jobs import PARTS, Part, encore
+from cli.demo.jobs import PARTS, Part, extra_jobs
 from cli.exit_codes import CommandError
 from cli.flags import switch
 from cli.jobs.selection import ACTIVE, pages
@@ -94,7 +94,7 @@ def _report(cluster: Cluster, interrupts: DeferredSignals) -> int:
 
 def _watch(cluster: Cluster, interrupts: DeferredSignals) -> int:
     """Show the terminal UI until the user quits. Meanwhile, submit new jobs to keep the cluster busy."""
-    more = encore()
+    more = extra_jobs()
     with cluster.client() as client, _terminal():
         _submit_all(cluster, client, STRETCH)
         tui = subprocess.Popen(
@@ -127,7 +127,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mapping[int, JobState]:
-    """Submit all jobs. Returns, by job id, the state in which each job should end."""
+    """Submit all jobs, with their run times multiplied by `stretch`. Return the state in which each job
+    should end, by job id.
+    """
     expected: dict[int, JobState] = {}
     for part in PARTS:
         try:
@@ -142,7 +144,7 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
         if part.ends is None:
             raise CommandError(f"{part.name} should have been refused", code=exit_codes.FAILED)
         expected.update(dict.fromkeys(submitted.ids, part.ends))
-        _print_line(f"{part.user:<5} {part.name}: {_asked(part)}, job {submitted.label}")
+        _print_line(f"{part.user:<5} {part.name}: {_request_text(part)}, job {submitted.label}")
     return expected
 
 
@@ -153,7 +155,7 @@ def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int
                 client.cancel(job.id)
 
 
-def _asked(part: Part) -> str:
+def _request_text(part: Part) -> str:
     number, what = (part.gpus, "GPU") if part.gpus else (part.cpus, "CPU")
     gpus = f"{number:g} {what}{'s' * (number > 1)}"
     nodes = f" on {part.nodes} nodes" if part.nodes else ""

@@ -86,6 +86,6 @@ PARTS = (
 )
 
 
-def encore() -> Iterator[Part]:
+def extra_jobs() -> Iterator[Part]:
     """Yield jobs without end, to keep the cluster busy."""
     return cycle(part for part in PARTS if part.ends is JobState.COMPLETED)

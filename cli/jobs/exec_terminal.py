@@ -36,7 +36,7 @@ def run(job: JobName, command: tuple[str, ...], node: str, terminal: bool) -> in
     return _code(end)
 
 
-def wanted(terminal: bool | None) -> bool:
+def needs_terminal(terminal: bool | None) -> bool:
     """Return True if the command should get a terminal. Without --tty or --no-tty, it gets one if stdin and
     stdout are terminals.
     """
@@ -45,8 +45,8 @@ def wanted(terminal: bool | None) -> bool:
     return terminal
 
 
-def _show(said: Iterator[ShellSaid]) -> ShellSaid:
-    for each in said:
+def _show(output: Iterator[ShellSaid]) -> ShellSaid:
+    for each in output:
         if each.end:
             return each
         sink = sys.stderr.buffer if each.stream == "stderr" else sys.stdout.buffer

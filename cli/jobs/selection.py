@@ -56,16 +56,16 @@ def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = Fa
     if not chosen:
         raise CommandError("no job is named", "Name jobs (7, 7_3, 1-3, last, all), or use --mine.")
     me = client.health().user if mine else ""
-    found = [job for word in chosen for job in _meant(client, word, me, () if ended else ACTIVE)]
+    found = [job for word in chosen for job in _jobs_of(client, word, me, () if ended else ACTIVE)]
     return list({job.id: job for job in found if not me or job.user == me}.values())
 
 
 def select_one(client: Client, word: str) -> JobView:
     """Return the job that the word selects. Raise CommandError if the word selects several jobs."""
-    meant = _understood(word)
-    if isinstance(meant, NewestJob):
+    selection = _parsed(word)
+    if isinstance(selection, NewestJob):
         return _last(client)
-    if isinstance(meant, JobLabel):
+    if isinstance(selection, JobLabel):
         return client.job(word).job
     raise CommandError(f"{word!r} is not one job", "Write an id (7), an element of an array (7_3), or last.")
 
@@ -81,8 +81,8 @@ def pages(
         place = page.next
 
 
-def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -> Iterable[JobView]:
-    match _understood(word):
+def _jobs_of(client: Client, word: str, user: str, states: tuple[JobState, ...]) -> Iterable[JobView]:
+    match _parsed(word):
         case AllJobs():
             return pages(client, ACTIVE, user)
         case JobRange(low, high):
@@ -97,7 +97,7 @@ def _meant(client: Client, word: str, user: str, states: tuple[JobState, ...]) -
     return [select_one(client, word)]
 
 
-def _understood(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
+def _parsed(word: str) -> JobLabel | ArrayElements | JobRange | AllJobs | NewestJob:
     try:
         return parse_selection(word)
     except InvalidSelection as unreadable:

@@ -290,8 +290,8 @@ def _preempted(each: Preempted) -> str:
 
 
 def _moved(each: Moved) -> str:
-    came = "under way" if each.done_at is None else f"runs there since {clock(each.done_at)}"
-    outcome = f"undone: {each.undone}" if each.undone else came
+    status = "under way" if each.done_at is None else f"runs there since {clock(each.done_at)}"
+    outcome = f"undone: {each.undone}" if each.undone else status
     way = f"{','.join(each.origin)} to {','.join(each.to)}"
     return f"{clock(each.at)} {way}, attempt {each.attempt}: {outcome}"
 
@@ -377,8 +377,8 @@ def _held(held: Held) -> str:
     return f"{held.node}: {gpus}{counted(held.cpu_milli / 1000, 'CPU')}, {memory(held.memory_mib)}{scratch}"
 
 
-def _lines(*given: object) -> str:
-    return "\n".join(printable(text, SHOWN) for each in given for text in str(each).splitlines() if text)
+def _lines(*texts: object) -> str:
+    return "\n".join(printable(text, SHOWN) for each in texts for text in str(each).splitlines() if text)
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:

@@ -18,9 +18,9 @@ def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
     """Return the new value of each changed field as JSON data. The value None resets the field to its
     default.
     """
-    given = from_flags(options)
-    spec = encode(spec_from(("true",), "", given, {}))
-    changes: dict[str, Any] = {field: spec[field] for name in given for field in _fields(OPTIONS[name])}
+    texts = from_flags(options)
+    spec = encode(spec_from(("true",), "", texts, {}))
+    changes: dict[str, Any] = {field: spec[field] for name in texts for field in _fields(OPTIONS[name])}
     for word in filter(None, (part.strip() for part in clear.split(","))):
         flag = "--" + word.removeprefix("--")
         if flag not in BY_FLAG:

@@ -573,8 +573,8 @@ _ROWS = (
     JobOption(
         "restart_delay",
         "Time to wait before the first restart. The time doubles with each restart, up to the "
-        "second value. It is the first value again after an attempt that ran for 10 minutes and for 10 times "
-        "its wait. Default: 10s:10m.",
+        "second value. After an attempt that ran for 10 minutes, and for 10 times the "
+        "wait before it, the time is the first value again. Default: 10s:10m.",
         "restart.delay",
         metavar="TIME[:TIME]",
         show=option_texts.restart_delay,

@@ -12,7 +12,7 @@ from cli.output.stderr import print_note
 from cli.registry import nearest
 from cli.spec import sbatch_directives, sbatch_sizes
 from cli.spec.job_options import BY_FLAG, OPTIONS
-from cli.spec.submit_options import Given, Layer, merged
+from cli.spec.submit_options import Layer, OptionText, merged
 
 MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Linux accepts at most this many bytes in one argument of a program, without the final NUL."""
@@ -110,8 +110,8 @@ def _program(interpreter: list[str]) -> str:
 
 
 def _directives(text: str, path: str) -> tuple[Layer, bool]:
-    found: dict[str, list[Given]] = {}
-    slurms: list[sbatch_sizes.Option] = []
+    found: dict[str, list[OptionText]] = {}
+    sbatch: list[sbatch_sizes.Option] = []
     body = False
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.rstrip())
@@ -125,21 +125,21 @@ def _directives(text: str, path: str) -> tuple[Layer, bool]:
             continue
         words = _words(rest or "", where)
         if kind == "SBATCH":
-            slurms += sbatch_directives.options(words, where)
+            sbatch += sbatch_directives.options(words, where)
         else:
-            _add(found, _own(words, where))
-    return _with_slurms(found, slurms, path)
+            _add(found, _corral_options(words, where))
+    return _with_sbatch(found, sbatch, path)
 
 
-def _with_slurms(
-    found: dict[str, list[Given]], slurms: list[sbatch_sizes.Option], path: str
+def _with_sbatch(
+    found: dict[str, list[OptionText]], sbatch: list[sbatch_sizes.Option], path: str
 ) -> tuple[Layer, bool]:
     """Combine the options of #CORRAL and #SBATCH lines; #CORRAL lines override. Also return whether the
     script has #SBATCH --wait.
 
     Raises CommandError that names all invalid #SBATCH lines.
     """
-    translated = sbatch_directives.translate(slurms)
+    translated = sbatch_directives.translate(sbatch)
     if translated.problems:
         several = len(translated.problems) > 1
         message = "\n  ".join(
@@ -151,14 +151,14 @@ def _with_slurms(
         )
     for warning in translated.warnings:
         print_note(f"corral: {warning}")
-    weaker: dict[str, list[Given]] = {}
+    weaker: dict[str, list[OptionText]] = {}
     _add(weaker, translated.pairs)
     return merged(found, weaker), translated.wait
 
 
-def _add(found: dict[str, list[Given]], pairs: list[tuple[str, Given]]) -> None:
-    for name, given in pairs:
-        found[name] = [*found.get(name, []), given] if OPTIONS[name].repeats else [given]
+def _add(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]) -> None:
+    for name, text in pairs:
+        found[name] = [*found.get(name, []), text] if OPTIONS[name].repeats else [text]
 
 
 def _words(text: str, where: str) -> list[str]:
@@ -172,7 +172,7 @@ def _words(text: str, where: str) -> list[str]:
         raise CommandError(f"{where}: {str(error).lower()}", "Close the quotation marks.") from None
 
 
-def _own(words: list[str], where: str) -> list[tuple[str, Given]]:
+def _corral_options(words: list[str], where: str) -> list[tuple[str, OptionText]]:
     found = []
     left = list(words)
     while left:
@@ -191,5 +191,5 @@ def _own(words: list[str], where: str) -> list[tuple[str, Given]]:
             if not left:
                 raise CommandError(f"{where}: {flag} needs a value", f"Write #CORRAL {flag} …")
             value = left.pop(0)
-        found.append((option.name, Given(value, f"{where}: {flag}")))
+        found.append((option.name, OptionText(value, f"{where}: {flag}")))
     return found

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from cli.spec.sbatch_sizes import Option, Sizes, Translation
-from cli.spec.submit_options import Given
+from cli.spec.submit_options import OptionText
 
 _SHORT = {
     "-A": "--account",
@@ -75,48 +75,52 @@ def translate(found: list[Option]) -> Translation:
     Example: `--nodes=2 --ntasks-per-node=4 --cpus-per-task=4 --mem-per-cpu=2G` becomes 16 CPUs and 32 GiB on
     each of 2 nodes. The script runs once, on the first node.
     """
-    made = Translation()
+    translation = Translation()
     if not found:
-        return made
+        return translation
     # Keep the last value of each option, in the order in which the options first appear.
     last = {option.flag: option for option in found}
     sizes: dict[str, Option] = {}
     for option in last.values():
         if option.flag == "--wait":
-            made.wait = True
+            translation.wait = True
         elif option.flag in _IGNORED:
-            made.warnings.append(f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}")
+            translation.warnings.append(
+                f"{option.where}: {option.flag} has no effect: {_IGNORED[option.flag]}"
+            )
         elif option.flag in _TOGETHER or option.flag in _MEANING:
             if option.value is None and option.flag not in _BARE:
-                made.problems.append(f"{option.where}: {option.flag} needs a value: #SBATCH {option.flag}=…")
+                translation.problems.append(
+                    f"{option.where}: {option.flag} needs a value: #SBATCH {option.flag}=…"
+                )
             elif option.flag in _TOGETHER:
                 sizes[option.flag] = option
             else:
-                _one(option, made, last)
+                _one(option, translation, last)
         else:
             instead = _REFUSED.get(
                 option.flag, "Remove the line, or use a #CORRAL line with an option of 'corral submit'."
             )
-            made.problems.append(
+            translation.problems.append(
                 f"{option.where}: Corral has no counterpart for #SBATCH {option.flag}. {instead}"
             )
-    Sizes(sizes, made).add()
-    made.pairs.append(("batch", Given("true", found[0].where)))
-    return made
+    Sizes(sizes, translation).add()
+    translation.pairs.append(("batch", OptionText("true", found[0].where)))
+    return translation
 
 
-def _one(option: Option, made: Translation, others: dict[str, Option]) -> None:
+def _one(option: Option, translation: Translation, others: dict[str, Option]) -> None:
     try:
         pairs = _MEANING[option.flag](option.value or "true")
     except ValueError as error:
-        made.problems.append(f"{option.where}: {option.flag}: {error}")
+        translation.problems.append(f"{option.where}: {option.flag}: {error}")
         return
     except _Harmless as harmless:
-        made.warnings.append(f"{option.where}: {option.flag}: {harmless}")
+        translation.warnings.append(f"{option.where}: {option.flag}: {harmless}")
         pairs = harmless.pairs
     if option.flag == "--nodelist" and "--nodes" not in others:
         pairs = [*pairs, ("nodes", str(len(_hosts(option.value or ""))))]
-    made.pairs += [(name, Given(text, f"{option.where}: {option.flag}")) for name, text in pairs]
+    translation.pairs += [(name, OptionText(text, f"{option.where}: {option.flag}")) for name, text in pairs]
 
 
 class _Harmless(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cli.spec.submit_options import Given
+from cli.spec.submit_options import OptionText
 
 _GPUS = re.compile(r"(?:([^:=]+):)?(\d+)")
 _MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
@@ -29,7 +29,7 @@ class Translation:
     about ignored lines.
     """
 
-    pairs: list[tuple[str, Given]] = field(default_factory=list)
+    pairs: list[tuple[str, OptionText]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     wait: bool = False
@@ -41,9 +41,9 @@ class Sizes:
     node.
     """
 
-    def __init__(self, given: dict[str, Option], made: Translation) -> None:
-        self._given = given
-        self._made = made
+    def __init__(self, options: dict[str, Option], translation: Translation) -> None:
+        self._options = options
+        self._translation = translation
 
     def add(self) -> None:
         """Add the Corral options, or the errors, to the translation of the script."""
@@ -56,10 +56,10 @@ class Sizes:
         if nodes is None and per_node > 1:
             nodes = 1
         gpus = self._gpus(nodes or 1, per_node)
-        self._say("nodes", nodes, "--nodes", "--ntasks", "--ntasks-per-node")
-        self._say("min_nodes", least, "--nodes")
+        self._add_option("nodes", nodes, "--nodes", "--ntasks", "--ntasks-per-node")
+        self._add_option("min_nodes", least, "--nodes")
         if per_node > 1:
-            self._say("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks")
+            self._add_option("tasks_per_node", per_node, "--ntasks-per-node", "--ntasks")
         cpus = self._cpus(per_node, gpus)
         self._memory(cpus or per_node, gpus)
 
@@ -67,7 +67,7 @@ class Sizes:
         """Return the number of nodes and the least number of nodes. Each is None if the script does not set
         it.
         """
-        option = self._given.get("--nodes")
+        option = self._options.get("--nodes")
         if option is None:
             return None, None
         low, dash, high = (option.value or "").partition("-")
@@ -79,17 +79,17 @@ class Sizes:
     def _cpus(self, tasks: int, gpus: int) -> int | None:
         each, of_gpu = self._number("--cpus-per-task"), self._number("--cpus-per-gpu")
         if of_gpu and gpus and not each:
-            self._say("cpus", of_gpu * gpus, "--cpus-per-gpu")
+            self._add_option("cpus", of_gpu * gpus, "--cpus-per-gpu")
             return of_gpu * gpus
         if each or tasks > 1:
-            self._say("cpus", tasks * (each or 1), "--cpus-per-task", "--ntasks-per-node", "--ntasks")
+            self._add_option("cpus", tasks * (each or 1), "--cpus-per-task", "--ntasks-per-node", "--ntasks")
             return tasks * (each or 1)
         return None
 
     def _gpus(self, nodes: int, tasks: int) -> int:
         """Add the GPU options to the translation, and return the number of GPUs per node."""
         for flag in ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus"):
-            option = self._given.get(flag)
+            option = self._options.get(flag)
             if option is None:
                 continue
             text = option.value or ""
@@ -105,18 +105,18 @@ class Sizes:
                 return 0
             model, number = match[1], int(match[2])
             if model:
-                self._say("gpu_model", model, flag)
+                self._add_option("gpu_model", model, flag)
             if flag == "--gpus":
-                self._say("gpus", number, flag)
+                self._add_option("gpus", number, flag)
                 return max(1, number // nodes) if number else 0
             number *= tasks if flag == "--gpus-per-task" else 1
-            self._say("gpus_per_node", number, flag)
+            self._add_option("gpus_per_node", number, flag)
             return number
         return 0
 
     def _memory(self, cpus: int, gpus: int) -> None:
         for flag, times in (("--mem", 1), ("--mem-per-cpu", cpus), ("--mem-per-gpu", gpus)):
-            option = self._given.get(flag)
+            option = self._options.get(flag)
             if option is None:
                 continue
             match = _MEMORY.fullmatch(option.value or "")
@@ -125,17 +125,17 @@ class Sizes:
                 continue
             mib = int(match[1]) * _MIB[match[2].upper()] * times
             if not int(match[1]):
-                self._made.warnings.append(
+                self._translation.warnings.append(
                     f"{option.where}: {flag}=0 (all memory of a node) is not supported; "
                     "the job gets memory in proportion to its GPUs or CPUs"
                 )
             elif not times:
                 self._wrong(option, "the job requests no GPUs")
             else:
-                self._say("memory", f"{max(1, round(mib))}M", flag)
+                self._add_option("memory", f"{max(1, round(mib))}M", flag)
 
     def _number(self, flag: str) -> int | None:
-        option = self._given.get(flag)
+        option = self._options.get(flag)
         if option is None:
             return None
         text = option.value or ""
@@ -144,10 +144,10 @@ class Sizes:
             return None
         return int(text)
 
-    def _say(self, name: str, value: object, *flags: str) -> None:
+    def _add_option(self, name: str, value: object, *flags: str) -> None:
         if value is not None:
-            option = next(self._given[flag] for flag in flags if flag in self._given)
-            self._made.pairs.append((name, Given(str(value), f"{option.where}: {option.flag}")))
+            option = next(self._options[flag] for flag in flags if flag in self._options)
+            self._translation.pairs.append((name, OptionText(str(value), f"{option.where}: {option.flag}")))
 
     def _wrong(self, option: Option, problem: str) -> None:
-        self._made.problems.append(f"{option.where}: {option.flag}: {problem}")
+        self._translation.problems.append(f"{option.where}: {option.flag}: {problem}")

@@ -11,7 +11,7 @@ from typing import Any
 from cli.exit_codes import CommandError
 from cli.spec import job_script
 from cli.spec.job_options import FLAG_OF_FIELD, OPTIONS, JobOption, directory
-from cli.spec.submit_options import Given, Layer, SubmitOptions, from_environment, from_flags, merged
+from cli.spec.submit_options import Layer, OptionText, SubmitOptions, from_environment, from_flags, merged
 from cli.spec.submitter_environment import Submitter, variables
 from cli.spec.time_options import AFTER, restart_of
 from wire.job.gangs import Gang
@@ -82,11 +82,11 @@ def submission_of(
 def spec_from(
     command: tuple[str, ...],
     name: str,
-    given: Layer,
+    options: Layer,
     environment: Mapping[str, str],
     submitter: Submitter = NO_SUBMITTER,
 ) -> JobSpec:
-    """Return the JobSpec that the options in `given` describe. Combinations of options are not checked.
+    """Return the JobSpec that the options describe. Combinations of options are not checked.
 
     1. Parse each option of the table of job options. COMBINED joins options that set the same field.
     2. Compute the numbers of GPUs and nodes and the environment, which depend on several options.
@@ -95,9 +95,9 @@ def spec_from(
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for option in OPTIONS.values():
-        if option.name not in given or option.name == "env":
+        if option.name not in options or option.name == "env":
             continue
-        values = [_read(each, option) for each in given[option.name]]
+        values = [_read(each, option) for each in options[option.name]]
         if option.part:
             parts.setdefault(option.field, {})[option.part] = values[-1]
         elif option.field in JOINED:
@@ -114,7 +114,7 @@ def spec_from(
     # Give a container no variables of the shell, because PATH of the host would hide the programs of the
     # image.
     inherited = {} if fields.get("image") else submitter.activated
-    fields["env"] = variables(given.get("env", []), environment, inherited)
+    fields["env"] = variables(options.get("env", []), environment, inherited)
     fields["name"] = fields.get("name") or name[:200]
     if "workdir" not in fields:
         fields["workdir"] = directory(os.curdir)
@@ -124,18 +124,18 @@ def spec_from(
     return JobSpec(command=command, **fields)
 
 
-def _read(given: Given, option: JobOption) -> Any:
+def _read(written: OptionText, option: JobOption) -> Any:
     try:
-        return option.read(given.text)
+        return option.read(written.text)
     except ValueError as error:
         raise CommandError(
-            f"{given.source}: {error}", "'corral submit --help' shows how to write it."
+            f"{written.source}: {error}", "'corral submit --help' shows how to write it."
         ) from None
 
 
 def _gpu_requirements(**parts: Any) -> GpuWish | None:
-    said = {part: value for part, value in parts.items() if value}
-    return GpuWish(**said) if said else None
+    requested = {part: value for part, value in parts.items() if value}
+    return GpuWish(**requested) if requested else None
 
 
 COMBINED: Mapping[str, Callable[..., Any]] = {"gpu": _gpu_requirements, "gang": Gang, "restart": restart_of}

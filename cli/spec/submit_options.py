@@ -36,25 +36,25 @@ def _parameter(row: JobOption) -> inspect.Parameter:
 
 
 @dataclass(frozen=True)
-class Given:
+class OptionText:
     """The text of an option, and where the user wrote it, such as "train.sh line 3", for error messages."""
 
     text: str
     source: str
 
 
-Layer = Mapping[str, list[Given]]
+Layer = Mapping[str, list[OptionText]]
 """The options of one source (flags, environment or script) by option name."""
 
 
 def from_flags(options: SubmitOptions) -> Layer:
     """Return the options that were written as flags."""
-    found: dict[str, list[Given]] = {}
+    found: dict[str, list[OptionText]] = {}
     for name, value in options.items():
         row = OPTIONS[name]
         if value not in (None, False, []):
             texts = value if row.repeats else ["true" if row.is_switch else value]
-            found[name] = [Given(text, row.flag) for text in texts]
+            found[name] = [OptionText(text, row.flag) for text in texts]
     return found
 
 
@@ -62,13 +62,13 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     """Return the options that are set in CORRAL_SUBMIT_… variables. Spaces separate the values of a repeated
     option; semicolons separate conditions on labels.
     """
-    found: dict[str, list[Given]] = {}
+    found: dict[str, list[OptionText]] = {}
     for name, row in OPTIONS.items():
         variable = ENVIRONMENT + name.upper()
         value = environment.get(variable, "")
         if value:
             texts = value.split(row.separator) if row.repeats else [value]
-            found[name] = [Given(text, variable) for text in texts]
+            found[name] = [OptionText(text, variable) for text in texts]
     return found
 
 
@@ -76,11 +76,11 @@ def merged(strongest: Layer, *weaker: Layer) -> Layer:
     """Combine the options of several sources; the first source overrides the others. An option with `adds_up`
     gets the values of all sources; the values of the first source come last.
     """
-    found = {name: list(given) for name, given in strongest.items()}
+    found = {name: list(texts) for name, texts in strongest.items()}
     for layer in weaker:
-        for name, given in layer.items():
+        for name, texts in layer.items():
             if OPTIONS[name].adds_up:
-                found[name] = [*given, *found.get(name, [])]
+                found[name] = [*texts, *found.get(name, [])]
             else:
-                found.setdefault(name, list(given))
+                found.setdefault(name, list(texts))
     return found

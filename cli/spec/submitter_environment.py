@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cli.exit_codes import CommandError
-from cli.spec.submit_options import Given
+from cli.spec.submit_options import OptionText
 from wire import amounts
 from wire.job.spec import JobSpec, is_storable
 
@@ -55,7 +55,7 @@ def inherited(spec: JobSpec) -> JobSpec:
 
 
 def variables(
-    env_options: list[Given], environment: Mapping[str, str], first: Mapping[str, str]
+    env_options: list[OptionText], environment: Mapping[str, str], first: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment variables of a job: those in `first`, changed by each --env option in order.
 
@@ -63,18 +63,18 @@ def variables(
     variables of that shell. `none` removes all variables from `first` and from earlier options.
     """
     found = dict(first)
-    for given in env_options:
-        if given.text == NONE:
+    for option in env_options:
+        if option.text == NONE:
             found.clear()
-        elif given.text == ALL:
-            found.update(_all(environment))
+        elif option.text == ALL:
+            found.update(_all_variables(environment))
         else:
-            name, value = _one(given, environment)
+            name, value = _variable(option, environment)
             found[name] = value
     return found
 
 
-def _all(environment: Mapping[str, str]) -> dict[str, str]:
+def _all_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
@@ -82,18 +82,18 @@ def _all(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _one(given: Given, environment: Mapping[str, str]) -> tuple[str, str]:
-    text = given.text
+def _variable(option: OptionText, environment: Mapping[str, str]) -> tuple[str, str]:
+    text = option.text
     try:
         if "=" in text:
             return amounts.pair(text)
     except ValueError as error:
         raise CommandError(
-            f"{given.source}: {error}", "'corral submit --help' shows how to write it."
+            f"{option.source}: {error}", "'corral submit --help' shows how to write it."
         ) from None
     if text not in environment:
         raise CommandError(
-            f"{given.source}: {text!r} is not set in your environment; write {text}=VALUE",
+            f"{option.source}: {text!r} is not set in your environment; write {text}=VALUE",
             "'--env all' passes on all variables that are set, '--env none' passes on none.",
         )
     return text, environment[text]

@@ -152,7 +152,7 @@ def move(steps: Sequence[MoveRow]) -> Confirmation:
     return Confirmation(
         f"Move {number}?" if only != "all" else f"Move {number} for {counted(len(proposals), 'proposal')}?",
         (
-            *([("Purpose  ", "muted"), (printable(step.aim, 200), "strong")] for step in steps[:LISTED]),
+            *([("Purpose  ", "muted"), (printable(step.purpose, 200), "strong")] for step in steps[:LISTED]),
             [("Effect   ", "muted"), ("they save their state, end, and continue on reserved nodes", "text")],
             [("Cost     ", "muted"), (f"{cost:.2f} GPU-hours, computed again before the move", "warn")],
             [],

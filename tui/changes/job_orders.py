@@ -126,13 +126,13 @@ class JobOrders:
         """Send one request that changes all these jobs. `left_out` is a text about other jobs, which cannot
         be changed; the message about the result ends with it.
         """
-        meant = {job.label: job for job in jobs}
+        by_label = {job.label: job for job in jobs}
 
         def carry_out(client: Client) -> OrderResults[JobView]:
             # Name each job by its label, because ids are ambiguous: 7 is the id of the array element 7_0, but
             # in a request it means the whole array.
-            answer = client.order(JobsOrder(action, tuple(meant)))
-            failed = ((meant[each.job], Refused(409, each.problem)) for each in answer.refused)
+            answer = client.order(JobsOrder(action, tuple(by_label)))
+            failed = ((by_label[each.job], Refused(409, each.problem)) for each in answer.refused)
             return OrderResults(answer.done, tuple(failed))
 
         self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome, left_out))

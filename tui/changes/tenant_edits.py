@@ -32,8 +32,8 @@ class TenantEdits:
     def edit_share(self) -> None:
         row = self._here(self._app.model.shares, "share")
         if row is not None:
-            said = f"share of {printable(row.share, 60)} set"
-            self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(said)))
+            message = f"share of {printable(row.share, 60)} set"
+            self._app.push_screen(FormDialog(share.edit(row), lambda _: self._done(message)))
 
     def new_quota(self) -> None:
         """Open the form that sets a quota for a user, project or queue that has none."""
@@ -77,8 +77,8 @@ class TenantEdits:
             there = model.reservations.rows.get(name)
             return confirm.cancel_reservation(there, model.now()) if there is not None else None
 
-        said = f"reservation {printable(name, 60)} cancelled"
-        self._ask(question, lambda client: client.cancel_reservation(name), lambda _: said)
+        message = f"reservation {printable(name, 60)} cancelled"
+        self._ask(question, lambda client: client.cancel_reservation(name), lambda _: message)
 
     def move(self) -> None:
         """Ask the user to confirm, then move jobs as the proposal under the cursor describes."""
@@ -94,9 +94,9 @@ class TenantEdits:
         steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 
-    def _move(self, meant: Callable[[], list[MoveRow]], proposal: str) -> None:
+    def _move(self, steps_to_move: Callable[[], list[MoveRow]], proposal: str) -> None:
         def question() -> confirm.Confirmation | None:
-            return confirm.move(meant()) if meant() else None
+            return confirm.move(steps_to_move()) if steps_to_move() else None
 
         def success(answer: Rebalanced) -> str:
             return f"{counted(len(answer.moves), 'job')} being moved"

@@ -179,7 +179,7 @@ class LiveFeed:
             try:
                 self._source = self._connect()
                 self._catch_up(self._source)
-                self._hear(Changes())
+                self._add_changes(Changes())
                 self._follow(self._source)
             except Unreachable as error:
                 note = error.why
@@ -202,7 +202,7 @@ class LiveFeed:
         self._basket.put(Changes(self._connection))
         return pause
 
-    def _hear(self, changes: Changes, note: str = "") -> None:
+    def _add_changes(self, changes: Changes, note: str = "") -> None:
         state: Literal["loading", "live"] = "loading" if note else "live"
         self._connection = ConnectionStatus(state, self._clock(), note)
         self._basket.put(replace(changes, connection=self._connection))
@@ -216,9 +216,9 @@ class LiveFeed:
             return
         if self._seq is None and not self._failures:
             for part in self._snapshot(source, cluster):
-                self._hear(part, note="loading")
+                self._add_changes(part, note="loading")
         else:
-            self._hear(_joined(self._snapshot(source, cluster)), note="loading")
+            self._add_changes(_joined(self._snapshot(source, cluster)), note="loading")
         self._seq = cluster.seq
 
     def _snapshot(self, source: ClusterSource, cluster: ClusterView) -> Iterator[Changes]:
@@ -240,10 +240,10 @@ class LiveFeed:
             if self._over.is_set():
                 return
             if batch is None:
-                self._hear(Changes())
+                self._add_changes(Changes())
                 continue
             unseen = tuple(event for event in batch.events if event.seq > seq)
-            self._hear(Changes(jobs=batch.jobs, nodes=batch.nodes, events=unseen))
+            self._add_changes(Changes(jobs=batch.jobs, nodes=batch.nodes, events=unseen))
             self._seq = seq = max(seq, batch.seq)
 
 

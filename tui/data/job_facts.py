@@ -59,14 +59,14 @@ def _head(job: JobView) -> list[Piece]:
     profile = f"profile {job.profile}" if job.profile else ""
     tenant = (job.user, f"project {job.project}", f"queue {job.queue}")
     parts = (*tenant, profile, priority_name(job.priority).lower())
-    said = " · ".join(printable(part, 40) for part in parts if part)
+    parts_text = " · ".join(printable(part, 40) for part in parts if part)
     state, part = cells.job_state(job)
     end: list[Piece] = []
     if job.exit_code is not None and job.exit_code != 0:
         end = [(f" exit {job.exit_code}", "failed")]
     elif job.signal is not None:
         end = [(f" signal {job.signal}", "failed")]
-    return [(f" {state}", part), *end, ("   ", "text"), (said, "text")]
+    return [(f" {state}", part), *end, ("   ", "text"), (parts_text, "text")]
 
 
 def _times(job: JobView, now: float, width: int) -> list[Piece]:

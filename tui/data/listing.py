@@ -45,8 +45,8 @@ class Listing(Generic[Key, Row]):
         """
         self._order: list[tuple[Any, Key]] = []
         self._placed: dict[Key, Any] = {}
-        self._say = haystack
-        self._said: dict[Key, str] = {}
+        self._text_of = haystack
+        self._texts: dict[Key, str] = {}
 
     # -- shown rows ------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Listing(Generic[Key, Row]):
     def replace(self, rows: Iterable[Row]) -> None:
         """Replace all rows. Marks of rows that no longer exist are removed."""
         self.rows.clear()
-        self._said.clear()
+        self._texts.clear()
         for row in rows:
             self._remember(row)
         self.marks &= self.rows.keys()
@@ -97,7 +97,7 @@ class Listing(Generic[Key, Row]):
     def drop(self, keys: Iterable[Key]) -> None:
         for key in keys:
             if self.rows.pop(key, None) is not None:
-                self._said.pop(key, None)
+                self._texts.pop(key, None)
                 self.marks.discard(key)
                 self._unplace(key)
         self._restore_cursor()
@@ -168,15 +168,15 @@ class Listing(Generic[Key, Row]):
 
     def _haystack(self, row: Row) -> str:
         key = self._key(row)
-        said = self._said.get(key)
-        if said is None:
-            said = self._said[key] = self._say(row)
-        return said
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = self._text_of(row)
+        return text
 
     def _remember(self, row: Row) -> None:
         key = self._key(row)
         self.rows[key] = row
-        self._said.pop(key, None)
+        self._texts.pop(key, None)
 
     def _place(self, row: Row) -> None:
         key = self._key(row)

@@ -37,7 +37,7 @@ class MoveRow:
         return "proposed" if isinstance(self.what, ProposalView) else move_status(self.what)
 
     @property
-    def aim(self) -> str:
+    def purpose(self) -> str:
         return proposal_benefit(self.what) if isinstance(self.what, ProposalView) else move_purpose(self.what)
 
     @property
@@ -77,5 +77,5 @@ def move_listing() -> Listing[str, MoveRow]:
             "cost": lambda step: step.what.gpu_hours,
             "job": lambda step: step.moves,
         },
-        haystack=lambda step: f"{step.state} {step.what.kind} {step.aim} {step.moves}",
+        haystack=lambda step: f"{step.state} {step.what.kind} {step.purpose} {step.moves}",
     )

@@ -42,45 +42,47 @@ class ConfirmDialog(Dialog[str]):
 
     def __init__(self, question: Callable[[], Confirmation | None], first: Confirmation) -> None:
         super().__init__()
-        self._question, self._asked = question, first
+        self._question, self._confirmation = question, first
 
     def compose(self) -> ComposeResult:
-        asked, self._trial = self._asked, LiveWhatIf(TRIED if self.app.size.height >= LOW else 1)
+        content, self._trial = self._confirmation, LiveWhatIf(TRIED if self.app.size.height >= LOW else 1)
         with Vertical(classes="box ask") as box:
             # Use a Text object, because Textual would parse a plain string as markup.
-            box.border_title = Text(printable(asked.title, 60))
+            box.border_title = Text(printable(content.title, 60))
             with VerticalScroll(classes="facts", can_focus=False):
-                for line in asked.lines:
+                for line in content.lines:
                     yield DialogLine(line)
-            if asked.trial is not None:
+            if content.trial is not None:
                 yield self._trial
-            yield CommandLine(asked.command)
-            if asked.must_type or asked.reason:
+            yield CommandLine(content.command)
+            if content.must_type or content.reason:
                 prompt = (
                     "reason (optional), shown to all users"
-                    if asked.reason
-                    else f"type {asked.must_type} to confirm"
+                    if content.reason
+                    else f"type {content.must_type} to confirm"
                 )
                 yield Input(placeholder=prompt, compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Back", id="back", compact=True)
-                yield Button(asked.button, id="do", compact=True, disabled=bool(asked.must_type))
+                yield Button(content.button, id="do", compact=True, disabled=bool(content.must_type))
 
     def on_mount(self) -> None:
         """Set the focus to the input, in which the user types a reason or the number of jobs. A dialog
         without an input sets the focus to the button that closes it.
         """
-        self._trial.try_out(self._asked.trial)
-        target = Input if self._asked.reason or self._asked.must_type else Button
+        self._trial.try_out(self._confirmation.trial)
+        target = Input if self._confirmation.reason or self._confirmation.must_type else Button
         self.query(target).first().focus()
 
     @property
     def command(self) -> str:
         """The shell command that makes the change, with the reason that the user typed."""
         reason = (
-            f" {self._asked.reason} {shlex.quote(self.typed)}" if self._asked.reason and self.typed else ""
+            f" {self._confirmation.reason} {shlex.quote(self.typed)}"
+            if self._confirmation.reason and self.typed
+            else ""
         )
-        return self._asked.command + reason
+        return self._confirmation.command + reason
 
     @property
     def typed(self) -> str:
@@ -93,17 +95,17 @@ class ConfirmDialog(Dialog[str]):
         typed reason in the shell command.
         """
         self.query_one(CommandLine).show_command(self.command)
-        if self._asked.must_type:
-            self.query_one("#do", Button).disabled = self.typed != self._asked.must_type
+        if self._confirmation.must_type:
+            self.query_one("#do", Button).disabled = self.typed != self._confirmation.must_type
 
     @on(Input.Submitted)
     def submitted(self) -> None:
         """After Enter in the input for a reason, confirm the change. After Enter in the input for the number
         of jobs, move the focus to the confirm button if the number is right.
         """
-        if self._asked.reason:
+        if self._confirmation.reason:
             self.dismiss(self.typed)
-        elif self.typed == self._asked.must_type:
+        elif self.typed == self._confirmation.must_type:
             self.query_one("#do", Button).focus()
 
     @on(Button.Pressed, "#back")
@@ -126,7 +128,7 @@ class ConfirmDialog(Dialog[str]):
         elif app_of(self).model.stale:
             app_of(self).show_message("the connection is lost: no changes are possible now", "warn")
             self.dismiss(None)
-        elif question.title != self._asked.title:
-            self._asked = question
+        elif question.title != self._confirmation.title:
+            self._confirmation = question
             self.refresh(recompose=True)
             self.call_after_refresh(self.on_mount)

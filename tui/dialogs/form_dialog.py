@@ -101,7 +101,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
                 yield Button(form.button, id="do", compact=True)
 
     def on_mount(self) -> None:
-        self._say("")
+        self._show_refusal("")
         self.check()
         self.query(Input).first().focus()
 
@@ -116,7 +116,7 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         the user's change.
         """
         self._refused.pop(event.input.name or "", None)
-        self._say("")
+        self._show_refusal("")
         self.check()
 
     def check(self) -> None:
@@ -148,12 +148,12 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
         if read.wrong:
             wrong = next(field for field in self.query(Input) if field.name in read.wrong)
             wrong.focus()
-            self._say(f"{wrong.name}: {read.wrong[wrong.name or '']}")
+            self._show_refusal(f"{wrong.name}: {read.wrong[wrong.name or '']}")
         elif app.model.stale:
-            self._say("the connection is lost: no changes are possible now")
+            self._show_refusal("the connection is lost: no changes are possible now")
         elif request is not None and not self._sending:
             self._sending = True
-            self._say("")
+            self._show_refusal("")
             self.check()
             app.requests.ask(
                 lambda client: form.send(client, request), lambda answer: self._answered(app, answer)
@@ -172,18 +172,18 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
             name = self._form.name_of(answer.problem.where) if isinstance(answer, Refused) else ""
             if isinstance(answer, Refused) and name:
                 self._refused[name] = answer.problem.message
-                self._say(answer.problem.hint)
+                self._show_refusal(answer.problem.hint)
                 next(field for field in self.query(Input) if field.name == name).focus()
             else:
-                self._say(failure_text(answer))
+                self._show_refusal(failure_text(answer))
             self.check()
         else:
             app.show_message(failure_text(answer), "bad")
 
-    def _say(self, text: str) -> None:
-        says = self.query_one(".refused", Static)
-        says.update(printable(text, 400))
-        says.display = bool(text)
+    def _show_refusal(self, text: str) -> None:
+        line = self.query_one(".refused", Static)
+        line.update(printable(text, 400))
+        line.display = bool(text)
 
     def action_copy(self) -> None:
         app_of(self).copy(self._form.command(self.typed))

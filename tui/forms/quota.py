@@ -87,7 +87,7 @@ def _form(
         (*tenant_fields, *limits),
         read,
         command,
-        lambda client, asked: client.set_quota(asked.scope, asked.name, asked.quota or Quota()),
-        lambda asked: WhatIf(quotas=(asked,)),
+        lambda client, change: client.set_quota(change.scope, change.name, change.quota or Quota()),
+        lambda change: WhatIf(quotas=(change,)),
         heads=kinds,
     )

@@ -38,7 +38,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
         return (
             ListColumn("state", "STATE", 1, 11, lambda step: [_state(step)], 11),
             ListColumn(
-                "aim", "PURPOSE", 2, 30, lambda step: [(printable(step.aim), "text")], 22, grow=2, most=70
+                "aim", "PURPOSE", 2, 30, lambda step: [(printable(step.purpose), "text")], 22, grow=2, most=70
             ),
             ListColumn(
                 "moves", "MOVES", 3, 30, lambda step: [(printable(step.moves), "accent")], 16, grow=3, most=90
@@ -78,7 +78,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
 
     def details(self, step: MoveRow) -> list[list[Piece]]:
         """Return the details of a proposal or a move, with one job on each line."""
-        lines = [cells.fact("purpose", (printable(step.aim, 300), "strong"))]
+        lines = [cells.fact("purpose", (printable(step.purpose, 300), "strong"))]
         if isinstance(step.what, Moved):
             return [*lines, *_moved(step.what, app_of(self).model.now())]
         return [*lines, *_proposed(step.what)]

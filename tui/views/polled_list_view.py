@@ -121,7 +121,9 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return self.nothing() if self._answered_once else [("loading…", "faint")]
 
     def status(self) -> Sequence[Piece]:
-        """Return the error of the last request, or else the legend, for the status line."""
+        """Return the error of the last request for the status line. If there is none, return the legend,
+        which explains the symbols of the list.
+        """
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:

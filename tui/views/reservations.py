@@ -36,7 +36,7 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
             ListColumn("state", "STATE", 2, 9, lambda row: [_state(row)], 9),
             ListColumn("begins", "BEGINS", 3, 12, self._begins, 12),
             ListColumn("ends", "ENDS", 4, 12, self._ends, 12),
-            ListColumn("for", "FOR", 5, 12, lambda row: [_whom(row)], 11, grow=2, most=40),
+            ListColumn("for", "FOR", 5, 12, lambda row: [_tenants(row)], 11, grow=2, most=40),
             ListColumn("nodes", "NODES", 6, 12, lambda row: [(_nodes(row), "accent")], 8, grow=2, most=50),
             ListColumn("every", "EVERY", 8, 6, lambda row: [(_every(row), "muted")], right=True),
             ListColumn("calendar", "NEXT 24 HOURS", 7, 24, self._calendar),
@@ -93,7 +93,7 @@ class ReservationsView(PolledListView[ReservationView, ReservationList]):
                 (f"{cells.clock(row.starts_at, now)} to {cells.clock(row.ends_at, now)}", "text"),
                 (f"  {when}{again}", "muted"),
             ),
-            cells.fact("for", _whom(row)),
+            cells.fact("for", _tenants(row)),
             cells.fact(f"nodes {len(row.nodes)}", (printable(", ".join(row.nodes), 300), "accent")),
             cells.fact("jobs", (there or "none", "text" if there else "faint")),
             *([cells.fact("why", (printable(spec.why, 300), "text"))] if spec.why else []),
@@ -113,7 +113,7 @@ def _state(row: ReservationView) -> Piece:
     return (f"{glyphs.ON} on", "running") if row.on else (f"{glyphs.COMING} to come", "queued")
 
 
-def _whom(row: ReservationView) -> Piece:
+def _tenants(row: ReservationView) -> Piece:
     return (printable(reservation_for(row)), "warn" if row.spec.maintenance else "text")
 
 

@@ -114,24 +114,24 @@ class StatusLine(FrameLine):
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
         self._view = view
-        self._said: Piece | None = None
+        self._shown_text: Piece | None = None
         self._until = 0.0
 
     def show_message(self, text: str, part: str, seconds: float) -> None:
         """Show a message in the style with the name `part` for this many seconds."""
-        self._said, self._until = (printable(text, 1000), part), time.monotonic() + seconds
+        self._shown_text, self._until = (printable(text, 1000), part), time.monotonic() + seconds
         self.refresh()
 
     def tick(self) -> None:
         """Remove the message if its time is over. Called once a second."""
-        if self._said is not None and time.monotonic() > self._until:
-            self._said = None
+        if self._shown_text is not None and time.monotonic() > self._until:
+            self._shown_text = None
             self.refresh()
 
     def pieces(self, _width: int) -> Sequence[Piece]:
         connection = app_of(self).model.connection
-        if self._said:
-            return [(" ", "text"), self._said]
+        if self._shown_text:
+            return [(" ", "text"), self._shown_text]
         if connection.state == "lost":
             return [(" no connection: ", "bad"), (f"{printable(connection.note)}; trying again", "warn")]
         return [(" ", "text"), *self._view().status()]

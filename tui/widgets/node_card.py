@@ -55,7 +55,7 @@ class NodeCard(Pane):
             half = width // 2
             for left, right in zip(numa[::2], [*numa[1::2], []], strict=False):
                 lines.append([])
-                lines += _beside(self._group(left, half - 2), self._group(right, half - 2), half)
+                lines += _side_by_side(self._group(left, half - 2), self._group(right, half - 2), half)
         else:
             for group in numa:
                 lines += [[], *self._group(group, width)]
@@ -149,7 +149,7 @@ def _marks(gpu: GpuView) -> list[Piece]:
     return [*pieces, (f"slowed: {', '.join(hot)}  ", "warn")] if hot else pieces
 
 
-def _beside(left: list[list[Piece]], right: list[list[Piece]], half: int) -> list[list[Piece]]:
+def _side_by_side(left: list[list[Piece]], right: list[list[Piece]], half: int) -> list[list[Piece]]:
     rows = max(len(left), len(right))
     padded = [*left, *([[]] * (rows - len(left)))]
     return [

@@ -33,8 +33,8 @@ class ConfigView:
 
 @dataclass(frozen=True)
 class ConfigRequest:
-    """A request to apply a configuration. It is the text in `text`. If `previous` is True, it is the
-    configuration that was in effect before the current one. Otherwise the controller reads its configuration
+    """A request to apply a configuration: the text in `text`, or, if `previous` is True, the configuration
+    that was in effect before the current one. If neither is set, the controller reads its configuration
     file.
 
     If `expect` is set, it must be the digest of the configuration in effect; otherwise the request is

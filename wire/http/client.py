@@ -357,7 +357,7 @@ class Client:
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []
         for data in _sent_events(self._transport.listen(_target("/v1/stream", query), SILENCE_S)):
-            yield None if data is None else self._transport.understand(StreamBatch, data)
+            yield None if data is None else self._transport.decode_answer(StreamBatch, data)
 
     def close(self) -> None:
         """Close all connections. A thread that waits in `stream` or `logs` then gets Unreachable."""
@@ -369,12 +369,12 @@ class Client:
         for piece in self._transport.listen(path, None):
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                yield self._transport.understand(kind, line)
+                yield self._transport.decode_answer(kind, line)
 
     def _get(self, kind: type[T], path: str, query: Iterable[tuple[str, Any]] = (), more_s: float = 0.0) -> T:
         target = _target(path, query)
         answer = self._transport.ask("GET", target, None, _AGAIN, question=True, more_s=more_s)
-        return self._transport.understand(kind, answer)
+        return self._transport.decode_answer(kind, answer)
 
     def _post(
         self,
@@ -388,7 +388,7 @@ class Client:
     ) -> T:
         data = None if body is None else dumps(encode(body)).encode("utf-8", "surrogatepass")
         answer = self._transport.ask("POST", path, data, pauses, question=question, more_s=more_s)
-        return self._transport.understand(kind, answer)
+        return self._transport.decode_answer(kind, answer)
 
 
 def _sent_events(pieces: Iterator[bytes]) -> Iterator[Optional[bytes]]:

@@ -153,7 +153,7 @@ class Transport:
         else:
             self._drop()
 
-    def understand(self, kind: type[T], answer: bytes) -> T:
+    def decode_answer(self, kind: type[T], answer: bytes) -> T:
         """Return the answer decoded as `kind`. Raise Unreachable if the answer does not match this type."""
         try:
             return decode(kind, json.loads(answer))
@@ -167,7 +167,7 @@ class Transport:
     def _body(self, status: int, answer: bytes) -> bytes:
         if 200 <= status < 300:
             return answer
-        problem = self.understand(Problem, answer)
+        problem = self.decode_answer(Problem, answer)
         # A controller that is about to stop counts as unreachable, because clients should wait until it has
         # restarted.
         if problem.code == "stopping":
@@ -200,7 +200,7 @@ class Transport:
         self, error: Exception, connected: bool, timeout_s: float, *, unsure: bool
     ) -> Unreachable:
         if not connected:
-            why, hint = _absence(error)
+            why, hint = _connection_error(error)
             if self._tried:
                 # The user has not given a URL, so list the addresses at which a controller was searched.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
@@ -328,7 +328,7 @@ def _secure(url: str, ca: str) -> ssl.SSLContext:
     return context
 
 
-def _absence(error: Exception) -> tuple[str, str]:
+def _connection_error(error: Exception) -> tuple[str, str]:
     """Return why the connection failed and how the user can repair it, as two sentences."""
     start = "Start one with 'corral controller', or set CORRAL_URL to the address of one."
     if isinstance(error, ssh_tunnel.TunnelBroken):

@@ -41,7 +41,7 @@ def gpus(
         bool, switch("--processes", "List the processes on the GPUs, with their owners.")
     ] = False,
     off_queue: Annotated[
-        bool, switch("--off-queue", "List only processes on GPUs that no job has started, with their owners.")
+        bool, switch("--off-queue", "List only GPU processes that no job has started, with their owners.")
     ] = False,
     idle: Annotated[
         float | None,

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cli import completion
 from cli.commands.nodes.host_list import requests
-from cli.commands.nodes.preflight import LOOK_S, Looked, agreed, at_once, check_hosts, show
+from cli.commands.nodes.preflight import LOOK_S, Looked, accepts_key, at_once, check_hosts, show
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
@@ -168,7 +168,7 @@ def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
         if not result.host_key:
             show([result], Format.TABLE)
             code = FAILED
-        elif agreed(result, yes, fingerprint):
+        elif accepts_key(result, yes, fingerprint):
             Client().trust(name, result.host_key)
             print_note(f"node {name}: {result.fingerprint} is pinned")
         else:
@@ -274,8 +274,8 @@ def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
 
 
 def _join(request: NodeRequest, added: list[str]) -> Arrival:
-    """Add one host, and wait until its node is up. After JOIN_S seconds, return the reason why the node is
-    not up.
+    """Add one host, and wait at most JOIN_S seconds until its node is up. Return the result, with the reason
+    if the node is not up.
     """
     address = request.host.ssh if request.host is not None else ""
     try:

@@ -45,9 +45,9 @@ def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
     are nodes. NoSchedule keeps new jobs off the node. PreferNoSchedule does so only if another node can run
     the job. NoExecute also stops running jobs and queues them again.
     """
-    nodes, given = _split(words, lambda word: ":" in word or word.endswith("-"))
+    nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
-    for word in given:
+    for word in marks:
         if ":" not in word:  # a taint without an effect stands for the taints of all effects, as in kubectl
             changes.update({f"{word[:-1]}:{effect.value}": None for effect in Effect})
             continue
@@ -65,9 +65,9 @@ def label(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
     The first word is a node, and so is each later word without '=' and without '-' at the end. A label that
     is set here overrides the configuration, also after a restart of the controller.
     """
-    nodes, given = _split(words, lambda word: "=" in word or word.endswith("-"))
+    nodes, marks = _split(words, lambda word: "=" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
-    for word in given:
+    for word in marks:
         key, equals, value = word.partition("=")
         changes[key if equals else key.removesuffix("-")] = value if equals else None
     return _marked(nodes, NodeMarks(labels=changes), output, dry_run=dry_run)

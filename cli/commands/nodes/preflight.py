@@ -81,7 +81,7 @@ def check_hosts(
     again = [
         replace(request, host_key=result.host_key)
         for request, result in looked
-        if _unknown(result) and agreed(result, yes, fingerprint)
+        if _unknown(result) and accepts_key(result, yes, fingerprint)
     ]
     seen = {request.name: (request, result) for request, result in at_once(again, _preflight)}
     return [seen.get(request.name, (request, result)) for request, result in looked]
@@ -102,7 +102,7 @@ def _unknown(result: Preflight) -> bool:
     return any(check.verdict == "unknown" for check in result.checks)
 
 
-def agreed(result: Preflight, yes: bool, fingerprint: str) -> bool:
+def accepts_key(result: Preflight, yes: bool, fingerprint: str) -> bool:
     """Return True if --yes, --fingerprint or the user's answer on the terminal accepts the host key."""
     if fingerprint:
         if fingerprint == result.fingerprint:

@@ -94,20 +94,20 @@ def unset(scope: Scope, name: Name, output: Output = Format.TABLE) -> int:
 
 def quota_of(words: list[str]) -> Quota:
     """Parse words such as gpus=8 and soft.gpus=4 into a quota."""
-    given: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+    limits: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for word in words:
         key, equals, text = word.partition("=")
         kind, dot, amount = key.partition(".") if "." in key else ("hard", ".", key)
         amount = amount.replace("_", "-")
-        if not equals or not dot or kind not in given or amount not in _AMOUNTS:
+        if not equals or not dot or kind not in limits or amount not in _AMOUNTS:
             raise CommandError(
                 f"{word!r} is not a limit", f"Write one of {', '.join(_AMOUNTS)} as in gpus=8 or soft.gpus=4."
             )
         try:
-            given[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)
+            limits[kind][_AMOUNTS[amount].field] = _AMOUNTS[amount].read_limit(text)
         except ValueError as error:
             raise CommandError(f"{key}: {error}", "The word none means no limit.") from None
-    return Quota(*(Amount.limits(given[kind]) for kind in _KINDS))
+    return Quota(*(Amount.limits(limits[kind]) for kind in _KINDS))
 
 
 def scope_of(word: str) -> str:

@@ -62,11 +62,11 @@ def listing(output: Output = Format.TABLE) -> int:
     if body.proposals or output is not Format.TABLE:
         proposal_table().show(output, body.proposals, body)
     if output in (Format.TABLE, Format.WIDE):
-        _say_what_there_is(body.mode, body.proposals, body.moves)
+        _print_counts(body.mode, body.proposals, body.moves)
     return 0
 
 
-def _say_what_there_is(mode: str, proposals: Sequence[ProposalView], moves: Sequence[Moved]) -> None:
+def _print_counts(mode: str, proposals: Sequence[ProposalView], moves: Sequence[Moved]) -> None:
     under_way = [move for move in moves if move_status(move) == "under way"]
     if mode == "off":
         print_note(OFF)

@@ -58,7 +58,7 @@ def events(
     about = select_one(client, job).id if job else None
     seq = client.health().seq
     start = after if after is not None else 0 if about is not None else max(0, seq - count)
-    known = list(_until(client, start, seq, about))
+    known = list(_past_events(client, start, seq, about))
     if after is None:
         known = known[max(0, len(known) - count) :]
     if not follow:
@@ -71,12 +71,12 @@ def events(
             )
         return 0
     _line(known, output, heading=True)
-    for batch in _coming(seq):
+    for batch in _new_events(seq):
         _line([event for event in batch if about in (None, event.job)], output, heading=False)
     return 0
 
 
-def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
+def _past_events(client: Client, start: int, seq: int, job: int | None) -> Iterator[EventView]:
     """Yield the events after journal position `start`, up to position `seq`. They are requested page by
     page.
     """
@@ -88,7 +88,7 @@ def _until(client: Client, start: int, seq: int, job: int | None) -> Iterator[Ev
         start = page.events[-1].seq
 
 
-def _coming(seq: int) -> Iterator[Sequence[EventView]]:
+def _new_events(seq: int) -> Iterator[Sequence[EventView]]:
     """Yield the new events after journal position `seq`. If the controller restarts, no event is lost or
     repeated.
     """

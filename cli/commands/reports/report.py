@@ -91,5 +91,5 @@ def starts_table() -> Table[StartEstimates]:
 
 
 def _signed(seconds: float) -> str:
-    told = duration(abs(seconds))
-    return told if told == duration(0) else ("-" if seconds < 0 else "+") + told
+    text = duration(abs(seconds))
+    return text if text == duration(0) else ("-" if seconds < 0 else "+") + text

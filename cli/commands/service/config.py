@@ -202,7 +202,7 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
 )
 def diff(file: File = None, previous: Previous = False, output: Output = Format.TABLE) -> int:
     """Show which keys of a configuration differ from the configuration in effect. For operators."""
-    answer = Client().apply_config(_asked(file, previous, dry_run=True))
+    answer = Client().apply_config(_request(file, previous, dry_run=True))
     return _show(answer, output)
 
 
@@ -229,7 +229,7 @@ def apply(
     administrator may send another file.
     """
     client = Client()
-    request = _asked(file, previous, dry_run=True)
+    request = _request(file, previous, dry_run=True)
     plan = client.apply_config(request)
     shown = Format.TABLE if output.is_data and not dry_run else output
     if plan.problems or not plan.changes or dry_run:
@@ -254,7 +254,7 @@ def apply(
     return _print_result(done)
 
 
-def _asked(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigRequest:
+def _request(file: Path | None, previous: bool, *, dry_run: bool) -> ConfigRequest:
     if file is not None and previous:
         raise CommandError("FILE and --previous cannot be combined", "Leave one of them out.")
     if file is None:

@@ -62,17 +62,17 @@ class ClusterFlags(FlagGroup):
         from controller.sim.cluster import nodes_of, pool_of
 
         kind = {"--gpus": self.gpus, "--cpus": self.cpus, "--memory": self.memory, "--model": self.model}
-        given = [flag for flag, value in kind.items() if value is not None]
-        if self.pool is not None and (self.nodes is not None or given):
+        written = [flag for flag, value in kind.items() if value is not None]
+        if self.pool is not None and (self.nodes is not None or written):
             raise CommandError(
-                f"--pool and {given[0] if given else '--nodes'} cannot be combined",
+                f"--pool and {written[0] if written else '--nodes'} cannot be combined",
                 "A pool of processors has no nodes.",
             )
         if self.pool is not None:
             return pool_of(self.pool)
-        if self.nodes is None and given:
+        if self.nodes is None and written:
             raise CommandError(
-                f"{given[0]} describes each node, but the number of nodes is missing", "Add --nodes N."
+                f"{written[0]} describes each node, but the number of nodes is missing", "Add --nodes N."
             )
         if self.nodes is None:
             return None

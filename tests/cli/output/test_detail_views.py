@@ -7,7 +7,7 @@ import pytest
 from cli.output.detail_views import of_preemption, of_spec
 from cli.spec.job_options import OPTIONS
 from cli.spec.spec_builder import spec_from
-from cli.spec.submit_options import Given, SubmitOptions, from_flags
+from cli.spec.submit_options import OptionText, SubmitOptions, from_flags
 from tests.tui.recorded import NOW, job
 from wire.api.forecasts import Explanation
 from wire.api.reasons import Ousted, Why
@@ -107,7 +107,7 @@ def test_every_option_shows_in_the_printed_job(name: str) -> None:
 def test_every_option_is_read_back_from_the_flags_that_it_prints(name: str) -> None:
     spec = spec_with(*TOGETHER.get(name, ()), name)
     given = {
-        option.name: [Given(text or "true", option.flag) for text in option.texts(spec)]
+        option.name: [OptionText(text or "true", option.flag) for text in option.texts(spec)]
         for option in OPTIONS.values()
         if option.name != "env" and option.texts(spec)
     }
