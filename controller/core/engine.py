@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -286,8 +287,9 @@ class Engine:
         """Return a preemption that would let a waiting job start, and whether the policy allows it.
 
         1. If the configured strategies find a preemption, return it and True.
-        2. Otherwise ignore the strategies and the limits that protect running jobs. If stopping jobs whose
-           priority is not above that of the waiting job is enough, return this preemption and False.
+        2. Otherwise ignore the strategies and the limits that protect running jobs, except that of queues
+           that are not preemptible. If stopping jobs whose priority is not above that of the waiting job is
+           enough, return this preemption and False.
         3. Otherwise return None and False.
         """
         if self.state.licences.insufficient(job.ask.licences):
@@ -298,5 +300,12 @@ class Engine:
             plan = cycle.preemption.plan(job, now, reserved)
         if plan is not None:
             return plan, True
-        unguarded = Preemptor(self.state, cycle.placer, (NotAbovePriority(),), NO_GUARDS)
+        rules = self.state.quotas.rules
+        unguarded = Preemptor(
+            self.state,
+            cycle.placer,
+            (NotAbovePriority(),),
+            NO_GUARDS,
+            lambda each: replace(NO_GUARDS, preemptible=rules.queue(each.spec.queue).preemptible),
+        )
         return unguarded.plan(job, now, reserved), False

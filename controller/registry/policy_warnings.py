@@ -22,6 +22,7 @@ from controller.registry.policy_summary import (
     uses_shares,
 )
 from controller.registry.projects import named_projects
+from controller.registry.queues import dead_preemption_keys
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
@@ -237,5 +238,6 @@ CHECKS: tuple[Check, ...] = (
     dead_idle_rule,
     dead_rebalancing,
     dead_strategies,
+    dead_preemption_keys,
 )
 """The functions that find warnings."""

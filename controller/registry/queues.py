@@ -1,10 +1,12 @@
-"""Computes the rules of the queues from [queues.NAME], and finds mistakes in these tables."""
+"""Computes the rules of the queues from [queues.NAME], and finds mistakes and dead keys in these tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.config import Config, ConfigProblem, QueueSection, problem_at
+from controller.config import Config, ConfigProblem, QueueSection, nearest, problem_at
+from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import QueueRule
 from wire.names import priority_name
 
@@ -16,6 +18,8 @@ _AS_WRITTEN = (
     "default_project",
     "min_gpus_per_job",
     "max_gpus_per_job",
+    "preemptible",
+    "min_runtime_s",
 )
 """The keys of [queues.NAME] whose values a QueueRule has without a change."""
 
@@ -32,14 +36,15 @@ def _rule(section: QueueSection) -> QueueRule:
         projects=tuple(section.projects),
         select=dict(section.select),
         defaults=section.defaults,
+        may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
 
 
 def queue_problems(config: Config) -> list[ConfigProblem]:
-    """Return the mistakes in [queues]: a priority that [access.limits.queues] sets differently, and a default
-    project that the queue does not accept.
+    """Return the mistakes in [queues]: a priority that [access.limits.queues] sets differently, a default
+    project that the queue does not accept, and queues in `may_preempt` that do not exist.
     """
-    return [*_priority_problems(config), *_project_problems(config)]
+    return [*_priority_problems(config), *_project_problems(config), *_unknown_queues(config)]
 
 
 def _priority_problems(config: Config) -> Iterator[ConfigProblem]:
@@ -62,3 +67,31 @@ def _project_problems(config: Config) -> Iterator[ConfigProblem]:
             message = f"project {project!r} may not use this queue"
             key = ("queues", name, "default_project")
             yield problem_at(config.source, key, message, "Add the project to `projects`.")
+
+
+def _unknown_queues(config: Config) -> Iterator[ConfigProblem]:
+    known = {*config.queues, DEFAULT_QUEUE}
+    for name, each in config.queues.items():
+        for index, queue in enumerate(each.may_preempt or ()):
+            if queue not in known:
+                key = ("queues", name, "may_preempt", index)
+                yield problem_at(config.source, key, f"there is no queue {queue!r}", nearest(queue, known))
+
+
+def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each key of a queue about preemption that has no effect."""
+    policies = [each.policy for each in pipeline.profiles] or [pipeline]
+    preempts = any(each.strategies for each in policies)
+    rules = pipeline.rules
+    for name, each in config.queues.items():
+        above = ("queues", name)
+        if each.may_preempt and not preempts:
+            message = "has no effect, because [preemption] strategies is empty"
+            yield problem_at(config.source, (*above, "may_preempt"), message)
+        for index, queue in enumerate(each.may_preempt or ()):
+            if not rules.queue(queue).preemptible:
+                message = f"has no effect, because queue {queue!r} is not preemptible"
+                yield problem_at(config.source, (*above, "may_preempt", index), message)
+        if each.min_runtime_s is not None and not each.preemptible:
+            message = "has no effect, because the queue is not preemptible"
+            yield problem_at(config.source, (*above, "min_runtime_s"), message)

@@ -49,6 +49,23 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "dead_preemption_keys",
+        "[queues.default]\ndefault_time_limit_s = 60\nmay_preempt = ['default']",
+        "queues.default.may_preempt: has no effect, because [preemption] strategies is empty",
+    ),
+    (
+        "dead_preemption_keys",
+        "[preemption]\nstrategies = ['priority']\n"
+        "[queues.default]\ndefault_time_limit_s = 60\nmay_preempt = ['a']\n"
+        "[queues.a]\npreemptible = false",
+        "queues.default.may_preempt[0]: has no effect, because queue 'a' is not preemptible",
+    ),
+    (
+        "dead_preemption_keys",
+        "[queues.default]\ndefault_time_limit_s = 60\npreemptible = false\nmin_runtime_s = 60",
+        "queues.default.min_runtime_s: has no effect, because the queue is not preemptible",
+    ),
+    (
         "ignored_weights",
         '[scheduler]\norder = "priority"\n[fair_share]\nweights = { vision = 3 }',
         "fair_share.weights: has no effect, because the order 'priority' ignores the usage of projects. "

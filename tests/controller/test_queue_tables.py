@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller.config import ConfigRefused, load_text
+from controller.core.explain.why_no_preemption import why_no_preemption
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.registry import build_pipeline
@@ -101,3 +102,101 @@ def test_a_queue_refuses_jobs_with_too_few_or_too_many_gpus() -> None:
     assert "min_gpus_per_job is more than max_gpus_per_job" in "".join(
         problems("[queues.wide]\nmin_gpus_per_job = 5\nmax_gpus_per_job = 4")
     )
+
+
+def running(harness: EngineHarness, user: str = "ada", **asked: Any) -> int:
+    job = harness.submit(spec(**asked), user)
+    harness.tick()
+    harness.start(job)
+    return job
+
+
+PREEMPTING = "[preemption]\nstrategies = ['priority']\nmin_runtime_s = 0\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (
+            "[queues.book]\npreemptible = false",
+            "no job on the nodes that it may use may be preempted for it: "
+            "1 in queue book, which is not preemptible",
+        ),
+        (
+            "[queues.book]\n[queues.default]\nmay_preempt = ['scavenge']\n[queues.scavenge]",
+            "no job on the nodes that it may use may be preempted for it: "
+            "1 in queue book, which is not in may_preempt of its queue",
+        ),
+        (
+            "[queues.book]\n[queues.default]\nmay_preempt = []",
+            "jobs in queue default preempt no jobs (may_preempt)",
+        ),
+        (
+            "[queues.book]\nmin_runtime_s = 600",
+            "jobs that could be preempted for it have run for less than 10m00s (min_runtime_s)",
+        ),
+    ],
+)
+def test_explain_names_the_queue_that_protects_a_job(table: str, sentence: str) -> None:
+    harness = under(PREEMPTING + table)
+    running(harness, gpus=8, queue="book", priority=10)
+    waiting = harness.submit(spec(8, priority=100))
+    harness.tick()
+    cycle = harness.engine.profile_cycles.of(harness.job(waiting))
+    assert why_no_preemption(cycle, harness.job(waiting), harness.now) == sentence
+
+
+def test_no_suggestion_preempts_a_job_of_a_queue_that_is_not_preemptible() -> None:
+    for table, planned in (("", True), ("preemptible = false", False)):
+        harness = under(f"[queues.book]\n{table}")
+        running(harness, gpus=8, queue="book", priority=10)
+        waiting = harness.job(harness.submit(spec(8, priority=100)))
+        assert (harness.engine.preemption_plan(waiting, harness.now)[0] is not None) == planned
+
+
+@pytest.mark.parametrize("strategy", ["'fair'", "{ name = 'pressure', most = 10 }"])
+def test_a_protected_queue_holds_against_every_strategy(strategy: str) -> None:
+    for table, preempted in (("", True), ("preemptible = false", False)):
+        harness = under(f"[preemption]\nstrategies = [{strategy}]\nmin_runtime_s = 0\n[queues.book]\n{table}")
+        running(harness, gpus=8, queue="book", project="a", priority=10)
+        waiting = harness.submit(spec(4, project="b"))
+        harness.tick()
+        assert bool(harness.job(waiting).claim) == preempted
+
+
+def test_a_protected_queue_holds_against_reclaim_of_quota() -> None:
+    text = """
+        [quota]
+        reclaim = "preempt"
+        projects.a = { gpus = 4, borrow = { gpus = 4 } }
+        projects.b = { gpus = 4 }
+        [preemption]
+        min_runtime_s = 0
+        [queues.book]
+        """
+    for table, preempted in (("", True), ("preemptible = false", False)):
+        harness = under(text + table)
+        running(harness, gpus=4, queue="book", project="a")
+        running(harness, gpus=4, queue="book", project="a")
+        waiting = harness.submit(spec(4, project="b"))
+        harness.tick()
+        assert bool(harness.job(waiting).claim) == preempted
+
+
+def test_a_job_of_a_protected_queue_is_not_moved() -> None:
+    text = "[rebalance]\nmode = 'propose'\nmin_ratio = 0\n[preemption]\nmin_runtime_s = 0\n[queues.book]\n"
+    for table, moved in (("", True), ("preemptible = false", False)):
+        harness = under(text + table, nodes=2)
+        for _ in range(2):
+            running(harness, gpus=5, queue="book", checkpoint_signal="USR1")
+        harness.tell(inputs.Cancel(2, "ada"))
+        harness.exit(2, 0)
+        harness.tell(inputs.Drain("n1", "root"))
+        assert bool(harness.engine.rebalancer.proposals(harness.now)) == moved
+
+
+def test_a_queue_that_does_not_exist_cannot_be_preempted() -> None:
+    text = "[queues.default]\nmay_preempt = ['default', 'scavange']\n[queues.scavenge]"
+    assert problems(text) == [
+        "queues.default.may_preempt[1]: there is no queue 'scavange'. Did you mean 'scavenge'?"
+    ]

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from controller.config.tables.fields import Name, SizesSection
-from controller.config.tables.limits import Priority
+from controller.config.tables.limits import Priority, Seconds
 
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
 
@@ -25,6 +25,9 @@ class QueueSection(SizesSection):
     default_project: Name | None = None
     min_gpus_per_job: Gpus | None = None
     max_gpus_per_job: Gpus | None = None
+    preemptible: bool = True
+    may_preempt: list[Name] | None = None
+    min_runtime_s: Seconds | None = None
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

@@ -36,8 +36,8 @@ from controller.core.model.events import (
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_estimates import PROMISE
 from controller.core.placement.placer import Placement, Placer
+from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
-from controller.core.preemption.victim_index import GuardsOf
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.quota.quotas import LimitExceeded
 from controller.core.state.order_view import position_key

@@ -10,6 +10,7 @@ from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer
+from controller.core.preemption.guards import guards_in_queue
 from controller.core.state.state import State
 
 PASSES_MOST = 4
@@ -49,8 +50,7 @@ class ProfileCycles:
         """`Nodes.layout_version` when step 2 last ran."""
 
     def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
-        guards_of = self.guards_of if self._profiles else None
-        return Cycle(self._state, Placer(self._state.nodes, pipeline), name, guards_of)
+        return Cycle(self._state, Placer(self._state.nodes, pipeline), name, self.guards_of)
 
     def of(self, job: Job) -> Cycle:
         """Return the `Cycle` of the job's profile, which schedules the job."""
@@ -68,11 +68,12 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits on preempting a running job (guards). They come from the profile of this job, not from
-        that of the job that preempts it.
+        """The limits on preempting a running job (guards). They come from the profile and the queue of this
+        job, not from those of the job that preempts it.
         """
         profile = self._profiles.get(job.profile)
-        return self.guards if profile is None else profile.policy.guards
+        guards = self.guards if profile is None else profile.policy.guards
+        return guards_in_queue(guards, self._state.quotas.rules.queue(job.spec.queue))
 
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""

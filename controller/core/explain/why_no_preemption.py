@@ -11,9 +11,9 @@ from controller.core.backfill.cycle import Cycle
 from controller.core.model.events import PreemptionPlanned
 from controller.core.model.job import Job
 from controller.core.placement.placer import Shape
+from controller.core.preemption.guards import is_preemptible, preemptible_from
 from controller.core.preemption.preemptor import NO_GUARDS, Preemptor
-from controller.core.preemption.victim_index import is_preemptible, preemptible_from
-from wire.text import counted, duration
+from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
 """The guards of [preemption], in the order in which each one alone is removed to find the one that blocks."""
@@ -45,6 +45,8 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         return "it fits on free resources, so no job has to be preempted for it"
     if all(strategy.reach(job) is None for strategy in strategies):
         return _no_reach_text(cycle)
+    if cycle.preemption.victim_queues(job) == frozenset():
+        return f"jobs in queue {printable(job.spec.queue)} preempt no jobs (may_preempt)"
     if _plan(cycle, preemptor.without_guards(_LIFTED), job, now) is None:
         return _too_little_text(cycle, job, now)
     if _plan(cycle, preemptor, job, now) is not None:
@@ -126,7 +128,7 @@ def _too_little_text(cycle: Cycle, job: Job, now: float) -> str:
     if not running:
         return "no job runs on the nodes that it may use"
     allowed = cycle.preemption.stoppable(job, running, now)
-    protections = Counter(_protection(cycle, each, each.id in allowed, now) for each in running)
+    protections = Counter(_protection(cycle, job, each, each.id in allowed, now) for each in running)
     able, every = protections.pop("", 0), counted(len(running), "job")
     others = ", ".join(f"{count} {text}" for text, count in sorted(protections.items()))
     if not able:
@@ -153,19 +155,24 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
     return [state.jobs[each] for each in sorted(found)]
 
 
-def _protection(cycle: Cycle, running: Job, allowed: bool, now: float) -> str:
-    """Return a phrase that names what protects a running job even without guards; empty if it may be
-    preempted.
+def _protection(cycle: Cycle, job: Job, running: Job, allowed: bool, now: float) -> str:
+    """Return a phrase that names what protects a running job from preemption for the waiting job `job`, even
+    without guards. Return an empty text if the running job may be preempted.
     """
     nodes = cycle.state.nodes.by_name
     if running.stopping is not None:
         return "being stopped already"
     if not is_preemptible(running, NO_GUARDS):
         return "protected by --not-preemptible"
+    if not cycle.preemption.guards_of(running).preemptible:
+        return f"in queue {printable(running.spec.queue)}, which is not preemptible"
     if preemptible_from(running, NO_GUARDS) > now:
         return "protected by --min-runtime"
     if not all(nodes[member.allocation.node].up for member in running.running):
         return "on a node that is away"
+    allows = cycle.preemption.victim_queues(job)
+    if allows is not None and running.spec.queue not in allows:
+        return f"in queue {printable(running.spec.queue)}, which is not in may_preempt of its queue"
     return "" if allowed else f"excluded by {_strategy_names(cycle)}"
 
 

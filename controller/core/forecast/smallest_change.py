@@ -225,6 +225,7 @@ def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
         if each.unended
         and each.stopping is None
         and each.spec.preemptible
+        and state.quotas.rules.queue(each.spec.queue).preemptible
         and each.spec.priority <= job.spec.priority
     }
     for each in sorted(may.values(), key=lambda one: (one.unsaved(now), one.id))[:MOST_SINGLES]:

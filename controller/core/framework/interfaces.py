@@ -97,8 +97,8 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
-    """Limits in `[preemption]` that protect running jobs from preemption, in addition to the preemption
-    strategies.
+    """Limits in `[preemption]`, and in the table of the job's queue, that protect running jobs from
+    preemption in addition to the preemption strategies.
     """
 
     grace_s: float = 60.0
@@ -108,6 +108,8 @@ class PreemptionGuards:
     rate: int = 100
     """The greatest number of preemptions within any `window_s` seconds."""
     window_s: float = 3_600.0
+    preemptible: bool = True
+    """False: the queue of the job protects it from every preemption and every move."""
 
 
 class Reserves(enum.Enum):

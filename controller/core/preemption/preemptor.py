@@ -12,7 +12,7 @@ from controller.core.framework.interfaces import PreemptionGuards, Strategy
 from controller.core.model.events import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
-from controller.core.preemption.victim_index import GuardsOf
+from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.victim_search import VacatedNodes, VictimSearch
 from controller.core.state.state import State
 
@@ -46,6 +46,7 @@ class Preemptor:
     2. Exclude nodes that are reserved for other jobs, and nodes that are closed to the job by an operator's
        reservation or by affinity.
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims.
+       If the job's queue has the key `may_preempt`, only jobs in the queues named there are victims.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
@@ -66,7 +67,7 @@ class Preemptor:
         self._placer = placer
         self.guards = guards
         self.guards_of = guards_of or (lambda _: guards)
-        """Returns the guards of a running job: those of its own profile."""
+        """Returns the guards of a running job: those of its own profile and queue."""
         self._changed: set[int] = set()
         self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
 
@@ -110,8 +111,9 @@ class Preemptor:
         # Exclude nodes that the job may not use (step 2 of the class docstring).
         barred = self.barred(job, shape, now, reserved)
         # Search victims with each strategy (step 3 of the class docstring).
+        queues = self.victim_queues(job)
         for search in self._searches:
-            found = search.find(job, shape, now, barred)
+            found = search.find(job, shape, now, barred, queues)
             if found is not None and found[1]:
                 placement, vacated = found
                 return self._event(job, placement, vacated, search.strategy.name, now)
@@ -130,8 +132,15 @@ class Preemptor:
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> set[int]:
         """Return those of the running jobs that at least one strategy allows to stop for the waiting job."""
-        jobs = [*running]
+        queues = self.victim_queues(job)
+        jobs = [each for each in running if queues is None or each.spec.queue in queues]
         return {each.id for search in self._searches for each in search.stoppable(job, jobs, now)}
+
+    def victim_queues(self, job: Job) -> frozenset[str] | None:
+        """Return the queues whose jobs the waiting job may preempt; None if it may preempt those of all
+        queues.
+        """
+        return self._state.quotas.rules.queue(job.spec.queue).may_preempt
 
     def recent(self, now: float) -> list[float]:
         """Return the times of the preemptions in the last `window_s` seconds, oldest first. The configured

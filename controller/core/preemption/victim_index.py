@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 import numpy as np
 
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, Bools, Floats, Ints, Rows
-from controller.core.framework.interfaces import PreemptionGuards, Strategy
+from controller.core.framework.interfaces import Strategy
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from controller.core.placement.ranking import filters_for, rows_passing
 from controller.core.preemption.fairshare_reclaim import ReclaimPolicy, ReclaimStrategy
+from controller.core.preemption.guards import GuardsOf, is_preemptible, preemptible_from
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU
 
 NO_JOB = 0
-GuardsOf = Callable[[Job], PreemptionGuards]
-"""Returns the guards of a running job: those of its own profile, not of the job that preempts it."""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 
@@ -54,6 +53,8 @@ class VictimIndex:
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
         """The number that the matrix has for each group of the reclaim strategy."""
+        self.queues: dict[str, int] = {}
+        """The number that the matrix has for each queue of running jobs."""
         self._resize(0, _FIRST_WIDTH)
 
     def _resize(self, height: int, width: int) -> None:
@@ -66,6 +67,7 @@ class VictimIndex:
         self.since: Floats = np.zeros((height, width))
         self.standing: Floats = np.zeros((height, width))
         self.group: Ints = np.zeros((height, width), dtype=np.int64)
+        self.queue: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
 
     def sync(self, changed: Iterable[int], now: float) -> None:
@@ -124,6 +126,7 @@ class VictimIndex:
             self.memory[row, at] = allocation.memory_mib
             self.since[row, at] = job.unsaved_since
             self.standing[row, at] = self._strategy.standing(job)
+            self.queue[row, at] = self.queues.setdefault(job.spec.queue, len(self.queues))
             if self._reclaim is not None:
                 group = self._reclaim.group(job, self._state)
                 self.group[row, at] = self.groups.setdefault(group, len(self.groups))
@@ -132,31 +135,12 @@ class VictimIndex:
                 heapq.heappush(self._becoming_preemptible, (ready, row))
 
     def _widen(self, width: int) -> None:
-        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "ready"):
+        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "queue", "ready"):
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
     def _preemptible(self, job: Job, node: str) -> bool:
         return not job.members[node].leaving and is_preemptible(job, self._guards_of(job))
-
-
-def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted at any time. `preemptible_from` returns the earliest time."""
-    return job.stopping is None and job.spec.preemptible and len(job.preemptions) < guards.max_per_job
-
-
-def preemptible_from(job: Job, guards: PreemptionGuards) -> float:
-    """Return the time from which the job may be preempted.
-
-    It is the end of the job's minimum run time, but at least `cooldown_s` seconds after its last preemption.
-    """
-    began = job.started_at if job.started_at is not None else job.placed_at
-    if began is None:
-        return NEVER
-    ready = began + max(guards.min_runtime_s, job.spec.min_runtime_s)
-    if job.preemptions:
-        ready = max(ready, job.preemptions[-1].at + guards.cooldown_s)
-    return ready
 
 
 class LossBounds:
@@ -188,9 +172,12 @@ class LossBounds:
         index: VictimIndex,
         placer: Placer,
         policy: ReclaimPolicy | None = None,
+        queues: Collection[str] | None = None,
     ) -> None:
         self._part = part
         self._reach = reach
+        self._queues = queues
+        """The queues whose jobs may be stopped; None: the jobs of all queues."""
         self._gives_back = (
             None
             if policy is None
@@ -241,7 +228,12 @@ class LossBounds:
         preemptible: Bools = (
             (index.job[rows] != NO_JOB) & (index.standing[rows] <= self._reach) & (index.ready[rows] <= now)
         )
-        return preemptible if self._gives_back is None else preemptible & self._gives_back[index.group[rows]]
+        if self._gives_back is not None:
+            preemptible = preemptible & self._gives_back[index.group[rows]]
+        if self._queues is not None:
+            allowed = np.array([queue in self._queues for queue in index.queues] or [False])
+            preemptible = preemptible & allowed[index.queue[rows]]
+        return preemptible
 
     def _update(self, now: float) -> None:
         index = self._index

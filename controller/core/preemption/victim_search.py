@@ -20,7 +20,8 @@ from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.ranking import filters_for, rows_passing
 from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, ReclaimStrategy
-from controller.core.preemption.victim_index import GuardsOf, LossBounds, VictimIndex
+from controller.core.preemption.guards import GuardsOf
+from controller.core.preemption.victim_index import LossBounds, VictimIndex
 from controller.core.state.state import State
 
 MAX_CACHED = 256
@@ -51,7 +52,7 @@ class VictimSearch:
     Algorithm (`find`)
     1. The strategy names the running jobs that it may stop for this job: those whose rank against preemption
        (`standing`) is at most the `reach` of this job. A reclaim strategy names only jobs of tenants that
-       must give resources back.
+       must give resources back. `queues` can limit them to the jobs of some queues.
     2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
        lowest bound upwards. Find the victims with the least loss on each (`_candidate`). Stop at the first
        bound that is not below the greatest loss among the best nodes found so far: no later node is better.
@@ -81,7 +82,7 @@ class VictimSearch:
         self._placer = placer
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self._index = VictimIndex(state, strategy, guards_of)
-        self._bounds: dict[tuple[PerNodeRequest, float], LossBounds] = {}
+        self._bounds: dict[tuple[PerNodeRequest, float, frozenset[str] | None], LossBounds] = {}
 
     def sync(self, changed: Collection[int], now: float) -> None:
         """Update the index of jobs that may be stopped.
@@ -115,11 +116,17 @@ class VictimSearch:
         return [each for each in below if policy.must_give_back(self._reclaim.group(each, self._state))]
 
     def find(
-        self, job: Job, shape: Shape, now: float, barred: Bools | None
+        self,
+        job: Job,
+        shape: Shape,
+        now: float,
+        barred: Bools | None,
+        queues: frozenset[str] | None = None,
     ) -> tuple[Placement, VacatedNodes] | None:
         """Return a placement for the waiting job and the nodes that each victim leaves, or None.
 
-        None if stopping jobs does not free enough on the nodes that are not `barred`.
+        None if stopping jobs does not free enough on the nodes that are not `barred`. With `queues`, only
+        jobs in these queues are stopped.
         """
         # Get the jobs that may be stopped (step 1 of the class docstring).
         reach = self.strategy.reach(job)
@@ -127,14 +134,14 @@ class VictimSearch:
             return None
         policy: ReclaimPolicy | None = None
         if self._reclaim is None:
-            bounds = self._cached_bounds(shape.part, reach)
+            bounds = self._cached_bounds(shape.part, reach, queues)
         else:
             policy = self._reclaim.reclaim_policy(job, ReclaimContext(self._state, self._placer, now))
             if policy is None:
                 return None
             # Do not cache the bounds of a reclaim strategy. Whenever a job starts or ends, other tenants may
             # have to give resources back.
-            bounds = LossBounds(shape.part, reach, self._index, self._placer, policy)
+            bounds = LossBounds(shape.part, reach, self._index, self._placer, policy, queues)
         for _ in range(MAX_NODES_EXAMINED):
             # Choose the nodes with the least loss (steps 2 and 3 of the class docstring).
             chosen = self._cheapest_nodes(bounds, policy, shape, now, barred)
@@ -158,12 +165,13 @@ class VictimSearch:
                 bounds.rule_out(row)
         return None
 
-    def _cached_bounds(self, part: PerNodeRequest, reach: float) -> LossBounds:
-        bounds = self._bounds.get((part, reach))
+    def _cached_bounds(self, part: PerNodeRequest, reach: float, queues: frozenset[str] | None) -> LossBounds:
+        bounds = self._bounds.get((part, reach, queues))
         if bounds is None:
             if len(self._bounds) >= MAX_CACHED:
                 self._bounds.clear()
-            bounds = self._bounds[part, reach] = LossBounds(part, reach, self._index, self._placer)
+            bounds = LossBounds(part, reach, self._index, self._placer, queues=queues)
+            self._bounds[part, reach, queues] = bounds
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:

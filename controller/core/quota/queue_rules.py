@@ -24,6 +24,12 @@ class QueueRule:
     """The project of jobs without --project in this queue."""
     min_gpus_per_job: float | None = None
     max_gpus_per_job: float | None = None
+    preemptible: bool = True
+    """False: its running jobs are never victims of preemption, reclaim or moves."""
+    may_preempt: frozenset[str] | None = None
+    """The queues whose jobs its waiting jobs may preempt; None: the preemption strategies alone decide."""
+    min_runtime_s: float | None = None
+    """Its jobs are not preempted before they have run so many seconds; None: [preemption] decides."""
 
 
 NO_QUEUE_RULE = QueueRule()

@@ -14,7 +14,7 @@ from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.model.request import JobDefaults
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
-from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
 from controller.core.quota.usage_counters import (
     CPU,
     GPU,
@@ -89,6 +89,10 @@ class QuotaConfig:
     ceilings: Ceilings = field(default_factory=Ceilings)
     """The highest values that users may ask for without an operator."""
     projects: ProjectRules = field(default_factory=ProjectRules)
+
+    def queue(self, name: str) -> QueueRule:
+        """Return the rule of a queue. The rule of a queue without a table limits nothing."""
+        return self.queues.get(name, NO_QUEUE_RULE)
 
     @property
     def unlimited(self) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from controller.core.cluster.node_table import Bools
+from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
+from controller.core.preemption.guards import guards_in_queue, is_preemptible, preemptible_from
 from controller.core.preemption.preemptor import grace_of
-from controller.core.preemption.victim_index import NO_JOB, is_preemptible, preemptible_from
+from controller.core.preemption.victim_index import NO_JOB
 from controller.core.preemption.victim_search import VictimSearch
 from controller.core.rebalance.proposals import PlannedMove, RebalanceRules
 from controller.core.state.state import State
@@ -80,14 +82,19 @@ class MoveSearch:
             and all(nodes[member.allocation.node].up for member in job.running)
         )
 
+    def _guards_of(self, job: Job) -> PreemptionGuards:
+        return guards_in_queue(self._guards, self.state.quotas.rules.queue(job.spec.queue))
+
     def movable(self, node: str) -> list[Job]:
         """Return the jobs on a node that may be moved now, the job that loses the least work first."""
-        guards, now = self._guards, self.now
+        now = self.now
         jobs = [self.state.jobs[each] for each in self.state.nodes.by_name[node].held]
         found = [
             job
             for job in jobs
-            if self._is_movable(job) and is_preemptible(job, guards) and preemptible_from(job, guards) <= now
+            if self._is_movable(job)
+            and is_preemptible(job, guards := self._guards_of(job))
+            and preemptible_from(job, guards) <= now
         ]
         return sorted(found, key=lambda job: (job.unsaved(now), job.id))
 
@@ -95,7 +102,7 @@ class MoveSearch:
     def victims(self) -> VictimSearch:
         """The search that chooses the jobs to move for a waiting job: those that lose the least work."""
         if self._victims is None:
-            self._victims = VictimSearch(self.state, self.placer, self, lambda _: self._guards)
+            self._victims = VictimSearch(self.state, self.placer, self, self._guards_of)
             self._victims.sync((), self.now)
         return self._victims
 
