@@ -218,12 +218,10 @@ class AgentLinks:
         self._silence_timer = again
 
     def _gpus_of_jobs(self, name: str) -> set[str]:
-        """Return the UUIDs of the GPUs on a node that jobs hold."""
         node = self._state().nodes.get(name)
         held = node.held.values() if node is not None else ()
         return {gpu.uuid for allocation in held for gpu in allocation.gpus}
 
     def _running_jobs(self) -> Iterable[Job]:
-        """Return the jobs that hold resources on any node."""
         state = self._state()
         return [state.jobs[job] for _, job in state.releases]

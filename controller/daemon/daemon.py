@@ -417,7 +417,6 @@ class Daemon:
         )
 
     def _publish_node(self, node: str) -> None:
-        """Send the changed GPU measurements of the node to the event streams."""
         self._feed.publish(Commit(self.seq, (), frozenset(), frozenset({node})))
 
     # --- failures of the store and crashes of the engine ---

@@ -65,8 +65,6 @@ class LocalLink(ReconnectingLink):
 
 
 class AgentPipes:
-    """The pipes to and from the process of an agent."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -147,7 +147,6 @@ class Simulation:
         self.schedule(self.now + seconds, REPORT, ending)
 
     def _report(self, key: Key, reports: AttemptReports) -> None:
-        """Pass the reports of the agents about one attempt to the engine."""
         if not reports:
             return
         node, status = next(iter(reports.items()))

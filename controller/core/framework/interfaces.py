@@ -168,8 +168,6 @@ class DeadlinePolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WeightedScorer:
-    """A scorer plugin and the weight of its scores."""
-
     scorer: Scorer
     weight: float
 

@@ -216,8 +216,6 @@ class AttemptStarted(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved(JobEvent):
-    """A running attempt has saved a checkpoint."""
-
     attempt: int
     node: str
     checkpoint: Checkpoint
@@ -546,8 +544,6 @@ class NodeResumed(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class GpuHealthRecorded(NodeEvent):
-    """The health of one GPU changed."""
-
     uuid: str
     health: GpuHealth
     why: str = ""
@@ -653,8 +649,6 @@ class ReservationEnded(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReservationCancelled(ClusterEvent):
-    """An operator cancelled the reservation."""
-
     reservation: str
     by: str
 

@@ -40,8 +40,6 @@ class NodeCommand(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuInput(Input):
-    """A report about one GPU of a node."""
-
     node: str
     uuid: str
 
@@ -224,8 +222,6 @@ class Rebalance(Input):
 
 @dataclass(frozen=True, slots=True)
 class CancelReservation(Input):
-    """Cancel an advance reservation."""
-
     reservation: str
     by: str
 

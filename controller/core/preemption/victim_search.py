@@ -275,7 +275,6 @@ class VictimSearch:
         return all(nodes[member.allocation.node].up for member in self._state.jobs[job].running)
 
     def _free_without(self, node: Node, victims: Iterable[int]) -> FreeResources:
-        """Return the resources that will be free on the node when these victims have left it."""
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
@@ -285,7 +284,6 @@ class VictimSearch:
         return free
 
     def _passes_filters(self, part: PerNodeRequest, row: int, vacated: VacatedNodes) -> bool:
-        """Return whether all filters accept the node for the request when the victims have left."""
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
         with row_trial(columns, row, self._free_without(node, _leaving(node, vacated))):
             rows = np.array([row], dtype=np.intp)

@@ -185,8 +185,6 @@ class LicenceTimeline(Timeline[int]):
 
 
 class LicenceTimelines:
-    """The timelines of all licences."""
-
     def __init__(self, now: float, free: Mapping[str, int]) -> None:
         self._by_name = {name: LicenceTimeline(now, count) for name, count in free.items()}
 
