@@ -362,7 +362,8 @@ class Daemon:
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
         handled: list[tuple[Input, float]] = []
         try:
-            for given, future in merge_member_reports(batch):  # Step 2: pass each input to the engine.
+            # Pass each input to the engine (step 2 of the class docstring).
+            for given, future in merge_member_reports(batch):
                 handled.append((given, self.now()))
                 decision = self.engine.handle(*handled[-1])
                 events += decision.events
@@ -370,7 +371,8 @@ class Daemon:
                 if future is not None:
                     replies.append((future, decision.reply))
             self._pass_wanted = self._pass_wanted or bool(events)
-            if self._pass_due():  # Step 3: run a scheduling pass.
+            # Run a scheduling pass (step 3 of the class docstring).
+            if self._pass_due():
                 began = time.monotonic()
                 handled.append((Tick(), self.now()))
                 decision = self.engine.handle(*handled[-1])
@@ -381,12 +383,14 @@ class Daemon:
                 self._next_pass = ended + (ended - began) * (1 / PASS_SHARE - 1)
                 self._pass_wanted = False
             if events:
-                await self._commit(tuple(events))  # Steps 4 and 5: write and publish the events.
+                # Write and publish the events (steps 4 and 5 of the class docstring).
+                await self._commit(tuple(events))
             self.questions.committed(handled, events, self.seq)
         except asyncio.CancelledError:
             _refuse(batch, Stopping("failed"))
             raise
-        for future, reply in replies:  # Step 6: reply to the callers, then send the orders.
+        # Reply to the callers, then send the orders (step 6 of the class docstring).
+        for future, reply in replies:
             if not future.done():
                 future.set_result(reply)
         for effect in effects:

@@ -162,7 +162,6 @@ class IsolatedDynamicOrder(IsolatedOrder):
     """Isolates a queue order in which the positions of jobs change while they wait, such as `fair`."""
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the group of the job. The order of jobs within one group never changes while they wait."""
         return self.call(lambda: self.plugin.group(job, tenant), tenant)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:

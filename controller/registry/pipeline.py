@@ -116,8 +116,8 @@ class PipelineBuilder:
         return [] if isinstance(loaded, str) else [each.name for each in dataclasses.fields(loaded)]
 
     def policy(self, section: SchedulerSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return those fields of a Pipeline (all scheduling settings) that the keys `keys` of a [scheduler]
-        table decide.
+        """Create the plugins that the keys in `keys` of a [scheduler] table name. Return them as fields of a
+        Pipeline (all scheduling settings), by field name.
         """
         policy: dict[str, Any] = {}
         if any(key in keys for key in ("backfill", *BACKFILL_OPTIONS)):
@@ -151,7 +151,9 @@ class PipelineBuilder:
         return policy
 
     def preemption(self, section: PreemptionSection, keys: Container[str], *above: str) -> dict[str, Any]:
-        """Return those fields of a Pipeline (all scheduling settings) that a [preemption] table decides."""
+        """Return the fields of a Pipeline (all scheduling settings) that a [preemption] table sets, by field
+        name.
+        """
         policy: dict[str, Any] = {"guards": PreemptionGuards(**section.model_dump(exclude={"strategies"}))}
         if "strategies" in keys:
             made = tuple(

@@ -383,8 +383,9 @@ class Quotas:
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more > limit and index < len(bounds.soft):
-                    # A job that is wider than the soft limit exceeds it only if the tenant already uses all
-                    # of it. Otherwise the job would come after all others even if its tenant used nothing.
+                    # Let a job whose need alone is above the soft limit exceed it only if the tenant already
+                    # uses the whole limit. Otherwise the job would come after all others even if its
+                    # tenant used nothing.
                     more = 1
                 if more and used + more > limit:
                     return self._exceeded(account.key, kind, used, need[kind], limit)
