@@ -49,7 +49,7 @@ def explain_waiting(engine_copy: EngineCopy, view: JobView) -> Iterator[Explanat
         yield replace(answer, complete=True)
         return
     eased = Fork(lambda: _easings(engine_copy, number))
-    held = job.held  # Read this before the forecast, because the forecast releases the job.
+    held = job.held  # Read `held` now, because the forecast releases the job.
     likely = None
     if not held and _ends_expected(engine):
         likely = Fork(lambda: _start_of(engine_copy, number, predicted=True))

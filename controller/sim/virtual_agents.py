@@ -88,8 +88,8 @@ class VirtualAgents:
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
         """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # Compare with the sum that gave the scheduled end. Because of rounding, `now - started_at` could be
-        # less than the run time.
+        # Compare `now` with the sum from which the end was scheduled. Because of rounding, `now - started_at`
+        # could be less than the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")

@@ -432,8 +432,8 @@ class Cycle:
         """
         nodes = self.state.nodes
         gains, changes = nodes.room_version, nodes.change_count
-        # Keep `part` and `fitting` for the next lane, because the requests of two lanes often differ only in the
-        # number of nodes.
+        # Keep `part` and `fitting` for the next lane, because the requests of two lanes often differ only in
+        # the number of nodes.
         part, fitting = None, 0
         found = []
         for lane in self.queue:

@@ -78,16 +78,8 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """The counters of all tenants. Each job counts for three tenants: its user, its project and its queue.
-
-    1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
-       gets more nodes.
-    2. `release` is called when members of a gang have ended, `finish` at the end of the attempt,
-       `remove_queued` if a queued job is cancelled.
-
-    Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
-    compares).
-    Cost: O(allocations of the job) for an event, independent of the number of jobs.
+    """Return the limit that keeps a project, which has reached its hard limit `limit`, from borrowing quota
+    for `need` more of a resource. Return None if the project may borrow so much.
     """
 
     def __init__(self, window_s: float = WEEK_S) -> None:

@@ -261,7 +261,9 @@ class ReservationTable:
         self.edition += self.shared
 
     def start(self, job: Job, reservation: BackfillReservation) -> None:
-        """Count the job as running on its reserved nodes, instead of as a reservation."""
+        """Count the resources of the job as those of a running attempt, and no longer as those of its
+        reservation.
+        """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), -1)
         allocations = {each.node: each for each in reservation.placement.allocations}

@@ -109,7 +109,7 @@ class SlotSearch:
     def _starts(
         self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
     ) -> list[FirstStart]:
-        """Return the first time from `moment` on at which the job can start on each node of `among`.
+        """Return for each node of `among` the first time from `moment` on at which the job can start on it.
 
         The nodes are sorted by this time. The list may end after `enough` nodes.
         """
