@@ -70,7 +70,9 @@ class ReplicaLink:
         self._receiver = asyncio.create_task(self._receive(reader), name="replica")
 
     def send(self, message: object) -> None:
-        """Send a message; never blocks. If the replica leaves too many bytes unread, kill it."""
+        """Send a message to the replica (a process with a copy of the engine); never blocks. If the replica
+        leaves too many bytes unread, kill it.
+        """
         if self.lost:
             return
         self._writer.write(pack(message))
@@ -110,7 +112,9 @@ class ReplicaLink:
             self.send(QuestionDropped(number))
 
     def end(self) -> None:
-        """Kill the replica. The processes that answer questions end with it."""
+        """Kill the replica (a process with a copy of the engine). The processes that answer questions end
+        with it.
+        """
         if not self.lost:
             self.lost = True
             # The kill cannot hit another process, because the kernel reuses the pid only after the exit
@@ -224,7 +228,9 @@ class ReplicaClient:
         )
 
     def committed(self, handled: Sequence[tuple[Input, float]], events: Sequence[Event], seq: int) -> None:
-        """Send the inputs of a committed batch to the replica."""
+        """Send the inputs of a committed batch to the replica, so that its copy of the engine follows the
+        controller's.
+        """
         if any(isinstance(given, ApplyConfig) for given, _ in handled):
             # Plugin objects of the new configuration cannot be sent to a running replica. End it; the next
             # replica is forked with these objects.
@@ -240,7 +246,7 @@ class ReplicaClient:
         self.forget()
 
     def forget(self) -> None:
-        """End the replica, because the controller's engine was replaced."""
+        """End the replica, which has a copy of the engine, because the controller's engine was replaced."""
         if self._link is not None:
             self._link.end()
 
@@ -249,7 +255,7 @@ class ReplicaClient:
         self.forget()
 
     async def close(self) -> None:
-        """End the replica and the processes that answer questions."""
+        """End the replica (a process with a copy of the engine) and the processes that answer questions."""
         if self._idle is not None:
             self._idle.cancel()
         if self._link is not None:

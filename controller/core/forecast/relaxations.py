@@ -23,7 +23,7 @@ GIB = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A changed spec, and words for the change that continue the sentence `it would start now …`."""
+    """A changed spec, and a text about the change, which continues the sentence `it would start now …`."""
 
     sentence: str
     spec: JobSpec

@@ -29,8 +29,9 @@ class Sc15Simulation(Simulation):
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
         super()._schedule_end(key, seconds, ending)
         if seconds >= self.engine.state.jobs[key[0]].limit:
-            # Schedule an additional callback that ends the job before the jobs of this second arrive. The
-            # regular callback then finds the job ended, and a scheduling pass follows it.
+            # A job at its time limit ends before jobs with a submit in the same second are queued. So
+            # schedule an additional callback for the end. The regular callback later finds that the job has
+            # ended, but a scheduling pass still follows it.
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:
