@@ -216,8 +216,8 @@ class Agent:
                     self.cpus.adopt(key, sorted(os.sched_getaffinity(supervisor)))
 
     def unsettled(self) -> tuple[AttemptStatus, ...]:
-        """Return the status and GPU usage of each attempt whose end the controller has not stored yet. The
-        hello, the first message to the controller, contains them.
+        """Return the status and GPU usage of each attempt whose end the controller has not stored yet, for
+        the hello (the first message to the controller).
         """
         return tuple(map(self.meter.with_usage, self.attempts.unsettled()))
 
@@ -575,8 +575,8 @@ class Agent:
             return None
 
     def _send_gpu_frame(self, frame: AgentFrame) -> None:
-        """Send a message about GPUs. If the controller reads too slowly, drop GPU readings; messages about
-        GPU health are always sent.
+        """Send a message about GPUs. If the controller reads too slowly, drop GPU readings, but always send
+        messages about GPU health.
         """
         if not (self.channel.congested and isinstance(frame, GpuReport)):
             self.channel.send(frame)

@@ -45,7 +45,6 @@ class CommandError(Exception):
 
 
 def of_problem(problem: Problem) -> int:
-    """Return the exit code for an error that the controller reports."""
     return _BY_PROBLEM.get(problem.code, FAILED)
 
 

@@ -34,15 +34,11 @@ class FlagGroup:
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        """Return the parameters that a command needs for the flags of this group: one for each field of the
-        dataclass.
-        """
         hints = get_type_hints(cls, include_extras=True)
         return [parameter(each.name, hints[each.name], _default(each)) for each in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
 
 def parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    """Return a keyword parameter for the signature of a command."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 

@@ -45,7 +45,6 @@ class ScreenAction:
     footer: int = 0
 
     def in_view(self, view: str) -> bool:
-        """Return True if the action is available in the view."""
         return view in self.views
 
 
@@ -296,7 +295,6 @@ def shown_command(action: ScreenAction) -> str:
 
 
 def shown_key(key: str) -> str:
-    """Return the name of a key as the screen shows it, such as esc for escape."""
     return _SHOWN.get(key, key.replace("ctrl+", "^"))
 
 
@@ -306,6 +304,5 @@ def actions_of(view: str, read_only: bool) -> list[ScreenAction]:
 
 
 def footer_of(view: str, read_only: bool) -> list[ScreenAction]:
-    """Return the actions that the footer shows, from left to right."""
     shown = [action for action in actions_of(view, read_only) if action.footer]
     return sorted(shown, key=lambda action: action.footer)

@@ -44,7 +44,6 @@ class AppInterface(App[int]):
 
     @property
     def view(self) -> View:
-        """The view that is shown now."""
         raise NotImplementedError
 
     def act(self, name: str) -> None:
@@ -60,11 +59,9 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def use_theme(self, look: str) -> None:
-        """Change to this theme."""
         raise NotImplementedError
 
     def copy(self, text: str) -> None:
-        """Copy the text to the clipboard."""
         raise NotImplementedError
 
     def refresh_lines(self) -> None:
@@ -72,19 +69,15 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def refresh_view(self) -> None:
-        """Repaint the view and the lines above and below it."""
         raise NotImplementedError
 
     def open_job(self, job: int) -> None:
-        """Show the details of one job."""
         raise NotImplementedError
 
     def open_node(self, name: str) -> None:
-        """Show the details of one node."""
         raise NotImplementedError
 
     def show_jobs(self, filter_text: str) -> None:
-        """Show the list of jobs with this filter text."""
         raise NotImplementedError
 
     def deliver(self, function: Callable[[], None]) -> None:
@@ -95,5 +88,4 @@ class AppInterface(App[int]):
 
 
 def app_of(widget: Widget) -> AppInterface:
-    """Return the application to which a widget belongs."""
     return cast(AppInterface, widget.app)

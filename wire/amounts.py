@@ -97,7 +97,6 @@ def gpus(text: str) -> float:
 
 
 def number(text: str) -> float:
-    """Parse a number that is not negative."""
     return _number(text, "a number", "write 2 or 0.5")
 
 
@@ -107,7 +106,6 @@ def limit(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Parse a whole number that is not negative."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError(f"{text!r} is not a whole number; write 20")
     return int(text)

@@ -41,8 +41,8 @@ class UnreadableRecord(Exception):
 
 
 def encode_fact(kind: str, *fields: object) -> bytes:
-    """Return one line of an attempt's record, with its checksum. Only the last field may contain spaces, and
-    no field may contain a newline.
+    """Return one line of an attempt's record: checksum, kind and fields. Only the last field may contain
+    spaces, and no field may contain a newline.
     """
     text = " ".join([kind, *map(str, fields)]).encode("utf-8", "surrogatepass")
     return b"%08x %b\n" % (crc32(text), text)

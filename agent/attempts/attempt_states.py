@@ -118,7 +118,6 @@ class AttemptStates:
         return "" if attempt is None else attempt.user
 
     def running_keys(self) -> list[AttemptKey]:
-        """Return the attempts whose program runs, as (job, attempt number)."""
         return [key for key, each in self._known.items() if each.status.pid is not None and not each.ended]
 
     def supervisors(self) -> list[tuple[AttemptKey, int | None]]:
@@ -321,9 +320,7 @@ class AttemptStates:
         return [SendReport(Report(status)), *self._launch_next(key[0])]
 
     def _launch_next(self, job: int) -> list[AttemptAction]:
-        """Launch the next attempt of this job. It had to wait until all older attempts of the job had
-        ended.
-        """
+        """Launch the oldest attempt of this job that has not ended, unless it has already been launched."""
         for key in self._not_ended(job)[:1]:
             if not self._known[key].launched:
                 self._known[key].launched = True

@@ -67,8 +67,8 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """Return the NUMA nodes whose memory the attempt should prefer. This is `nodes`; if the host has only
-        one NUMA node, the list is empty.
+        """Return `nodes` as the NUMA nodes whose memory the attempt should prefer. If the host has only one
+        NUMA node, return an empty list.
         """
         return nodes if len(self._host.numa) > 1 else []
 

@@ -72,7 +72,6 @@ def task_variables(order: Start) -> list[dict[str, str]]:
 
 
 def has_checkpoints(order: Start) -> bool:
-    """Return whether the job has a checkpoint directory, a checkpoint command or a checkpoint signal."""
     return bool(order.checkpoint_dir or order.checkpoint_command or order.checkpoint_signal)
 
 

@@ -93,7 +93,6 @@ class LaunchSpec:
 
     @property
     def is_docker(self) -> bool:
-        """Return whether the docker daemon runs the containers of the attempt."""
         return bool(self.container_engine) and "docker" in self.container_engine[0].rpartition("/")[2]
 
     @property
@@ -104,7 +103,6 @@ class LaunchSpec:
         return bool(self.container_engine) and not self.is_docker
 
     def pack(self) -> bytes:
-        """Return the launch spec as bytes. `take_spec` decodes them."""
         body = marshal.dumps(vars(self))
         return len(body).to_bytes(LENGTH_BYTES, "big") + body
 

@@ -251,7 +251,6 @@ class Spool:
         os.close(os.open(f"{self.directory(key)}/go", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def settle(self, key: AttemptKey) -> None:
-        """Move an attempt to settled/, because the controller has stored its end."""
         os.rename(self.directory(key), self.settled_directory(key))
 
     def settled_directory(self, key: AttemptKey) -> str:
@@ -338,7 +337,6 @@ class Spool:
         return [key for key in map(parse_key, os.listdir(folder)) if key is not None]
 
     def read(self, key: AttemptKey) -> SpooledAttempt:
-        """Return what the spool has recorded about an attempt whose end the controller has not stored yet."""
         return self._read(key, self.directory(key))
 
     def _read(self, key: AttemptKey, directory: str) -> SpooledAttempt:

@@ -97,8 +97,8 @@ def main(
 
 
 def _die_with_the_agent() -> None:
-    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver would not
-    notice that its pipe is closed.
+    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver could not see
+    that the agent has closed the pipe.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

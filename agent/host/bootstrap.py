@@ -48,8 +48,8 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
 
 
 def _write_answer(word: Sequence[str], what: str, detail: str) -> None:
-    """Write an answer as a line of its own. The answer begins with a newline, because the login shell may
-    have printed an incomplete line.
+    """Write an answer to the controller as a line of its own. The answer begins with a newline, because the
+    login shell may have printed an incomplete line.
     """
     os.write(1, f"\n{''.join(word)} {json.dumps([what, detail])}\n".encode("ascii"))
 

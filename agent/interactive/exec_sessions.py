@@ -131,7 +131,6 @@ class ExecSessions:
             self._set_readers(session)
 
     def resize(self, frame: ResizeShell) -> None:
-        """Change the size of the command's terminal to the size of the user's terminal window."""
         session = self._open.get(frame.request)
         if session is not None and session.terminal:
             _resize(session.sink, frame.rows, frame.columns)

@@ -57,7 +57,6 @@ class Mount:
 
 
 def parse_mount(text: str) -> Mount:
-    """Parse a mount such as `/data`, `/data:/mnt` or `/data:/mnt:ro`."""
     text, _, last = text.rpartition(":") if text.endswith((":ro", ":rw")) else (text, "", "")
     source, _, target = text.partition(":")
     return Mount(source, target or source, last == "ro")

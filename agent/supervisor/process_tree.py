@@ -202,7 +202,6 @@ def _stat(pid: int) -> list[str]:
 
 
 def boot_id() -> str:
-    """Return the id that the kernel gives to each boot."""
     return _read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 

@@ -151,7 +151,6 @@ class _JobOutput:
 
     @property
     def is_broken(self) -> bool:
-        """True if the program that reads the output of this command has closed the pipe."""
         return any(reader.is_broken for reader in self._readers)
 
     def follow(self) -> JobView:

@@ -37,7 +37,6 @@ class NodeLineWriter:
         self._sink.flush()
 
     def finish(self) -> None:
-        """Write the unfinished line, because the output of the node has ended."""
         if self._rest:
             self.write(b"\n")
         self.flush()

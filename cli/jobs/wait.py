@@ -35,7 +35,6 @@ def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> lis
 
 
 def wait_until_started(job: int) -> None:
-    """Wait until the job has started, or has ended without a start."""
     for view in changes([job]):
         if view.attempt or view.state.terminal:
             return

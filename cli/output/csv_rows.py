@@ -34,7 +34,6 @@ def headings(kind: type[Any]) -> list[str]:
 
 
 def values(kind: type[Any], row: Any) -> list[str]:
-    """Return the values of a row in the order of the headings."""
     return [_text(name.rpartition(".")[2], get(row)) for name, get in _fields(kind)]
 
 

@@ -149,8 +149,8 @@ def of_spec(spec: JobSpec) -> Facts:
 
 
 def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:
-    """Return the CPUs or the memory per node. If the user did not request an amount, also name where the
-    default comes from.
+    """Return the CPUs or the memory per node as text. For an amount that the user did not request, add where
+    the default comes from.
     """
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:
@@ -177,7 +177,6 @@ def of_after(spec: JobSpec) -> str:
 
 
 def of_relax(spec: JobSpec) -> str:
-    """Return the requirements that the job drops if it waits too long (option --relax)."""
     return f"{', '.join(spec.relax)} after {duration(spec.relax_after_s)} in the queue" if spec.relax else ""
 
 
@@ -315,7 +314,7 @@ def _gang(spec: JobSpec) -> str:
 
 
 def _preemptible(spec: JobSpec) -> str:
-    """Return the limits on preempting the job as text; empty if the job may be preempted at any time."""
+    """Return when the job may be preempted, as text: "no" for never, empty for always."""
     if not spec.preemptible:
         return "no"
     return f"after {duration(spec.min_runtime_s)}" if spec.min_runtime_s else ""

@@ -34,7 +34,6 @@ def print_note(message: str) -> None:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Return True if colours may be written to this stream."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

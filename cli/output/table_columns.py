@@ -100,7 +100,6 @@ def job_table(now: float | None = None, *, profiles: bool = False) -> Table[JobV
 
 
 def exit_text(job: JobView) -> str:
-    """Return the exit code of a job, or the signal that ended the job, as text."""
     if job.signal:
         return f"signal {job.signal}"
     return "-" if job.exit_code is None else str(job.exit_code)
@@ -169,7 +168,7 @@ def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
 
 
 def _read(gpu: GpuView, text: str) -> str:
-    """Return the text of a measured value; "-" if the node is not connected."""
+    """Return `text`, which shows a reading of the GPU; "-" if the GPU's node is not connected."""
     return text if gpu.heard else "-"
 
 
@@ -189,7 +188,7 @@ def nvlink(gpu: GpuView) -> str:
 
 
 def off_queue(gpu: GpuView) -> str:
-    """Return the users whose processes run on the GPU although they belong to no job."""
+    """Return the names of users whose processes run on the GPU although they belong to no job."""
     return ",".join(dict.fromkeys(each.user for each in gpu.processes if each.job is None))
 
 
@@ -202,7 +201,6 @@ class ProcessOnGpu:
 
 
 def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
-    """Return all processes on these GPUs: processes of jobs, and processes that no job started."""
     return [ProcessOnGpu(gpu, process) for gpu in gpus for process in gpu.processes]
 
 

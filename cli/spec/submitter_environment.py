@@ -40,7 +40,6 @@ class Submitter:
 
 
 def submitter() -> Submitter:
-    """Return the umask and environment of this process, which it inherited from the user's shell."""
     before = os.umask(0o077)
     os.umask(before)
     return Submitter(before, os.environ)

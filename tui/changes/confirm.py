@@ -174,7 +174,6 @@ def move_line(job_move: MoveView) -> Sequence[Piece]:
 
 
 def job_command(verb: str, jobs: Sequence[JobView]) -> str:
-    """Return the shell command that makes the same change as the dialog, such as corral job cancel 7 8."""
     return f"corral job {verb} {' '.join(shlex.quote(printable(job.label)) for job in jobs)}"
 
 
@@ -216,15 +215,12 @@ def _lost(held: float, spent: float, *, brief: bool = False) -> str:
 
 
 def cancellable(job: JobView) -> bool:
-    """Return True if the job can be cancelled, which means that it has not ended."""
     return not job.state.terminal
 
 
 def preemptible(job: JobView) -> bool:
-    """Return True if the job can be preempted, which means that it holds resources."""
     return job.state in (JobState.SCHEDULED, JobState.RUNNING)
 
 
 def holdable(job: JobView) -> bool:
-    """Return True if the job can be held, which means that it waits in the queue."""
     return job.state in (JobState.QUEUED, JobState.PREEMPTED)

@@ -43,11 +43,9 @@ class JobOrders:
         self._app.push_screen(FormDialog(new_job(os.getcwd(), self._app.cli.inherit), self._submitted))
 
     def cancel(self) -> None:
-        """Ask the user to confirm, then cancel the marked jobs, or the job under the cursor."""
         self._ask("cancel", "cancelled", confirm.cancellable, confirm.cancel, "the job has ended")
 
     def preempt(self) -> None:
-        """Ask the user to confirm, then preempt the marked jobs, or the job under the cursor."""
         self._ask(
             "preempt", "preempted", confirm.preemptible, confirm.preempt, "only running jobs can be preempted"
         )
@@ -76,7 +74,6 @@ class JobOrders:
         self._app.push_screen(ConfirmDialog(question, confirm.drain(nodes)), answered)
 
     def resume(self) -> None:
-        """Resume the nodes that the view names, so that new jobs may start there."""
         self._each("resumed", self._app.view.nodes(), lambda client, node: client.resume(node.name))
 
     def _ask(

@@ -90,7 +90,6 @@ class TenantEdits:
             self._move(lambda: [step for step in steps.rows.values() if step.key == row.key], row.key)
 
     def move_all(self) -> None:
-        """Ask the user to confirm, then move jobs as all proposals in the list describe."""
         steps = self._app.model.steps
         self._move(lambda: [step for step in steps.rows.values() if step.state == "proposed"], "")
 

@@ -256,9 +256,6 @@ def _pages(source: ClusterSource, states: tuple[JobState, ...], after: int) -> I
 
 
 def _joined(parts: Iterable[Changes]) -> Changes:
-    """Join the parts of the whole state into one change, so that the screen never shows old and new rows
-    together.
-    """
     basket = PendingChanges()
     for part in parts:
         basket.put(part)

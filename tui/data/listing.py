@@ -144,7 +144,6 @@ class Listing(Generic[Key, Row]):
         return index is not None
 
     def toggle(self, key: Key) -> None:
-        """Mark the row, or remove its mark."""
         self.marks ^= {key}
 
     def mark_between(self, one: Key, other: Key) -> None:

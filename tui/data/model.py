@@ -55,7 +55,6 @@ class ClusterModel:
         return self._clock() + self._skew
 
     def silent_s(self) -> float:
-        """The seconds since the last message from the controller."""
         return self._clock() - self.connection.last_message_at
 
     @property
@@ -121,7 +120,6 @@ class ClusterModel:
 
 
 def _removed(events: Iterable[EventView]) -> set[str]:
-    """Return the names of nodes that were removed and not added again, as these events show."""
     last = {event.node: event.kind for event in events if event.kind in ("NodeAdded", "NodeRemoved")}
     return {node for node, kind in last.items() if node is not None and kind == "NodeRemoved"}
 

@@ -33,7 +33,6 @@ class MoveRow:
 
     @property
     def state(self) -> str:
-        """The state of the move: proposed, under way, moved or undone."""
         return "proposed" if isinstance(self.what, ProposalView) else move_status(self.what)
 
     @property

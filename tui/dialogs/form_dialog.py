@@ -107,7 +107,6 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
 
     @property
     def typed(self) -> dict[str, str]:
-        """The texts that the user typed, by field name."""
         return {field.name or "": field.value for field in self.query(Input)}
 
     @on(Input.Changed)
@@ -133,7 +132,6 @@ class FormDialog(Dialog[None], Generic[Request, Answer]):
 
     @on(Input.Submitted)
     def next_field(self) -> None:
-        """Move the focus to the next field after Enter."""
         self.app.action_focus_next()
 
     @on(Button.Pressed, "#back")

@@ -50,7 +50,6 @@ class MenuList(Pane):
 
     @property
     def entry(self) -> MenuEntry | None:
-        """The entry under the cursor; None if no entry matches."""
         return self.entries[self.index] if self.entries else None
 
     def show(self, entries: Sequence[MenuEntry]) -> None:
@@ -151,7 +150,6 @@ class Menu(Dialog[str]):
 
     @on(Input.Submitted)
     def submitted(self) -> None:
-        """Choose the entry under the cursor after Enter."""
         self.action_pick()
 
     def action_step(self, by: int) -> None:

@@ -55,7 +55,6 @@ class FormContents(Generic[Request]):
 
     @property
     def ready(self) -> bool:
-        """True if the form is complete and has no errors."""
         return self.request is not None and not self.wrong
 
 

@@ -49,7 +49,6 @@ def job_time(job: JobView, now: float) -> Piece:
 
 
 def text_part(job: JobView) -> str:
-    """Return the style for the text of a job: muted if the job has ended."""
     return "muted" if job.state.terminal else "text"
 
 
@@ -59,7 +58,7 @@ def gpus(job: JobView) -> Piece:
 
 
 def priority(job: JobView) -> Piece:
-    """Return the priority class of a job. Priorities from 75 are emphasised until the job has ended."""
+    """Return the priority class of a job. A priority of 75 or more is emphasised until the job has ended."""
     name = priority_name(job.priority).lower()
     return (name, "warn" if job.priority >= 75 and not job.state.terminal else "muted")
 
@@ -73,7 +72,6 @@ def clock(at: float | None, now: float) -> str:
 
 
 def node_state(node: NodeView) -> Piece:
-    """Return the symbol and the state of a node, such as ▲ up."""
     return (f"{glyphs.NODE[node.state]} {node.state_word}", node.state.value)
 
 
@@ -123,5 +121,5 @@ LABEL = 10
 
 
 def fact(label: str, *pieces: Piece) -> list[Piece]:
-    """Return a line of text that shows a value after its label."""
+    """Return one line of text: a label and the value after it."""
     return [(f" {label:<{LABEL}}", "muted"), *pieces]

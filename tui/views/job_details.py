@@ -114,7 +114,7 @@ class JobDetailsView(View):
         return printable(f"{row.label} {row.name}", 32) if row else f"job {self.job}"
 
     def status(self) -> Sequence[Piece]:
-        """Return the error of the last request, for the status line."""
+        """Return the error of the last request for the status line; empty if the request succeeded."""
         return [(self._wrong, "warn")] if self._wrong else []
 
     def changed(self, _changes: Changes) -> None:
@@ -167,7 +167,7 @@ class JobDetailsView(View):
         return [(each.sentence, printable(write(each, row.label), 1_000)) for each in explanation.easings]
 
     def advised(self) -> list[str]:
-        """Return the shell commands that would start the job now."""
+        """Return the shell commands of the changes that would start the job now."""
         return [command for _, command in self._advice()]
 
     # -- requests ----------------------------------------------------------------------

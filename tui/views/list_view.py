@@ -36,7 +36,6 @@ class ListView(View, Generic[Key, Row]):
         )
 
     def columns(self) -> Sequence[ListColumn[Row]]:
-        """Return the columns of the table from left to right."""
         raise NotImplementedError
 
     def empty(self) -> Sequence[Piece]:

@@ -44,7 +44,7 @@ class NodeDetailsView(View):
         return [row] if row else []
 
     def status(self) -> Sequence[Piece]:
-        """Return the state of the node, or a message that the node was removed, for the status line."""
+        """Return a message for the status line if the node was removed; otherwise nothing."""
         return [] if self.nodes() else [("this node was removed", "warn")]
 
     def changed(self, changes: Changes) -> None:

@@ -68,7 +68,6 @@ class NodesView(ListView[str, NodeView]):
         return [*pieces, (f"{glyphs.LEVELS} GPU load", "muted")]
 
     def moved(self) -> None:
-        """Show the details of the node under the cursor."""
         super().moved()
         self.card.update()
 

@@ -47,7 +47,6 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         raise NotImplementedError
 
     def rows_of(self, answer: Answer) -> Sequence[Row]:
-        """Return the rows of the controller's answer."""
         raise NotImplementedError
 
     def nothing(self) -> Sequence[Piece]:

@@ -143,7 +143,6 @@ class QueueView(ListView[int, JobView]):
             self.moved()
 
     def act_all(self) -> None:
-        """Mark all shown jobs. If all of them are marked, remove their marks."""
         self.listing.mark_shown()
         self.table.refresh()
         self.moved()

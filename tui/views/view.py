@@ -102,11 +102,9 @@ class View(Vertical):
         self.pane.step(-1)
 
     def act_page_down(self) -> None:
-        """Scroll down by the height of the view, less one line."""
         self.pane.step(max(1, self.pane.page - 1))
 
     def act_page_up(self) -> None:
-        """Scroll up by the height of the view, less one line."""
         self.pane.step(-max(1, self.pane.page - 1))
 
     def act_top(self) -> None:

@@ -33,11 +33,9 @@ class Pane(Widget, can_focus=True):
 
     @property
     def total(self) -> int:
-        """The number of all lines."""
         raise NotImplementedError
 
     def paint_line(self, index: int, width: int) -> Strip:
-        """Paint the line at this index."""
         raise NotImplementedError
 
     def paint_head(self, y: int, width: int) -> Strip:

@@ -210,14 +210,12 @@ class Client:
         self._post(ShellOpened, f"/v1/shells/{_quoted(shell)}/input", message)
 
     def nodes(self) -> NodeList:
-        """Return all nodes, ordered by name."""
         return self._get(NodeList, "/v1/nodes")
 
     def node(self, name: str) -> NodeView:
         return self._get(NodeView, f"/v1/nodes/{_quoted(name)}")
 
     def gpus(self) -> GpuList:
-        """Return all GPUs, ordered by node and index."""
         return self._get(GpuList, "/v1/gpus")
 
     def drain(self, name: str, why: str = "") -> NodeView:
@@ -261,7 +259,6 @@ class Client:
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
 
     def rebalance(self) -> RebalanceView:
-        """Return the current proposals to move running jobs, and the latest moves."""
         return self._get(RebalanceView, "/v1/rebalance")
 
     def run_rebalance(self, proposal: str = "") -> Rebalanced:
@@ -300,7 +297,6 @@ class Client:
         return self._post(ShareList, "/v1/shares", change)
 
     def mark(self, name: str, marks: NodeMarks) -> NodeView:
-        """Set or remove labels and taints of a node."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
     def declare_lost(self, name: str) -> NodeView:
@@ -308,7 +304,6 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
 
     def cordon_gpu(self, name: str, gpu: str, why: str = "") -> NodeView:
-        """Cordon one GPU of a node."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/cordon", NodeAction(why))
 
     def resume_gpu(self, name: str, gpu: str) -> NodeView:
@@ -326,7 +321,6 @@ class Client:
         return self._lines(VerifyLine, "/v1/store/verify")
 
     def compact(self, request: CompactRequest) -> Compacted:
-        """Delete old jobs and old entries of the journal from the store."""
         return self._post(Compacted, "/v1/store/compact", request)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
@@ -338,7 +332,6 @@ class Client:
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def cluster(self) -> ClusterView:
-        """Return the summary of the cluster."""
         return self._get(ClusterView, "/v1/cluster")
 
     def health(self) -> Health:

@@ -22,7 +22,6 @@ class ControllerAddress:
 
 
 def find_url() -> str:
-    """Return the URL of the controller that this client uses."""
     return find_controller().url
 
 

@@ -260,7 +260,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect to the socket at `path`. Return False if no process listens there."""
+    """Connect to the socket at `path`. Return True if a process listens there."""
     try:
         _connect_unix(line, path, timeout_s)
     except (ConnectionRefusedError, FileNotFoundError):

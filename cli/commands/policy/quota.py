@@ -111,9 +111,6 @@ def quota_of(words: list[str]) -> Quota:
 
 
 def scope_of(word: str) -> str:
-    """Return the kind of quota that the word names: user, project or queue. Raises CommandError for any other
-    word.
-    """
     if word not in SCOPES:
         raise CommandError(f"{word!r} is not a kind of quota", f"Write one of {', '.join(SCOPES)}.")
     return word

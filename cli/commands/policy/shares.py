@@ -111,7 +111,7 @@ def _show(body: ShareList, output: Format) -> int:
 
 
 def _state(share: ShareView, now: float) -> str:
-    """Return text about the limit that the share has exceeded; empty if the share is below its limits."""
+    """Return which limit the share has exceeded, as text; empty if it has exceeded none."""
     if not share.stopped:
         return "above its soft limit" if share.beyond else ""
     parent = "" if share.stopped == share.share else f" {printable(share.stopped)}"
@@ -120,7 +120,6 @@ def _state(share: ShareView, now: float) -> str:
 
 
 def _limits(share: ShareView) -> str:
-    """Return the soft limit and the hard limit as soft/hard; empty if the share has no limits."""
     limits = ["-" if limit is None else f"{limit:g}" for limit in (share.soft, share.hard)]
     return "" if limits == ["-", "-"] else "/".join(limits)
 
