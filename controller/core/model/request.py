@@ -6,7 +6,7 @@ Jobs with equal requests form one class: placement results for one of them are v
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -39,7 +39,7 @@ class _Hashed:
     _hash: int
 
     def __post_init__(self) -> None:
-        values = tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        values = tuple(getattr(self, each.name) for each in fields(self) if each.compare)  # type: ignore[arg-type]
         object.__setattr__(self, "_hash", hash(values))
 
     def __hash__(self) -> int:
@@ -73,17 +73,18 @@ class PerNodeRequest(_Hashed):
     user: str = ""
     """The job's user if the request is social, because job affinity excludes only jobs of the same user."""
 
-    @property
-    def social(self) -> bool:
-        """True if the request has job labels or job affinity. If so, the nodes that the job may use depend on
-        other jobs.
-        """
-        return bool(self.labels or self.company)
+    social: bool = field(init=False, repr=False, compare=False)
+    """True if the request has job labels or job affinity. If so, the nodes that the job may use depend on
+    other jobs.
+    """
+    wants_gpus: bool = field(init=False, repr=False, compare=False)
+    """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
 
-    @property
-    def wants_gpus(self) -> bool:
-        """True if the request asks for whole GPUs, a part of a GPU, or GPU memory."""
-        return bool(self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib))
+    def __post_init__(self) -> None:
+        _Hashed.__post_init__(self)
+        gpus = self.gpus or self.share or (self.gpu is not None and self.gpu.memory_mib)
+        object.__setattr__(self, "wants_gpus", bool(gpus))
+        object.__setattr__(self, "social", bool(self.labels or self.company))
 
     def __str__(self) -> str:
         gpus = counted(self.gpus, "GPU") if self.gpus else ""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import NodeTable
 from controller.core.cluster.nodes import Node
@@ -36,9 +35,17 @@ PickGpu = Callable[[Sequence[int]], int]
 
 
 def choose_gpus(
-    node: Node, room: FreeResources, part: PerNodeRequest, columns: NodeTable, pick: PickGpu
+    node: Node,
+    free: Sequence[int],
+    kinds: Sequence[int],
+    part: PerNodeRequest,
+    columns: NodeTable,
+    pick: PickGpu,
 ) -> GpuChoice:
-    """Choose the GPUs for a request on a cluster node with the free resources `room`.
+    """Choose the GPUs for a request on a cluster node.
+
+    `free` has the free thousandths of each GPU, and `kinds` its type code (its index in
+    `NodeTable.gpu_types`).
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
     2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of GPUs
@@ -51,14 +58,12 @@ def choose_gpus(
     Example: NUMA node 0 has 2 free GPUs, NUMA node 1 has 4. A request for 2 takes both of node 0; a request
     for 3 takes 3 of node 1.
     """
-    if not part.wants_gpus:
-        return NO_GPUS
     needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
-    slots = needs.fitting_slots(room.gpus, room.models)
+    slots = needs.fitting_slots(free, kinds)
     # Choose a GPU of which the job gets a part (step 1 of the docstring).
     if not part.gpus:
         slots = [pick(slots)]
-        milli = needs.milli_of(room.models[slots[0]])
+        milli = needs.milli_of(kinds[slots[0]])
     else:
         if part.gpu is not None and part.gpus > 1:
             # Find the smallest suitable group of GPUs (step 2 of the docstring).

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from controller.core.cluster.free_resources import FreeResources, free_on
+from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node, Nodes
@@ -293,13 +293,12 @@ class Placer:
         choice = NO_GPUS
         if part.wants_gpus:
             columns = self.nodes.columns
-            choice = choose_gpus(
-                node,
-                room or free_on(self.nodes, node.row),
-                part,
-                columns,
-                partial(self.pipeline.picker.pick, part, columns, node.row),
-            )
+            if room is None:
+                free, kinds = columns.gpu_free[node.row].tolist(), columns.gpu_model[node.row].tolist()
+            else:
+                free, kinds = room.gpus, room.models
+            pick = partial(self.pipeline.picker.pick, part, columns, node.row)
+            choice = choose_gpus(node, free, kinds, part, columns, pick)
         if choice is NO_GPUS:
             return _bare(node.name, part.cpu_milli, part.memory_mib, part.scratch_mib), choice
         gpus, numa = choice.gpus, choice.numa

@@ -48,14 +48,16 @@ class NodeRanking:
         "_counted_room_version",
         "_filters",
         "_fits_at",
+        "_hardware_at",
         "_has_affinity",
         "_nodes",
         "_part",
+        "_possible",
         "_scorers",
         "_scores",
         "_scores_at",
         "_static",
-        "_static_cache",
+        "_static_mask",
         "_value_version",
         "_wide",
         "count",
@@ -72,7 +74,11 @@ class NodeRanking:
         self._scorers = pipeline.scorers
         self._wide = any(getattr(each.scorer, "wide", False) for each in pipeline.scorers)
         self._active_cache: tuple[int, list[WeightedScorer]] = (-1, [])
-        self._static_cache: tuple[int, Bools | None, Bools | None] = (-1, None, None)
+        self._static_mask: Bools | None = None
+        """The nodes that all static filters accept; None if there are no static filters."""
+        self._possible: Bools = np.empty(0, dtype=np.bool_)
+        self._hardware_at = -1
+        """`Nodes.layout_version` when `_static_mask` and `_possible` were computed."""
         self.fits: Bools = np.empty(0, dtype=np.bool_)
         """The nodes that can hold the request, as of the last update."""
         self.count = 0
@@ -95,30 +101,26 @@ class NodeRanking:
         if layout == nodes.layout_version and changes == nodes.change_count:
             return None
         rows = nodes.changed_since(changes) if layout == nodes.layout_version else None
-        if rows is None or len(rows) > len(nodes) // 2 + 1:
+        if rows is None or len(rows) > len(nodes.by_name) // 2 + 1:
             return ALL_ROWS
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
-    def _static_mask(self) -> Bools | None:
-        """Return True for each node that all static filters accept; None if there are no static filters.
-
-        The result is cached until nodes are added, removed or changed.
-        """
+    def _read_hardware(self) -> None:
+        """Compute again what depends only on labels, taints and hardware (step 1 of the class docstring)."""
         nodes = self._nodes
         columns = nodes.columns
-        if self._static_cache[0] != nodes.layout_version:
-            mask = rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
-            idle = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
-            self._static_cache = nodes.layout_version, mask, idle
-        return self._static_cache[1]
+        self._static_mask = (
+            rows_passing(self._part, columns, ALL_ROWS, self._static) if self._static else None
+        )
+        self._possible = rows_possible(self._part, nodes.idle, [*self._filters, *self._static])
+        self._hardware_at = nodes.layout_version
 
     @property
     def possible(self) -> Bools:
         """The nodes that could hold the request if no job ran on them."""
-        self._static_mask()
-        found = self._static_cache[2]
-        assert found is not None
-        return found
+        if self._hardware_at != self._nodes.layout_version:
+            self._read_hardware()
+        return self._possible
 
     def update(self) -> None:
         """Compute again on which nodes the request fits (`fits`), and how many they are (`count`). These are
@@ -134,9 +136,10 @@ class NodeRanking:
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:
             mask = rows_passing(self._part, columns, rows, self._filters)
-            static = self._static_mask()
-            if static is not None:
-                mask = mask & static[rows]
+            if self._hardware_at != nodes.layout_version:
+                self._read_hardware()
+            if self._static_mask is not None:
+                mask = mask & self._static_mask[rows]
             if isinstance(rows, slice):
                 self.fits = mask
             else:

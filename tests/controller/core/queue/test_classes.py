@@ -49,7 +49,7 @@ def test_every_field_of_a_per_node_request_separates_classes() -> None:
     shares = request_of(replace(PLAIN, gpus=0.25, nodes=1)).part
     labelled = request_of(replace(PLAIN, labels={"app": "x"}), "ada").part
     usual = request_of(PLAIN).part
-    for each in fields(PerNodeRequest):
+    for each in (field for field in fields(PerNodeRequest) if field.init):
         assert any(
             getattr(part, each.name) != getattr(usual, each.name) for part in (*parts, shares, labelled)
         ), each.name
