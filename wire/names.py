@@ -7,7 +7,7 @@ from typing import Final
 
 
 class JobState(str, enum.Enum):
-    """The state of a job. controller.core.model.state_machine has the allowed transitions.
+    """The state of a job. controller.core.model.job.LEGAL has the allowed transitions.
 
     Users never see PREEMPTED: the commit that preempts a job also sets its state to QUEUED. The job's
     reason is `preempted` until the next scheduling cycle sets another reason.

@@ -26,7 +26,7 @@ from controller.core.model.effects import Effect, SendToNode, StartAttempt
 from controller.core.model.events import Event, PreemptionPlanned
 from controller.core.model.inputs import DONE, Decision, Input, Reply
 from controller.core.model.job import NEVER, Job
-from controller.core.model.start_orders import AttemptStart, start_frames
+from controller.core.model.start_orders import start_frames
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
@@ -232,7 +232,10 @@ class Engine:
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, events.JobPlaced):
-            self._effects.append(StartAttempt(AttemptStart(job, partial(node_addresses, self.state))))
+            addresses = partial(node_addresses, self.state)
+            self._effects.append(
+                StartAttempt(job, job.members, job.spec, job.attempt, job.checkpoint, addresses)
+            )
         elif isinstance(event, events.JobGrew):
             starts = start_frames(job, node_addresses(self.state, job))
             for allocation in event.allocations:

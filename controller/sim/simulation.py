@@ -119,7 +119,7 @@ class Simulation:
             # Take the values from the effect and do not build the message that a real agent would get,
             # because virtual agents do not need it.
             if isinstance(effect, StartAttempt):
-                self._start(effect.launch.key, effect.launch.nodes, effect.launch.time_limit_s)
+                self._start((effect.job.id, effect.attempt), tuple(effect.members), effect.spec.time_limit_s)
             elif isinstance(effect, SendToNodes):
                 self._obey(effect.nodes, effect.frame)
             else:

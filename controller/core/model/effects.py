@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 
-from controller.core.model.start_orders import AttemptStart
-from wire.agent.frames import CheckGpu, Go, Note, ResetGpu, Settle, Start, Stop
+from controller.core.model.job import Job, Member
+from controller.core.model.start_orders import start_frames
+from wire.agent.frames import CheckGpu, Checkpoint, Go, Note, ResetGpu, Settle, Start, Stop
+from wire.job.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,28 @@ class SendToNodes:
         return (SendToNode(node, self.frame) for node in self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
     """Send the start orders of an attempt to the agents of its nodes. The frames (messages) are made only
-    when they are sent.
+    when they are sent, with the values of the job at its placement: `members`, `spec`, `attempt` and
+    `checkpoint`.
     """
 
-    launch: AttemptStart
+    job: Job
+    members: dict[str, Member]
+    spec: JobSpec
+    attempt: int
+    checkpoint: Checkpoint | None
+    addresses: Callable[[Job], dict[str, str]]
+    """Returns the network address of each node of the job."""
 
     def orders(self) -> Iterator[SendToNode]:
-        return (SendToNode(node, start) for node, start in self.launch.starts.items())
+        # Make the frames from a copy of the job, because the job may have been edited or placed again since
+        # its placement.
+        job = copy(self.job)
+        job.members, job.spec, job.attempt = self.members, self.spec, self.attempt
+        job.checkpoint = self.checkpoint
+        return (SendToNode(node, start) for node, start in start_frames(job, self.addresses(job)).items())
 
 
 Effect = SendToNode | SendToNodes | StartAttempt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from controller.core.model.events import Allocation, JobPreempted, Victim
 from controller.core.model.request import ResourceRequest
@@ -13,6 +14,24 @@ from wire.job.spec import JobSpec
 from wire.names import HIGHEST_PRIORITY, WHOLE_GPU, JobState, Reason
 
 NEVER = float("inf")
+LEGAL: Final[dict[JobState, frozenset[JobState]]] = {
+    JobState.QUEUED: frozenset({JobState.SCHEDULED, JobState.CANCELLED, JobState.FAILED}),
+    JobState.SCHEDULED: frozenset(
+        {JobState.RUNNING, JobState.QUEUED, JobState.PREEMPTED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.RUNNING: frozenset(
+        {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.QUEUED}
+    ),
+    JobState.PREEMPTED: frozenset({JobState.QUEUED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.COMPLETED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELLED: frozenset(),
+}
+"""The states to which a job may change from each state."""
+
+
+class IllegalTransition(AssertionError):
+    """Raised for an event that the job's state does not allow. Such an event is always a bug."""
 
 
 @dataclass(slots=True)
@@ -312,10 +331,13 @@ class Job:
         milli = self.gpu_milli if not nodes else sum(self._milli(self.members[node]) for node in nodes)
         return milli / WHOLE_GPU * max(0.0, now - self.unsaved_since) / 3_600
 
-    def start_members(self, allocations: tuple[Allocation, ...]) -> None:
-        """Give the job the members of a new attempt, which have not started yet."""
-        self.members = {allocation.node: Member(allocation) for allocation in allocations}
-        self.unstarted = self.unended = len(self.members)
+    def change_state(self, new: JobState, reason: Reason, detail: str = "") -> None:
+        """Change the state of the job. Raises IllegalTransition if the table LEGAL does not allow the
+        change.
+        """
+        if new not in LEGAL[self.state]:
+            raise IllegalTransition(f"job {self.id}: {self.state.value} -> {new.value}")
+        self.state, self.reason, self.detail = new, reason, detail
 
     def set_members(self, members: dict[str, Member]) -> None:
         """Replace the members of the job, and count those that have not started and those that have not

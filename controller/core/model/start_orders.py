@@ -4,8 +4,6 @@ environment of the job's processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
 from functools import lru_cache
 
 from controller.core.model.job import Job
@@ -19,38 +17,6 @@ HOLD = ("/bin/sh", "-c", "exec /bin/sleep 2147483647")
 
 FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 """Rendezvous ports of gangs: chosen by job id, so that two gangs on one node rarely use the same port."""
-
-
-class AttemptStart:
-    """The start orders of an attempt: one message to the agent of each node. They are made when first needed,
-    from the job as it was when it was placed.
-    """
-
-    __slots__ = ("_addresses", "_job", "_members", "_starts", "_was", "key", "time_limit_s")
-
-    def __init__(self, job: Job, addresses: Callable[[Job], dict[str, str]]) -> None:
-        self.key = job.id, job.attempt
-        self.time_limit_s = job.spec.time_limit_s
-        self._job = job
-        self._members = job.members
-        self._was = job.spec, job.attempt, job.checkpoint
-        self._addresses = addresses
-        self._starts: dict[str, Start] | None = None
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(self._members)
-
-    @property
-    def starts(self) -> dict[str, Start]:
-        """The message Start to the agent of each node, by node name."""
-        if self._starts is None:
-            # Make the messages from a copy of the job with its values at the placement, because the job may
-            # have been edited or placed again since then.
-            job = copy(self._job)
-            job.members, (job.spec, job.attempt, job.checkpoint) = self._members, self._was
-            self._starts = start_frames(job, self._addresses(job))
-        return self._starts
 
 
 def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:

@@ -7,7 +7,7 @@ import pytest
 from controller.core.model import inputs
 from controller.core.model.events import event_of
 from controller.core.model.inputs import Requester
-from controller.core.model.state_machine import LEGAL, IllegalTransition, change_state
+from controller.core.model.job import LEGAL, IllegalTransition
 from controller.core.state.apply import apply
 from tests.engine_harness import EngineHarness, spec
 from wire.agent.frames import AttemptStatus, Settle, Start
@@ -303,7 +303,7 @@ def test_only_the_transitions_in_the_table_are_legal(harness: EngineHarness) -> 
             if new not in LEGAL[old]:
                 job.state = old
                 with pytest.raises(IllegalTransition):
-                    change_state(job, new, Reason.NONE)
+                    job.change_state(new, Reason.NONE)
     assert all(not LEGAL[state] for state in JobState if state.terminal)
 
 

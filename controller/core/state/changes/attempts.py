@@ -9,7 +9,6 @@ from typing import Any
 from controller.core.cluster.licences import holds_licences
 from controller.core.model import events
 from controller.core.model.job import Job, Member, newest_checkpoint
-from controller.core.model.state_machine import change_state
 from controller.core.model.wait_state import with_gate
 from controller.core.state.changes.nominations import unclaim, wait_for_place
 from controller.core.state.changes.queued import admit
@@ -35,14 +34,16 @@ def _job_placed(state: State, event: events.JobPlaced) -> None:
     job = state.jobs[event.job]
     if job.claim:
         unclaim(state, job)
-    change_state(job, JobState.SCHEDULED, Reason.STARTING)
+    job.change_state(JobState.SCHEDULED, Reason.STARTING)
     state.queue.remove(job.id)
     job.attempt, job.quality, job.placed_at = event.attempt, event.quality, event.at
     job.profile = event.profile
     job.predicted_s, job.planned_s = event.predicted_s, event.planned_s
     if job.foreseen:
         state.estimates.score_starts(job, event.at)
-    job.start_members(event.allocations)
+    # No member of the new attempt has started yet.
+    job.members = {allocation.node: Member(allocation) for allocation in event.allocations}
+    job.unstarted = job.unended = len(job.members)
     _hold(state, job, event.allocations, event.at)
     state.add_release(job)
     if job.ask.licences:
@@ -104,7 +105,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 def _run(state: State, job: Job, at: float) -> None:
     """Set the job to RUNNING. It is called when every member has started, or has ended without a start."""
-    change_state(job, JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
+    job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at
     state.add_release(job)
@@ -176,13 +177,13 @@ def _stop_requested(state: State, event: events.StopRequested) -> None:
 
 def _job_preempted(state: State, event: events.JobPreempted) -> None:
     job = state.jobs[event.job]
-    change_state(job, JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
+    job.change_state(JobState.PREEMPTED, Reason.PREEMPTED, f"preempted by {event.by}")
     job.preemptions = (*job.preemptions, event)
 
 
 def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job = state.jobs[event.job]
-    change_state(job, JobState.QUEUED, event.reason, event.detail)
+    job.change_state(JobState.QUEUED, event.reason, event.detail)
     state.note_elastic(job)
     state.remove_release(job)
     state.accounts.finish(job, again=True)
@@ -213,7 +214,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
 
 def _job_ended(state: State, event: events.JobEnded) -> None:
     job = state.jobs[event.job]
-    change_state(job, event.state, event.reason, event.detail)
+    job.change_state(event.state, event.reason, event.detail)
     state.note_elastic(job)
     if job.claim:
         unclaim(state, job)
