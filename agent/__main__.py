@@ -125,8 +125,8 @@ def main() -> int:
 
 
 def _read_options() -> list[str]:
-    """Read the agent's options from stdin, as one line of JSON. They are not on the command line, because a
-    login shell could change them.
+    """Read the agent's options from stdin, as one line of JSON. Options on the command line could be changed
+    by a login shell.
     """
     line = b""
     while not line.endswith(b"\n"):

@@ -319,8 +319,8 @@ class Agent:
     # --- hints (messages of supervisors on the FIFO), supervisors, and the fork server ---
 
     def _read_hints(self) -> None:
-        """Read the FIFO on which supervisors report what happened to attempts. Skip damaged lines, because
-        the record of each attempt in the spool has the same lines.
+        """Read the FIFO on which supervisors report what happened to attempts. Damaged lines are skipped and
+        not lost: the record of each attempt in the spool has the same lines.
         """
         data = self.partial_hint + os.read(self.spool.hints, _FIFO_READ_BYTES)
         *lines, self.partial_hint = data.split(b"\n")
@@ -584,9 +584,6 @@ class Agent:
     def _gpu_holders(self) -> list[GpuHolder]:
         """Return the running attempts that have GPUs. For jobs with an image the result includes the HMAC key
         that checks the marks (signed environment variables) of their processes.
-
-        The key is included even if no container runtime was found when this agent started: docker containers
-        continue to run while the docker daemon does not answer.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

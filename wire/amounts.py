@@ -130,7 +130,7 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """Return a function that parses the name of a member of this enum class."""
+    """Return a function that parses the text of a value of this enum class."""
 
     def read(text: str) -> Kind:
         try:

@@ -79,8 +79,8 @@ def open_directory(path: str, make: bool = False, mode: int = 0o700) -> int:
 
 
 def open_parent(path: str, make: bool = False) -> int:
-    """Open a directory in which other users cannot rename or delete our files, and return its descriptor.
-    Other users may write to it if it has the sticky bit.
+    """Open a directory in which other users cannot rename or delete files of this process, and return its
+    descriptor. Other users may write to the directory if it has the sticky bit.
     """
     at = os.open("/", _PATH_FLAGS)
     try:

@@ -129,7 +129,6 @@ class AttemptStates:
         ]
 
     def gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs."""
         return [
             GpuHolder(
                 *key,
@@ -179,8 +178,9 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record and launch an attempt. If this attempt or a newer one of the same job is known, launch
-        nothing and only report it.
+        """Record an attempt, and launch it when all older attempts of its job have ended. If the agent already
+        knows the attempt, only report its state. If it knows a newer attempt of the job, report that this
+        one is refused.
         """
         key = (order.job, order.attempt)
         if key in self._known:

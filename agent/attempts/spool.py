@@ -212,8 +212,8 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Record the end of an attempt that no supervisor has begun to run. If a supervisor has begun it,
-        write nothing and return False.
+        """Record the end of an attempt that no supervisor has begun to run. If a supervisor has begun to run
+        it, write nothing and return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)

@@ -113,7 +113,7 @@ class ProbeProcess:
         return messages
 
     def ask(self) -> None:
-        """Let the probe read all GPUs now, without waiting for the next round."""
+        """Let the probe read all GPUs now, without waiting for the next regular reading."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(b"look\n")
@@ -441,8 +441,8 @@ class NvmlGpus:
             self._round[line["uuid"]], self._waiting = line, False
 
     def _finish_round(self, round_lines: dict[str, dict[str, Any]]) -> None:
-        """Handle the readings of a complete round: report faults, answer checks of the controller and send
-        changed readings.
+        """Handle the readings that the probe has taken of all GPUs: report faults, send the results of checks
+        that the controller has ordered, and send changed readings.
         """
         processes = self._processes(round_lines)
         held = held_milli(self._holders())

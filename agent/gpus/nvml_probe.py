@@ -255,7 +255,7 @@ def _read_gpu(device: Device) -> dict[str, Any]:
 
 
 def _links(handle: Any) -> tuple[int, int]:
-    """Return how many NVLinks of a GPU are active, and how many it has."""
+    """Return the number of active NVLinks of a GPU, and the number of all its NVLinks."""
     up = there = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -278,7 +278,6 @@ def _ecc(handle: Any, kind: int) -> int:
 
 
 def _write_xids(devices: list[Device]) -> None:
-    """Write the Xid events of the driver until this process ends."""
     try:
         events = pynvml.nvmlEventSetCreate()
         for device in devices:

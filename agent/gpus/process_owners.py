@@ -122,7 +122,6 @@ def _name(uid: int) -> str:
 
 
 def _command(pid: int, proc: str) -> str:
-    """Return the first 120 characters of the command line of a process; "?" if it is unknown."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:
             words = file.read(400)

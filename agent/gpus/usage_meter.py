@@ -93,10 +93,10 @@ class UsageMeter:
                 self._save(key)
 
     def due_uses(self, holders: Iterable[GpuHolder], now: float) -> tuple[AttemptUse, ...]:
-        """Return the usage of all running attempts if it is time to send it; otherwise return an empty
-        tuple.
+        """Return the usage of all running attempts if it is time to send it; otherwise return an empty tuple.
 
-        The result always has every running attempt, because the controller replaces all values of the node.
+        The result never leaves out a running attempt, because the controller replaces all usage values of
+        this node by the result.
         """
         uses = {}
         for holder in holders:

@@ -131,8 +131,8 @@ def _other_agents(spool: Path) -> list[PreflightCheck]:
 
 
 def _file_system(path: Path) -> str:
-    """Return the type of the file system that contains this path. Of all mount points above the path, the
-    longest one decides.
+    """Return the type of the file system that contains this path: the type of the mount whose mount point is
+    the longest prefix of the path.
     """
     best, kind = "", "unknown"
     real = os.path.realpath(path)

@@ -122,8 +122,8 @@ class ExecSessions:
             self._flush(session)
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Allow more output to be sent, because the client has read some: add the number of bytes to the
-        session's credit.
+        """Add the number of bytes that the client has read to the session's credit, so that the session may
+        send as many further bytes.
         """
         session = self._open.get(frame.request)
         if session is not None:

@@ -119,7 +119,6 @@ class AttemptCgroup:
         return not left
 
     def has_oom_kill(self) -> bool:
-        """Return whether the kernel killed a process of the attempt because memory ran out."""
         for directory, _, _ in self._parts:
             for name in ("memory.events", "memory.oom_control"):
                 for line in _read(f"{directory}/{name}").splitlines():

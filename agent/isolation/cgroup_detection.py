@@ -204,8 +204,8 @@ def _enable(directory: str, names: tuple[str, ...]) -> None:
 
 
 def _take_v1(mounts: dict[str, str], own: dict[str, str], tag: str) -> HostCgroups:
-    """Create the parents of the attempts' cgroups with every v1 controller that is available. All processes
-    of an attempt are killed through the freezer controller, or through a v2 cgroup without controllers.
+    """Create the parents of the attempts' cgroups with every v1 controller that is available. To kill all
+    processes of an attempt, use the freezer controller, or a v2 cgroup without controllers.
     """
     found, why = HostCgroups(), "this host has no control groups"
     for name in (*CONTROLLERS, _FREEZER if _FREEZER in mounts else ""):

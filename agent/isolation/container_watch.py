@@ -55,7 +55,9 @@ class ContainerWatch:
         self._running = set(running)
 
     def start(self) -> None:
-        """Start to remove orphan containers; if no engine works, start to look for one that does."""
+        """Begin to remove orphan containers. If no container engine works, begin to check at intervals
+        whether one works.
+        """
         if self._runtime is None:
             if candidate_commands(self._policy):
                 self._loop.call_later(RETRY_S, self._look_for_engine)

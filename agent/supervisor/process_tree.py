@@ -80,7 +80,6 @@ def descendants(root: int) -> list[int]:
 
 
 def _children_from_list(pid: int) -> list[int]:
-    """Return a process's children as listed in /proc/<pid>/task/<tid>/children."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):

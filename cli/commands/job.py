@@ -216,8 +216,8 @@ def wait(
 
 
 def _is_confirmed(client: Client, order: JobsOrder) -> bool:
-    """Ask the user to confirm if `all` or a range such as 1-9 selects jobs of other users. Returns True if
-    the command may go on.
+    """Ask the user to confirm if `all` or a range such as 1-9 selects jobs of other users. Return True if no
+    confirmation is needed or the user confirms.
     """
     if not any(isinstance(_meaning(word), AllJobs | JobRange) for word in order.jobs):
         return True

@@ -128,8 +128,8 @@ class _Headed:
 def _one_by_one(
     client: Client, sources: list[LogSource], sink: _Counted, lines: int | None, *, follow: bool, marked: bool
 ) -> None:
-    """Show the logs one after the other. On one node, a heading separates the stderr log from the stdout log
-    above it.
+    """Show the logs one after the other. For a job on one node, a heading separates the stderr log from the
+    stdout log above it.
     """
     for source in sources:
         if marked:

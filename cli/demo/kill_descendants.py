@@ -52,7 +52,6 @@ def end_descendants(patience_s: float) -> bool:
 
 
 def descendants() -> set[int]:
-    """Return the process ids of all descendants of this process."""
     children = defaultdict(set)
     for name in os.listdir("/proc") if sys.platform == "linux" else []:
         if name.isdigit():

@@ -106,7 +106,6 @@ def exit_text(job: JobView) -> str:
 
 
 def node_table() -> Table[NodeView]:
-    """Return the table of nodes, with used and total resources."""
     return Table(
         [
             Column("NODE", lambda node: node.name, least=16),
@@ -128,7 +127,6 @@ def node_table() -> Table[NodeView]:
 
 
 def gpu_table(*, nodes: bool = False) -> Table[GpuView]:
-    """Return the table of GPUs, of one node or of several nodes."""
     return Table(
         [
             *([Column("NODE", lambda gpu: gpu.node, least=12)] if nodes else []),

@@ -48,7 +48,6 @@ Layer = Mapping[str, list[OptionText]]
 
 
 def from_flags(options: SubmitOptions) -> Layer:
-    """Return the options that were written as flags."""
     found: dict[str, list[OptionText]] = {}
     for name, value in options.items():
         row = OPTIONS[name]

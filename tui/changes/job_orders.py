@@ -84,8 +84,8 @@ class JobOrders:
         confirmation: Callable[[Sequence[JobView], float], confirm.Confirmation],
         impossible: str,
     ) -> None:
-        """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then send the
-        change for those of these jobs for which `can_change` returns True.
+        """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
+        those of these jobs for which `can_change` returns True.
         """
         ids = [job.id for job in self._chosen(can_change)]
 

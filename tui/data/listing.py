@@ -107,7 +107,6 @@ class Listing(Generic[Key, Row]):
         self.arrange(sort, not self.reverse if sort == self.sort else False)
 
     def arrange(self, sort: str, reverse: bool) -> None:
-        """Sort by a column, in ascending order, or in descending order if `reverse` is true."""
         self.sort, self.reverse = sort, reverse
         self._home_value = None
         self._rebuild()

@@ -120,7 +120,6 @@ class ConfirmDialog(Dialog[str]):
         app_of(self).copy(self.command)
 
     def changed(self) -> None:
-        """Update the dialog after a change of the cluster."""
         question = self._question()
         if question is None:
             app_of(self).show_message("nothing left to do: the cluster has changed", "warn")

@@ -12,7 +12,6 @@ from wire.text import printable
 
 
 def edit(share: ShareView) -> Form[ShareWeight, ShareList]:
-    """Return the form for an existing share. Only values that the user has changed are sent."""
     fields = (
         Field(
             "weight",

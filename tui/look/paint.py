@@ -23,8 +23,8 @@ class Paint:
         self._on: dict[tuple[str, str], Style] = {}
 
     def style(self, part: str, ground: str = "") -> Style:
-        """Return the style with the name `part`, on the background colour of the style `ground`, such as that
-        of the cursor line.
+        """Return the style with the name `part`, with the background colour of the style `ground` (for
+        example the style of the cursor line).
         """
         made = self._on.get((part, ground))
         if made is None:

@@ -128,7 +128,6 @@ class QueueView(ListView[int, JobView]):
             app_of(self).open_job(self.listing.cursor)
 
     def act_mark(self) -> None:
-        """Mark the job under the cursor, and move the cursor to the next job."""
         if self.listing.cursor is not None:
             self._marked_last = self.listing.cursor
             self.listing.toggle(self.listing.cursor)

@@ -65,7 +65,6 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
     def details(self, quota: QuotaView) -> list[list[Piece]]:
-        """Return a table of all limits of the quota."""
         kinds = KINDS if quota.scope == "project" else KINDS[:2]
         tenants = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
         origin = "  set at run time" if quota.edited else ""

@@ -36,9 +36,8 @@ class Limits:
     """
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits, with each limit that is not set here replaced by the limit in `below`.
-
-        `gpus` and `gpus_percent` are one limit: if one of them is set here, both are taken from here.
+        """Return a copy in which each limit that is not set has the value of `below`. `gpus` and
+        `gpus_percent` count as one limit: if one of them is set, neither is taken from `below`.
         """
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         if (self.gpus, self.gpus_percent) == (None, None):
@@ -80,7 +79,7 @@ class Amount:
 
     @staticmethod
     def limits(values: Mapping[str, Any]) -> Limits:
-        """Return limits from the values that `read_limit` has returned, by field."""
+        """Return the limits with these values, which `read_limit` has returned, by field name."""
         found = dict(values)
         if isinstance(found.get("gpus"), Percent):
             found["gpus_percent"] = float(found.pop("gpus"))

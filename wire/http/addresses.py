@@ -41,9 +41,8 @@ def config_dir() -> Path:
 
 
 def find_config(path: str = "") -> Optional[Path]:
-    """Return the configuration file to use. If `path` is empty, use the path in $CORRAL_CONFIG. Each of these
-    paths is returned even if the file does not exist. If both are empty, return the first of the default
-    files that exists, or None.
+    """Return the path of the configuration file to use: `path`, or $CORRAL_CONFIG if `path` is empty, even if
+    there is no such file. If both are empty, return the first default file that exists, or None.
     """
     named = path or os.environ.get("CORRAL_CONFIG", "")
     if named:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cli import completion
 from cli.commands.nodes.host_list import requests
-from cli.commands.nodes.preflight import LOOK_S, Looked, accepts_key, at_once, check_hosts, show
+from cli.commands.nodes.preflight import CHECK_S, CheckedHost, accepts_key, at_once, check_hosts, show
 from cli.exit_codes import FAILED, CommandError
 from cli.flags import argument, option, switch
 from cli.jobs.for_each import for_each
@@ -149,22 +149,22 @@ def add(
     wanted = requests(hosts, hosts_file, common)
     if len(wanted) > 1:
         print_note(f"checking {counted(len(wanted), 'host')}")
-    looked = check_hosts(wanted, yes, fingerprint)
-    failed = show([result for _, result in looked], output, ready=False)
-    return max(failed, _join_all(looked, output))
+    checked = check_hosts(wanted, yes, fingerprint)
+    failed = show([result for _, result in checked], output, ready=False)
+    return max(failed, _join_all(checked, output))
 
 
 def check(names: Names, output: Output = Format.TABLE) -> int:
     """Repeat the checks of 'corral nodes add' on the hosts of nodes, and print the result of each check."""
-    looked = check_hosts([NodeRequest(name) for name in names], False, "", keys=False)
-    return show([result for _, result in looked], output)
+    checked = check_hosts([NodeRequest(name) for name in names], False, "", keys=False)
+    return show([result for _, result in checked], output)
 
 
 def trust(names: Names, yes: Yes = False, fingerprint: Fingerprint = "") -> int:
     """Accept the SSH host keys that the hosts of these nodes have now, for example after a reinstallation."""
     code = 0
     for name in names:
-        result = Client(timeout_s=LOOK_S).preflight(NodeRequest(name))
+        result = Client(timeout_s=CHECK_S).preflight(NodeRequest(name))
         if not result.host_key:
             show([result], Format.TABLE)
             code = FAILED
@@ -228,26 +228,28 @@ class Arrival:
     why: str
 
 
-def _join_all(looked: Sequence[Looked], output: Format) -> int:
-    """Add all hosts that have passed the checks, in parallel. After Ctrl-C, print the hosts that were added
-    before it.
+def _join_all(checked: Sequence[CheckedHost], output: Format) -> int:
+    """Add all hosts that have passed the checks, in parallel. After Ctrl-C, print which hosts have already
+    been added.
     """
-    ready = [replace(request, host_key=result.host_key) for request, result in looked if result.ready]
+    ready = [replace(request, host_key=result.host_key) for request, result in checked if result.ready]
     added: list[str] = []
     try:
-        come = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
+        joined_by_name = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
     except KeyboardInterrupt:
         print_note(
             f"interrupted: {', '.join(sorted(added)) or 'none'} added; run the command again for the others"
         )
         raise
-    arrivals = [come.get(request.name) or _not_ready(request, result) for request, result in looked]
+    arrivals = [
+        joined_by_name.get(request.name) or _not_ready(request, result) for request, result in checked
+    ]
     if len(arrivals) > 1 and output in (Format.TABLE, Format.WIDE):
         _table().show(output, arrivals)
         joined = sum(arrival.joined for arrival in arrivals)
         print_note(f"{joined} of {counted(len(arrivals), 'host')} joined")
     else:
-        for arrival in come.values():
+        for arrival in joined_by_name.values():
             print_note(
                 f"node {arrival.name}: {arrival.result}{' with ' if arrival.joined else ': '}{arrival.why}"
             )

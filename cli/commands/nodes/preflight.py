@@ -19,7 +19,7 @@ from wire.text import printable
 
 AT_ONCE = 16
 """At most this many hosts are checked in parallel by one command. The controller has its own limit."""
-LOOK_S = 300.0
+CHECK_S = 300.0
 MOST_NAMES = 5
 _COLOURS = {"ok": "32", "note": "33", "unknown": "33", "failed": "31"}
 ONE_MACHINE = Check(
@@ -28,7 +28,7 @@ ONE_MACHINE = Check(
     "these nodes are one machine: they have the same boot id",
     "Its CPUs and memory count once for each node: keep one node, or divide them (--cpus, --memory).",
 )
-Looked = tuple[NodeRequest, Preflight]
+CheckedHost = tuple[NodeRequest, Preflight]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -66,7 +66,7 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
 
 def check_hosts(
     wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True
-) -> list[Looked]:
+) -> list[CheckedHost]:
     """Check all hosts, and ask the user about unknown host keys. Hosts whose key the user accepts are checked
     again.
     """
@@ -75,21 +75,21 @@ def check_hosts(
             "--fingerprint works with one host only",
             "Name one host, or accept the keys of all hosts with --yes.",
         )
-    looked = at_once(wanted, _preflight)
+    checked = at_once(wanted, _preflight)
     if not keys:
-        return looked
+        return checked
     again = [
         replace(request, host_key=result.host_key)
-        for request, result in looked
+        for request, result in checked
         if _unknown(result) and accepts_key(result, yes, fingerprint)
     ]
     seen = {request.name: (request, result) for request, result in at_once(again, _preflight)}
-    return [seen.get(request.name, (request, result)) for request, result in looked]
+    return [seen.get(request.name, (request, result)) for request, result in checked]
 
 
-def _preflight(request: NodeRequest) -> Looked:
+def _preflight(request: NodeRequest) -> CheckedHost:
     try:
-        with Client(timeout_s=LOOK_S) as client:
+        with Client(timeout_s=CHECK_S) as client:
             return request, client.preflight(request)
     except Refused as refused:
         problem = refused.problem

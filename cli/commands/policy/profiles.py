@@ -83,7 +83,6 @@ def profile_table() -> Table[ProfileView]:
 
 
 def facts_of(view: ProfileView) -> list[tuple[str, str]]:
-    """Return all details of a profile as pairs of heading and value."""
     policy, preemption = dict(view.policy), dict(view.preemption)
     strategies = preemption.pop("strategies")
     return [
