@@ -178,9 +178,9 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record an attempt, and launch it when all older attempts of its job have ended. If the agent already
-        knows the attempt, only report its state. If it knows a newer attempt of the job, report that this
-        one is refused.
+        """Record an attempt, and launch it when all older attempts of its job have ended. If the agent knows
+        the attempt already, only report its state. If the agent knows a newer attempt of the job, refuse
+        this attempt.
         """
         key = (order.job, order.attempt)
         if key in self._known:

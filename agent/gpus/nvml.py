@@ -472,7 +472,7 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if, for several rounds, a GPU has had more or fewer active NVLinks than when the
+        """End the agent if, in several readings, a GPU has had more or fewer active NVLinks than when the
         agent started. A new agent then reports the links: they are sent only in the hello, the first message.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}

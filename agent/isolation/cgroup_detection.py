@@ -18,7 +18,7 @@ _PERIOD_US = 100_000
 
 @dataclass
 class HostCgroups:
-    """The cgroups of this host in which the agent may create the cgroups of attempts."""
+    """The parent cgroups in which the agent creates the cgroups of attempts, and what they can limit."""
 
     v2_parent: str = ""
     """The parent of the attempts' cgroups if cgroup v2 is used; empty if v1 is used."""

@@ -235,21 +235,19 @@ def _join_all(checked: Sequence[CheckedHost], output: Format) -> int:
     ready = [replace(request, host_key=result.host_key) for request, result in checked if result.ready]
     added: list[str] = []
     try:
-        joined_by_name = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
+        by_name = {arrival.name: arrival for arrival in at_once(ready, partial(_join, added=added))}
     except KeyboardInterrupt:
         print_note(
             f"interrupted: {', '.join(sorted(added)) or 'none'} added; run the command again for the others"
         )
         raise
-    arrivals = [
-        joined_by_name.get(request.name) or _not_ready(request, result) for request, result in checked
-    ]
+    arrivals = [by_name.get(request.name) or _not_ready(request, result) for request, result in checked]
     if len(arrivals) > 1 and output in (Format.TABLE, Format.WIDE):
         _table().show(output, arrivals)
         joined = sum(arrival.joined for arrival in arrivals)
         print_note(f"{joined} of {counted(len(arrivals), 'host')} joined")
     else:
-        for arrival in joined_by_name.values():
+        for arrival in by_name.values():
             print_note(
                 f"node {arrival.name}: {arrival.result}{' with ' if arrival.joined else ': '}{arrival.why}"
             )

@@ -136,7 +136,7 @@ def _names(plugins: Any) -> str:
 
 
 def _plugin(entry: Any) -> str:
-    """Return the name of the plugin in an entry of the configuration, with the options that the entry sets in
+    """Return the name of the plugin in an entry of the configuration. Options that the entry sets follow in
     parentheses.
     """
     if not isinstance(entry, Mapping):
