@@ -51,7 +51,7 @@ from wire.text import printable
 PACE_S = 0.05
 """The least number of seconds between two updates of the screen."""
 
-SAID_S = 6.0
+MESSAGE_S = 6.0
 MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 
 
@@ -192,8 +192,8 @@ class CorralApp(OrderedKeysApp):
     def view(self) -> View:
         return self.trail[-1]
 
-    def show_message(self, text: str, part: str = "text") -> None:
-        self._status.show_message(text, part, SAID_S)
+    def show_message(self, text: str, style: str = "text") -> None:
+        self._status.show_message(text, style, MESSAGE_S)
 
     def copy(self, text: str) -> None:
         self.copy_to_clipboard(text)

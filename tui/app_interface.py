@@ -54,8 +54,8 @@ class AppInterface(App[int]):
         """Return the reason why the action cannot be done now; empty if it can be done."""
         raise NotImplementedError
 
-    def show_message(self, text: str, part: str = "text") -> None:
-        """Show a message on the status line for a few seconds, in the style with the name `part`."""
+    def show_message(self, text: str, style: str = "text") -> None:
+        """Show a message on the status line for a few seconds. `style` is a name of the theme."""
         raise NotImplementedError
 
     def use_theme(self, look: str) -> None:

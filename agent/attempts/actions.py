@@ -48,7 +48,7 @@ class WatchSupervisor:
 
 @dataclass(frozen=True)
 class RequestStop:
-    """Write the stop order to the spool and wake the supervisor, if one runs."""
+    """Write the stop order to the spool. If a supervisor of the attempt runs, wake it."""
 
     stop: Stop
 
@@ -86,8 +86,6 @@ class DeleteLogs:
 
 @dataclass(frozen=True)
 class SendReport:
-    """Send the status of an attempt to the controller."""
-
     report: Report
 
 

@@ -47,8 +47,6 @@ class SpoolUnusable(Exception):
 
 @dataclass(frozen=True)
 class SpooledAttempt:
-    """One attempt as the spool has recorded it."""
-
     status: AttemptStatus
     order: Start | None = None
     stop: Stop | None = None
@@ -69,8 +67,6 @@ def parse_key(name: str) -> AttemptKey | None:
 
 
 class Spool:
-    """The spool directory of this agent."""
-
     def __init__(self, root: Path, boot_id: str) -> None:
         self.root = root.absolute()
         self.boot_id = boot_id

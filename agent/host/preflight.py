@@ -36,7 +36,9 @@ _SHARED = {"nfs", "nfs4", "cifs", "smb3", "lustre", "fuse.sshfs", "ceph", "gpfs"
 
 @dataclass(frozen=True)
 class PreflightCheck:
-    """One line of the report. `verdict` is ok, note (the host works, with a restriction) or failed."""
+    """The result of one check of this host: one line of the preflight report. `verdict` is ok, note (the host
+    works, with a restriction) or failed.
+    """
 
     name: str
     verdict: str

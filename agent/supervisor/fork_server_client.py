@@ -24,8 +24,6 @@ CODE_ROOT = str(Path(__file__).absolute().parents[2])
 
 
 class ForkServerClient:
-    """One fork server process and the socket to it."""
-
     def __init__(self, hints: Path, log: Path) -> None:
         agent_end, server_end = socket.socketpair()
         with server_end, open(log, "ab", opener=_private) as stderr:

@@ -192,8 +192,6 @@ def off_queue(gpu: GpuView) -> str:
 
 @dataclass(frozen=True)
 class ProcessOnGpu:
-    """One process on one GPU."""
-
     gpu: GpuView
     process: GpuProcess
 

@@ -35,8 +35,8 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True)
 class RowFilter(Generic[Row]):
-    """A parsed filter. A row passes if it matches every term of the text; the empty filter passes all
-    rows.
+    """A parsed filter. A row passes if it matches every term of the filter text; all rows pass an empty
+    filter.
     """
 
     text: str = ""

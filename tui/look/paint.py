@@ -22,28 +22,28 @@ class Paint:
         self._styles = styles
         self._on: dict[tuple[str, str], Style] = {}
 
-    def style(self, part: str, ground: str = "") -> Style:
-        """Return the style with the name `part`, with the background colour of the style `ground` (for
-        example the style of the cursor line).
+    def style(self, name: str, ground: str = "") -> Style:
+        """Return the style `name` of the theme. If `ground` names another style, such as that of the cursor
+        line, use its background colour.
         """
-        made = self._on.get((part, ground))
+        made = self._on.get((name, ground))
         if made is None:
-            over, under = self._styles[part], self._styles[ground] if ground else Style.null()
+            over, under = self._styles[name], self._styles[ground] if ground else Style.null()
             # If the style `ground` swaps text and background colours, use one colour for the whole line.
             # Otherwise the text colour of each style would become the background behind its text.
             made = Style(bold=over.bold) + under if under.reverse else over + under
-            self._on[part, ground] = made
+            self._on[name, ground] = made
         return made
 
     def strip(self, pieces: Iterable[Piece], width: int, ground: str = "") -> Strip:
         """Return one line, cut or padded to the width."""
         segments, left = [], width
-        for text, part in pieces:
+        for text, style in pieces:
             size = span(text)
             if size > left:
                 text, size = fit(text, left), left
             if text:
-                segments.append(Segment(text, self.style(part, ground)))
+                segments.append(Segment(text, self.style(style, ground)))
             left -= size
         if left:
             segments.append(Segment(" " * left, self.style("text", ground)))
@@ -68,11 +68,11 @@ def fit(text: str, width: int, right: bool = False) -> str:
     return text.rjust(width - size + len(text)) if right else text + " " * (width - size)
 
 
-def bar(fraction: float, width: int, part: str = "bar") -> list[Piece]:
+def bar(fraction: float, width: int, style: str = "bar") -> list[Piece]:
     """Return a horizontal bar of `width` cells, of which the fraction `fraction` (0 to 1) is filled."""
     halves = round(max(0.0, min(1.0, fraction)) * width * 2)
     whole, half = divmod(halves, 2)
-    return [("━" * whole + "╸" * half, part), ("─" * (width - whole - half), "track")]
+    return [("━" * whole + "╸" * half, style), ("─" * (width - whole - half), "track")]
 
 
 def level(percent: float) -> str:
@@ -90,12 +90,12 @@ def both_ends(left: Sequence[Piece], right: Sequence[Piece], width: int) -> list
     """
     room = width - length(right)
     shown: list[Piece] = []
-    for text, part in left:
+    for text, style in left:
         size = span(text)
         if size > room:
-            shown.append((fit(text, max(0, room)), part))
+            shown.append((fit(text, max(0, room)), style))
             room = 0
             break
-        shown.append((text, part))
+        shown.append((text, style))
         room -= size
     return [*shown, (" " * max(0, room), "text"), *right]

@@ -22,8 +22,6 @@ Row = TypeVar("Row")
 
 
 class ListView(View, Generic[Key, Row]):
-    """A view that shows a table of rows."""
-
     def __init__(self, listing: Listing[Key, Row]) -> None:
         super().__init__()
         self.listing: Listing[Key, Row] = listing

@@ -27,8 +27,6 @@ WORTHLESS = "nothing to propose: no move would be worth its cost"
 
 
 class MovesView(PolledListView[MoveRow, RebalanceView]):
-    """The list of proposed moves, followed by recent moves."""
-
     NAME = actions.REBALANCE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
     CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})

@@ -19,8 +19,6 @@ from wire.text import printable
 
 
 class NodeDetailsView(View):
-    """Shows one node: its GPUs, and the jobs on them."""
-
     NAME = actions.NODE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.NODE)
 

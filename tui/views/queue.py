@@ -21,8 +21,6 @@ from wire.text import duration, memory, printable
 
 
 class QueueView(ListView[int, JobView]):
-    """The list of running, waiting and ended jobs."""
-
     NAME = actions.QUEUE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.QUEUE)
 

@@ -109,7 +109,9 @@ class TrailLine(FrameLine):
 
 
 class StatusLine(FrameLine):
-    """Shows the last message. Without a message, it shows a connection error, or else a text of the view."""
+    """Shows the last message. If there is none, shows a connection error, or else the status text of the
+    view.
+    """
 
     def __init__(self, view: Callable[[], View]) -> None:
         super().__init__()
@@ -117,9 +119,9 @@ class StatusLine(FrameLine):
         self._shown_text: Piece | None = None
         self._until = 0.0
 
-    def show_message(self, text: str, part: str, seconds: float) -> None:
-        """Show a message in the style with the name `part` for this many seconds."""
-        self._shown_text, self._until = (printable(text, 1000), part), time.monotonic() + seconds
+    def show_message(self, text: str, style: str, seconds: float) -> None:
+        """Show a message for this many seconds. `style` is a name of the theme."""
+        self._shown_text, self._until = (printable(text, 1000), style), time.monotonic() + seconds
         self.refresh()
 
     def tick(self) -> None:

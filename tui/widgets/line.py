@@ -12,8 +12,6 @@ from tui.look.paint import Piece
 
 
 class FrameLine(Widget):
-    """A widget that is one line high."""
-
     ALLOW_SELECT = False
 
     def pieces(self, width: int) -> Sequence[Piece]:

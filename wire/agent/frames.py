@@ -410,8 +410,8 @@ class Stop:
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to the processes of an attempt that have a handler for it. Other processes do not get the
-    signal, because it would end them.
+    """Send a signal to those processes of an attempt that have a handler for this signal. Other processes do
+    not get it, because it would end them.
     """
 
     job: int

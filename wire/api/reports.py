@@ -70,7 +70,7 @@ class StartEstimates:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """A start time that was estimated for a job while it waited."""
+    """An estimate of a job's start time that was made while the job waited."""
 
     kind: str
     made_at: float

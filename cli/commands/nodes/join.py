@@ -219,8 +219,6 @@ def _label(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Arrival:
-    """The result of adding one host."""
-
     name: str
     address: str
     joined: bool
