@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "report": (
         "cli.commands.reports.report",
-        "Show how accurate predicted run times and estimated starts have been.",
+        "Show how fair the cluster was, why GPUs were idle, and how accurate estimates were.",
     ),
     "events": (
         "cli.commands.reports.events",

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from controller.commit_feed import Commit, CommitFeed, Subscription
 from controller.config import Config
+from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model import inputs
@@ -98,6 +99,8 @@ class Daemon:
         self.seq = 0
         """The number of the last journal entry on disk."""
         self.counters = ControllerCounters()
+        self.accounting = ClusterAccounting()
+        """GPU-hours got and entitled, and idle GPU-hours by cause, for reports and metrics."""
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
         self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
@@ -360,6 +363,7 @@ class Daemon:
         events: list[Event] = []
         effects: list[Effect] = []
         replies: list[tuple[asyncio.Future[Reply], Reply]] = []
+        self.accounting.advance(self.engine, self.now())
         handled: list[tuple[Input, float]] = []
         try:
             # Pass each input to the engine (step 2 of the class docstring).
@@ -403,7 +407,9 @@ class Daemon:
             if isinstance(event, PluginFailed):
                 log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
         began = time.monotonic()
-        batch = await self._store_threads.commit(self.state, self.seq, events)
+        self.accounting.observe(self.state, events, events[-1].at)
+        figures = self.accounting.take_changed(events[-1].at)
+        batch = await self._store_threads.commit(self.state, self.seq, events, figures)
         self.counters.committed(len(batch.entries), time.monotonic() - began)
         self.state.forget_old()
         self.seq = batch.entries[-1].seq
@@ -434,6 +440,7 @@ class Daemon:
         # are not connected.
         if recovered.nodes_lost:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
+        self.accounting.load(self.state, recovered.notes)
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 

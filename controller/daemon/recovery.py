@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from controller.core.engine import Engine
-from controller.core.model.rows import Batch
+from controller.core.model.rows import Batch, NoteRow
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.job_and_node_rows import restore_state
 from controller.core.state.state import State
@@ -29,6 +29,8 @@ class Recovered:
     node_rows: Batch
     """The loaded rows of nodes. Writing them again changes no data and shows whether the store can be
     written."""
+    notes: list[NoteRow]
+    """The loaded notes. Some have figures that do not belong to the state of the engine."""
 
 
 def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
@@ -44,7 +46,9 @@ def recover(store: Store, pipeline: Pipeline, keep_ended: int) -> Recovered:
         state.used = []
         state.forgot = len(loaded.ended) >= keep_ended
         node_rows = Batch((), (), tuple(loaded.nodes))
-        return Recovered(Engine(pipeline, state), nodes_lost, loaded.last_seq, loaded.last_at, node_rows)
+        return Recovered(
+            Engine(pipeline, state), nodes_lost, loaded.last_seq, loaded.last_at, node_rows, loaded.notes
+        )
 
 
 @contextmanager

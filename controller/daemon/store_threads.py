@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from controller.core.model.events import Event, JobEvent, NodeEvent, body_of, kind_of
-from controller.core.model.rows import Batch, JournalEntry
+from controller.core.model.rows import Batch, JournalEntry, NoteRow
 from controller.core.state.job_and_node_rows import changed_rows
 from controller.core.state.other_rows import changed_notes, clear_note_changes
 from controller.core.state.state import State
@@ -44,8 +44,11 @@ class StoreThreads:
         """Call `work`, which changes the store, in the writer's thread, between two commits."""
         await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
-    async def commit(self, state: State, last_seq: int, events: tuple[Event, ...]) -> Batch:
+    async def commit(
+        self, state: State, last_seq: int, events: tuple[Event, ...], more_notes: Sequence[NoteRow] = ()
+    ) -> Batch:
         """Write the events, and the rows of the jobs and nodes that they changed, in one transaction.
+        `more_notes` are rows of figures that do not belong to the state of the engine.
 
         The writer's thread also builds the rows, because for a large array this takes long. The caller must
         not change the state before this method returns.
@@ -53,7 +56,7 @@ class StoreThreads:
 
         def write() -> Batch:
             jobs, nodes = changed_rows(state, events)
-            notes = changed_notes(state, events)
+            notes = [*changed_notes(state, events), *more_notes]
             clear_note_changes(state)
             entries = tuple(entry_of(seq, event) for seq, event in enumerate(events, last_seq + 1))
             used, state.used = state.used or (), []

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from controller.core.accounting.cluster_accounting import ClusterAccounting
 from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNodes, StartAttempt
@@ -43,8 +44,15 @@ class Simulation:
     (job 1 is submitted and placed), 10 s (job 2 is submitted and waits) and 60 s (job 1 ends, job 2 starts).
     """
 
-    def __init__(self, engine: Engine, observe: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        observe: Callable[[Event], None] | None = None,
+        accounting: ClusterAccounting | None = None,
+    ) -> None:
         self.engine = engine
+        self.accounting = accounting
+        """Accounts GPU-hours for the reports on fairness and idle GPUs; None: nothing is accounted."""
         self.now = 0.0
         self.agents = VirtualAgents(lambda key: self.planned_runs[key[0]], self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
@@ -111,7 +119,11 @@ class Simulation:
         """Pass one input (command, report or timer) to the engine now, and carry out the orders that the
         engine returns.
         """
+        if self.accounting is not None:
+            self.accounting.advance(self.engine, self.now)
         decision = self.engine.handle(given, self.now)
+        if self.accounting is not None:
+            self.accounting.observe(self.engine.state, decision.events, self.now)
         if self._observe is not None:
             for event in decision.events:
                 self._observe(event)

@@ -118,3 +118,72 @@ class StintList:
     stints: tuple[StintView, ...]
     since: float
     until: float
+
+
+@dataclass(frozen=True)
+class FairnessRow:
+    """What one project or user got, and what max-min fairness of weights and demands entitled it to.
+
+    All amounts are GPU-hours. `points` is the difference in percent of the capacity: below 0 if it got less.
+    Waits are seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs
+    that still wait. `scavenged` is the use of jobs with the priority SCAVENGER, which counts nowhere else.
+    """
+
+    name: str
+    got: float
+    entitled: float
+    points: float
+    demanded: float
+    scavenged: float
+    started: int
+    wait_p50_s: Optional[float]
+    wait_p90_s: Optional[float]
+    wait_max_s: float
+    longest_waiting: str
+    """The label of the job that has waited longest and still waits; empty if none waits."""
+    longest_waiting_s: float
+    judgement: str
+    """One sentence if the row is out of bounds; otherwise empty."""
+
+
+@dataclass(frozen=True)
+class FairnessReport:
+    """How fair the cluster was between `since` and `until`, by project or user, the largest deviation first.
+
+    `capacity` is in GPU-hours, without idle GPUs that take no new jobs.
+    """
+
+    by: str
+    since: float
+    until: float
+    capacity: float
+    rows: tuple[FairnessRow, ...]
+
+
+@dataclass(frozen=True)
+class GpuHoursByCause:
+    """Idle or lost GPU-hours with one cause. `percent` is of all GPU-hours of the cluster.
+
+    `avoidable`: a waiting job fits and delays no other job, or work was lost.
+    """
+
+    cause: str
+    gpu_hours: float
+    percent: float
+    about: str
+    avoidable: bool
+
+
+@dataclass(frozen=True)
+class WasteReport:
+    """Where the GPU-hours between `since` and `until` went: used by jobs, idle by cause, and lost by cause.
+
+    Lost GPU-hours are part of the used ones: attempts ended before their work was saved.
+    """
+
+    since: float
+    until: float
+    gpu_hours: float
+    used: float
+    idle: tuple[GpuHoursByCause, ...]
+    lost: tuple[GpuHoursByCause, ...]

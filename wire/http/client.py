@@ -27,7 +27,7 @@ from wire.api.jobs import (
 )
 from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
-from wire.api.reports import EstimateReport, StintList, UsageList
+from wire.api.reports import EstimateReport, FairnessReport, StintList, UsageList, WasteReport
 from wire.api.store import Compacted, CompactRequest, VerifyLine
 from wire.api.tenants import (
     LicenceList,
@@ -330,6 +330,16 @@ class Client:
 
     def estimates(self) -> EstimateReport:
         return self._get(EstimateReport, "/v1/reports/estimates")
+
+    def fairness(self, by: str, since: int) -> FairnessReport:
+        """Return what each project or user got and was entitled to since this time. `by` is one of these two
+        words.
+        """
+        return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
+
+    def waste(self, since: int) -> WasteReport:
+        """Return the idle GPU-hours by cause, and the GPU-hours of lost work, since this time."""
+        return self._get(WasteReport, "/v1/reports/waste", [("since", since)])
 
     def cluster(self) -> ClusterView:
         return self._get(ClusterView, "/v1/cluster")

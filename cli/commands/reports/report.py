@@ -1,20 +1,97 @@
-"""corral report: compares predicted run times and start times with the real ones."""
+"""corral report: shows how fair the cluster was, why GPUs were idle, and how wrong estimates were."""
 
 from __future__ import annotations
 
-from cli.output.formats import Column, Format, Output, Table, write
+import time
+from enum import StrEnum
+from typing import Annotated
+
+from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
+from cli.flags import option, switch
+from cli.output.formats import Column, Format, Output, Table, write, write_data
 from cli.output.stderr import print_note
 from cli.registry import application, examples
+from wire import amounts
 from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
 from wire.http.client import Client
 from wire.text import duration
 
-app = application("Show how accurate predicted run times and estimated starts have been.")
+app = application("Show how fair the cluster was, why GPUs were idle, and how accurate estimates were.")
 
 
-@app.callback(epilog=examples("corral report estimates", "corral report starts"))
+class By(StrEnum):
+    """The subject of one line of the fairness report: a project or a user."""
+
+    PROJECT = "project"
+    USER = "user"
+
+
+Since = Annotated[
+    float,
+    option(
+        "--since",
+        "AGO",
+        "Start of the period, as the time before now (30d). Default: 7d.",
+        parser=amounts.seconds,
+    ),
+]
+
+
+@app.callback(
+    epilog=examples(
+        "corral report fairness --by user",
+        "corral report waste --since 1d",
+        "corral report estimates",
+        "corral report starts",
+    )
+)
 def front() -> None:
-    """Show how accurate predicted run times and estimated start times have been."""
+    """Show how fair the cluster was, why GPUs were idle, and how accurate estimates were."""
+
+
+@app.command(
+    epilog=examples(
+        "corral report fairness",
+        "corral report fairness --by user --since 30d",
+        "corral report fairness -o json",
+    )
+)
+def fairness(
+    since: Since = 7 * 86_400.0,
+    by: Annotated[
+        By, switch("--by", "Show one line for each project or user. Default: project.")
+    ] = By.PROJECT,
+    output: Output = Format.TABLE,
+) -> int:
+    """Show the GPU-hours that each project or user got and was entitled to, and how long its jobs waited.
+
+    A project is entitled to its part by max-min fairness: capacity is divided by the weights of the projects,
+    no project gets more than the GPUs that its running and waiting jobs demand, and the others divide the
+    rest. POINTS is the difference in percent of the capacity. Jobs with the priority SCAVENGER do not count.
+    """
+    body = Client().fairness(by.value, max(0, int(time.time() - since)))
+    fairness_table(by.value).show(output, body.rows, body)
+    if output in (Format.TABLE, Format.WIDE):
+        for row in body.rows:
+            if row.judgement:
+                print_note(row.judgement)
+    return 0
+
+
+@app.command(epilog=examples("corral report waste", "corral report waste --since 30d -o json"))
+def waste(since: Since = 7 * 86_400.0, output: Output = Format.TABLE) -> int:
+    """Show why GPUs were idle, in GPU-hours by cause, and the GPU-hours of work that was lost."""
+    body = Client().waste(max(0, int(time.time() - since)))
+    if output.is_data:
+        write_data(output, body)
+        return 0
+    waste_table("IDLE").show(output, body.idle, body)
+    if output in (Format.TABLE, Format.WIDE):
+        if body.lost:
+            write("\n")
+            waste_table("LOST").show(output, body.lost, body)
+        print_note(waste_sentence(body))
+    return 0
 
 
 @app.command(epilog=examples("corral report estimates", "corral report estimates -o json"))

@@ -80,6 +80,7 @@ USAGE = (
         "limit", "The most lines in the answer; lines with the most GPU-hours come first.", 1, 10_000, 1_000
     ),
 )
+FAIRNESS = (choice("by", "One row for each project or user; default: project.", reports.BY), SINCE)
 STREAM = (
     integer("after", "Send the commits after this entry; default: from now on.", 0, MOST),
     flag("rows", "1: also send every changed job and node in its new state.", True),
@@ -177,6 +178,8 @@ ROUTES = (
     Route("GET", "/v1/usage", ANYONE, usage.show, query=USAGE, slow=True),
     Route("GET", "/v1/usage/off-queue", ANYONE, usage.off_queue, query=(SINCE, UNTIL)),
     Route("GET", "/v1/reports/estimates", ANYONE, reports.estimates),
+    Route("GET", "/v1/reports/fairness", ANYONE, reports.fairness_report, query=FAIRNESS),
+    Route("GET", "/v1/reports/waste", ANYONE, reports.waste_report, query=(SINCE,)),
     Route("GET", "/v1/cluster", ANYONE, cluster.show),
     Route("GET", "/v1/events", ANYONE, events.listing, query=EVENTS),
     Route(

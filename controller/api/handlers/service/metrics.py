@@ -8,15 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from aiohttp import web
 
 from controller.api.server.request import Call
+from controller.core.accounting.reports import PROJECT, fairness, waste
 from controller.core.cluster.nodes import Node
 from controller.core.engine import Engine
 from controller.core.explain.why_pending import reason_of
 from controller.core.pipeline.hooks import Sample
+from controller.daemon.daemon import Daemon
 from controller.watchers.counters import BOUNDS, ControllerCounters, Histogram
 from wire.agent.frames import GpuSample
 from wire.names import SHOWN_STATES, WHOLE_GPU, GpuHealth, JobState, NodeState
 
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+DAY_S = 86_400.0
 NO_LABELS: Mapping[str, str] = {}
 _LIVE = tuple(state for state in SHOWN_STATES if not state.terminal)
 
@@ -32,6 +35,7 @@ async def show(call: Call) -> web.Response:
         *_families(_cluster(daemon.engine)),
         *_families(_readings(daemon.engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *_families(_estimates(daemon.engine)),
+        *_families(_accounting(daemon)),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
         *_histogram(
@@ -64,7 +68,7 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
     yield from _by("corral_gpus", about, "state", dict(sorted(gpus.items())))
 
 
-def _by(name: str, about: str, label: str, counts: Mapping[str, int]) -> Iterator[Sample]:
+def _by(name: str, about: str, label: str, counts: Mapping[str, float]) -> Iterator[Sample]:
     """Return one sample of the metric `name` for each key of `counts`, such as each job state. The key
     becomes the value of `label`."""
     return (Sample(name, count, {label: value}, about) for value, count in counts.items())
@@ -110,6 +114,29 @@ def _estimates(engine: Engine) -> Iterator[Sample]:
     for kind, start in sorted(known.starts.items()):
         figures = start.count, start.bias_s, start.error_s, start.late
         yield from _errors("start", {"kind": kind}, "Starts of jobs that had been estimated", *figures)
+
+
+def _accounting(daemon: Daemon) -> Iterator[Sample]:
+    """Yield the GPU-hours of each project, idle GPU-hours and lost GPU-hours of the last day, by cause."""
+    now = daemon.now()
+    daemon.accounting.close_until(daemon.engine, now)
+    periods, since = daemon.accounting.periods, now - DAY_S
+    for each in fairness(periods, daemon.state, PROJECT, since, now).rows:
+        for kind, hours in (("got", each.got), ("entitled", each.entitled), ("demanded", each.demanded)):
+            about = "GPU-hours of each project in the last day: got, entitled by max-min fairness, demanded."
+            yield Sample("corral_project_gpu_hours", hours, {"project": each.name, "kind": kind}, about)
+        about = "GPU-hours got minus entitled in the last day, in percent of the capacity."
+        yield Sample("corral_project_fairness_points", each.points, {"project": each.name}, about)
+        about = "Seconds that the job of the project that has waited longest has waited."
+        yield Sample(
+            "corral_project_longest_wait_seconds", each.longest_waiting_s, {"project": each.name}, about
+        )
+    found = waste(periods, since, now)
+    for name, about, causes in (
+        ("corral_idle_gpu_hours", "Idle GPU-hours of the last day, by cause.", found.idle),
+        ("corral_lost_gpu_hours", "GPU-hours of unsaved work in the last day, by cause.", found.lost),
+    ):
+        yield from _by(name, about, "cause", {each.cause: each.gpu_hours for each in causes})
 
 
 def _errors(

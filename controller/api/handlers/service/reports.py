@@ -1,11 +1,16 @@
-"""Routes of reports on the errors of run time estimates and start time estimates."""
+"""Routes of reports: errors of run time and start time estimates, fairness, idle GPU-hours."""
 
 from __future__ import annotations
 
 from controller.api.server.request import Call
+from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.estimates.runtime_prediction import PredictionScore
 from controller.core.model.start_estimates import StartScore
-from wire.api.reports import EstimateReport, RunEstimate, StartEstimates
+from wire.api.reports import EstimateReport, FairnessReport, RunEstimate, StartEstimates, WasteReport
+
+BY = (PROJECT, USER)
+USUAL_S = 7 * 86_400
+"""Seconds of the report if `since` is not given. This is one week."""
 
 
 async def estimates(call: Call) -> EstimateReport:
@@ -42,3 +47,26 @@ def _start_estimates(kind: str, score: StartScore) -> StartEstimates:
     return StartEstimates(
         kind, count, score.ahead_s / count, score.bias_s / count, score.error_s / count, score.late / count
     )
+
+
+async def fairness_report(call: Call) -> FairnessReport:
+    """Show what each project or user got and was entitled to, and how long its jobs waited."""
+    by = call.query["by"][0] if call.query["by"] else PROJECT
+    since, now = await _account(call)
+    return fairness(call.daemon.accounting.periods, call.daemon.state, by, since, now)
+
+
+async def waste_report(call: Call) -> WasteReport:
+    """Show idle GPU-hours by cause, and the GPU-hours of work that was lost."""
+    since, now = await _account(call)
+    return waste(call.daemon.accounting.periods, since, now)
+
+
+async def _account(call: Call) -> tuple[float, float]:
+    """Bring the accounted figures up to date. Return the begin of the report, and the present time."""
+    await call.daemon.settled()
+    daemon = call.daemon
+    now = daemon.now()
+    daemon.accounting.close_until(daemon.engine, now)
+    since = call.query["since"]
+    return (max(0.0, now - USUAL_S) if since is None else float(since)), now

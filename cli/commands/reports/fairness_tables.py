@@ -1,0 +1,64 @@
+"""Tables of the reports on fairness and on idle GPU-hours, for corral report and corral sim run."""
+
+from __future__ import annotations
+
+from cli.output.formats import Column, Table
+from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
+from wire.text import duration
+
+
+def fairness_table(by: str) -> Table[FairnessRow]:
+    """Return the table of what each project or user got and was entitled to."""
+    return Table(
+        [
+            Column(by.upper(), lambda each: each.name, least=8),
+            Column("GOT", lambda each: f"{each.got:,.1f}", right=True),
+            Column("ENTITLED", lambda each: f"{each.entitled:,.1f}", right=True),
+            Column("POINTS", lambda each: f"{each.points:+.1f}", right=True),
+            Column("DEMANDED", lambda each: f"{each.demanded:,.1f}", keep=3, right=True),
+            Column("STARTED", lambda each: f"{each.started:,}", keep=5, right=True),
+            Column("WAIT P50", lambda each: _wait(each.wait_p50_s), keep=4, right=True),
+            Column("P90", lambda each: _wait(each.wait_p90_s), keep=2, right=True),
+            Column("MAX", lambda each: duration(each.wait_max_s), keep=1, right=True),
+            Column("WAITS LONGEST", _longest, keep=6),
+            Column("SCAVENGED", lambda each: f"{each.scavenged:,.1f}", keep=7, right=True, wide=True),
+        ],
+        name=lambda each: each.name,
+        kind=FairnessRow,
+    )
+
+
+def waste_table(state: str) -> Table[GpuHoursByCause]:
+    """Return the table of idle or lost GPU-hours by cause. `state` is the title of the first column."""
+    return Table(
+        [
+            Column(state, lambda each: each.cause, least=12),
+            Column("GPU-HOURS", lambda each: f"{each.gpu_hours:,.1f}", right=True),
+            Column("OF ALL", lambda each: f"{each.percent:.1f}%", right=True),
+            Column("AVOIDABLE", lambda each: "yes" if each.avoidable else "", keep=2),
+            Column("MEANING", lambda each: each.about, keep=1, least=20),
+        ],
+        name=lambda each: each.cause,
+        kind=GpuHoursByCause,
+    )
+
+
+def waste_sentence(body: WasteReport) -> str:
+    """Return a sentence with the used, idle and lost GPU-hours of the report."""
+    idle, lost = (sum(each.gpu_hours for each in found) for found in (body.idle, body.lost))
+    avoidable = sum(each.gpu_hours for each in body.idle if each.avoidable)
+    if not body.gpu_hours:
+        return "No GPU-hours were accounted in this time."
+    return (
+        f"Jobs used {body.used:,.1f} of {body.gpu_hours:,.1f} GPU-hours "
+        f"({100 * body.used / body.gpu_hours:.1f} %), {idle:,.1f} were idle, of which {avoidable:,.1f} were "
+        f"avoidable. Work of {lost:,.1f} GPU-hours was lost."
+    )
+
+
+def _wait(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
+
+
+def _longest(each: FairnessRow) -> str:
+    return f"job {each.longest_waiting}: {duration(each.longest_waiting_s)}" if each.longest_waiting else "-"

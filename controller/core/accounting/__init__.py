@@ -1,0 +1,1 @@
+"""Accounts GPU-hours: what each tenant got and was entitled to, and why the idle GPUs were idle."""

@@ -1,0 +1,312 @@
+"""Accounts the GPU-hours of a cluster while it runs: use, demand, entitlement, idle GPUs and lost work.
+
+Algorithm. The controller and the simulator call `advance` before an input and `observe` after it.
+1. `observe` updates the GPUs that the event's job holds or waits for, and the integral of both over time for
+   its tenant (user in a project). A waiting job counts only if it may start: it is not held, and no gate
+   (dependency, begin time, array throttle) is closed.
+2. `advance` closes the steps of `step_s` seconds that have ended. Nothing has changed since the last input,
+   so one sample of the idle GPUs by cause (idle_causes.py) holds for all these steps. If no GPU is idle now,
+   GPUs that were idle earlier in the step get the causes of the sample before.
+3. For each closed step, divide the capacity by max-min fairness of weights and mean demands (max_min.py). The
+   capacity is the GPUs of the cluster without idle GPUs that take no new jobs.
+4. Add the GPU-hours got, demanded, entitled, idle and lost to the hour of the step (hours.py).
+
+Jobs with the priority SCAVENGER neither demand nor get anything: they use what all other jobs leave.
+
+Invariant: the figures never influence a decision. The same inputs at the same times give the same figures.
+Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. Time in which nothing
+happens costs one step for each hour.
+
+Example: 8 GPUs, two projects of weight 1. Project a holds all GPUs for an hour, while b waits for 4. Then a
+got 8 GPU-hours and was entitled to 4, and b got 0 and was entitled to 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.core.accounting.hours import HOUR_S, KEPT_DAYS, Period, Periods, Tenant
+from controller.core.accounting.idle_causes import CLOSED, IdleCause, idle_gpus
+from controller.core.accounting.max_min import GpuModels, entitled_parts
+from controller.core.accounting.wait_histogram import bin_of
+from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.engine import Engine
+from controller.core.fairshare.share_tree import SharePath
+from controller.core.model import events
+from controller.core.model.events import Event, JobEvent
+from controller.core.model.job import NEVER, Job
+from controller.core.model.rows import NoteRow
+from controller.core.quota.usage_counters import GPU
+from controller.core.state.state import State
+from wire.names import PRIORITIES, WHOLE_GPU, JobState, Reason
+
+STEP_S = 60.0
+SAVE_S = 300.0
+"""Seconds between two writes of the figures of the present hour. A crash loses at most these figures."""
+PREEMPTION, NODE_LOSS, GPU_FAULT, TIME_LIMIT = "preemption", "node loss", "GPU fault", "time limit too short"
+_LOSSES = {
+    Reason.NODE_LOST: NODE_LOSS,
+    Reason.SUPERVISOR_LOST: NODE_LOSS,
+    Reason.GPU_FAILED: GPU_FAULT,
+    Reason.GPU_ERROR: GPU_FAULT,
+    Reason.TIME_LIMIT: TIME_LIMIT,
+}
+"""The cause of a loss, by the reason for which an attempt ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _JobUse:
+    """The GPUs that a job holds or waits for, and the time since which its work is not saved."""
+
+    tenant: Tenant
+    models: GpuModels
+    scavenges: bool
+    held: float
+    wanted: float
+    unsaved_since: float
+
+
+@dataclass(slots=True)
+class _TenantUse:
+    """The present GPUs of a tenant, and their integrals in GPU-seconds over the open step."""
+
+    since: float
+    held: float = 0.0
+    scavenged: float = 0.0
+    demand: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
+    """The GPUs of running and waiting jobs, by the GPU models that they accept."""
+    held_s: float = 0.0
+    scavenged_s: float = 0.0
+    demand_s: defaultdict[GpuModels, float] = field(default_factory=lambda: defaultdict(float))
+    jobs: int = 0
+
+    def integrate(self, until: float) -> None:
+        """Add the present GPUs to the integrals, from `since` to `until`."""
+        seconds = until - self.since
+        if seconds <= 0:
+            return
+        self.since = until
+        self.held_s += self.held * seconds
+        self.scavenged_s += self.scavenged * seconds
+        for models, gpus in self.demand.items():
+            self.demand_s[models] += gpus * seconds
+
+    def change(self, use: _JobUse, sign: int) -> None:
+        """Add the GPUs of a job, or subtract them with the sign -1."""
+        self.jobs += sign
+        if use.scavenges:
+            self.scavenged += sign * use.held
+            return
+        self.held += sign * use.held
+        self.demand[use.models] += sign * (use.held + use.wanted)
+        if not self.jobs:
+            # Set exact zeros, because sums of parts of GPUs can leave a small rest.
+            self.held = self.scavenged = 0.0
+            self.demand.clear()
+
+
+class ClusterAccounting:
+    """The accounted figures of one cluster. See the docstring of this module."""
+
+    def __init__(self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS) -> None:
+        self.periods = Periods(kept_days)
+        self._step_s = step_s
+        self._settled_at: float | None = None
+        """The end of the last closed step; None before the first input."""
+        self._saved_at = -math.inf
+        self._idle: Mapping[IdleCause, float] = {IdleCause.NO_JOB: 1.0}
+        """The last sample of idle GPUs by cause that was not empty."""
+        self._uses: dict[int, _JobUse] = {}
+        self._tenants: dict[Tenant, _TenantUse] = {}
+
+    def load(self, state: State, notes: Iterable[NoteRow]) -> None:
+        """Load the stored figures, and count the jobs of a restored state. Time before the next input does
+        not count, because it is not known what happened in it.
+        """
+        self.periods.load(notes)
+        self._uses.clear()
+        self._tenants.clear()
+        self._settled_at = None
+        for job in state.live():
+            self._count(state, job.id, 0.0)
+
+    def advance(self, engine: Engine, now: float) -> None:
+        """Close all steps that end at `now` or before. Call it before the state changes at `now`."""
+        if self._settled_at is None:
+            self._settled_at = now
+            for use in self._tenants.values():
+                use.since = now
+        elif now >= self._settled_at + self._step_s:
+            self.close_until(engine, math.floor(now / self._step_s) * self._step_s)
+
+    def close_until(self, engine: Engine, end: float) -> None:
+        """Close all steps until `end`, and begin a new step there. Nothing may have changed since the last
+        input.
+        """
+        if self._settled_at is None or self._settled_at >= end:
+            return
+        self._idle = idle = idle_gpus(engine, self._settled_at) or self._idle
+        while self._settled_at < end:
+            hour_ends = (self._settled_at // HOUR_S + 1) * HOUR_S
+            self._settled_at = self._close_step(engine.state, self._settled_at, min(end, hour_ends), idle)
+
+    def observe(self, state: State, happened: Iterable[Event], now: float) -> None:
+        """Count the changes that these events have made to the state at `now`."""
+        jobs: dict[int, None] = {}
+        for event in happened:
+            if isinstance(event, JobEvent):
+                jobs[event.job] = None
+                self._note(state, event)
+        for job in jobs:
+            self._count(state, job, now)
+
+    def take_changed(self, now: float) -> list[NoteRow]:
+        """Return the notes (database rows) of the periods that changed; none if SAVE_S have not passed since
+        the last call that returned some.
+        """
+        if now < self._saved_at + SAVE_S:
+            return []
+        rows = self.periods.take_changed()
+        if rows:
+            self._saved_at = now
+        return rows
+
+    def _note(self, state: State, event: JobEvent) -> None:
+        """Add the wait of a job that starts for the first time, or the work that an attempt lost."""
+        if isinstance(event, events.JobPlaced) and event.attempt == 1:
+            job = state.jobs.get(event.job)
+            if job is not None and job.ask.part.wants_gpus and not _scavenges(job):
+                figures = self.periods.at(event.at).tenant(_tenant(job))
+                wait_s = event.at - job.ready_at
+                figures.waits[bin_of(wait_s)] += 1
+                figures.longest_wait_s = max(figures.longest_wait_s, wait_s)
+        elif isinstance(event, events.JobPreempted):
+            self._lose(PREEMPTION, event.gpu_hours, event.at)
+        elif isinstance(event, (events.JobRequeued, events.JobEnded)) and event.reason in _LOSSES:
+            use = self._uses.get(event.job)
+            if use is not None and use.unsaved_since < NEVER:
+                unsaved_s = max(0.0, event.at - use.unsaved_since)
+                self._lose(_LOSSES[event.reason], use.held * unsaved_s / HOUR_S, event.at)
+
+    def _lose(self, cause: str, gpu_hours: float, at: float) -> None:
+        if gpu_hours:
+            self.periods.at(at).lost[cause] += gpu_hours
+
+    def _count(self, state: State, number: int, now: float) -> None:
+        """Replace the counted GPUs of a job by those that it holds or waits for now."""
+        job = state.jobs.get(number)
+        use = None if job is None or job.state.terminal else _use_of(state, job)
+        before = self._uses.pop(number, None)
+        if use is not None:
+            self._uses[number] = use
+        if use == before:
+            return
+        for each, sign in ((before, -1), (use, 1)):
+            if each is not None:
+                tenant = self._tenants.get(each.tenant)
+                if tenant is None:
+                    tenant = self._tenants[each.tenant] = _TenantUse(now)
+                tenant.integrate(now)
+                tenant.change(each, sign)
+
+    def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
+        """Add the figures of the time from `begin` to `end`, which is within one hour. Return the end."""
+        seconds, period = end - begin, self.periods.at(begin)
+        demands: dict[SharePath, Mapping[GpuModels, float]] = {}
+        capacity = float(state.nodes.columns.gpu_count.sum())
+        unused = capacity * seconds
+        for tenant, use in self._tenants.items():
+            use.integrate(end)
+            unused -= use.held_s + use.scavenged_s
+            demands[state.shares.path(*tenant)] = {
+                models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
+            }
+        # The number of idle GPUs is known for the whole step, but the causes only for the end of the step.
+        # Scale the sample, so that the used and idle GPU-hours add up to those of the cluster.
+        scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
+        for cause, gpus in idle.items():
+            period.idle[cause.value] += scale * gpus * seconds / HOUR_S
+        capacity -= scale * sum(idle.get(cause, 0.0) for cause in CLOSED)
+        period.capacity += capacity * seconds / HOUR_S
+        limits = _Limits(state)
+        parts = entitled_parts(capacity, demands, limits.weight, limits.gpus_of, limits.most)
+        for tenant, use in [*self._tenants.items()]:
+            self._add_tenant(period, tenant, use, parts[state.shares.path(*tenant)] * seconds / HOUR_S)
+            if not use.jobs:
+                del self._tenants[tenant]
+        return end
+
+    @staticmethod
+    def _add_tenant(period: Period, tenant: Tenant, use: _TenantUse, entitled: float) -> None:
+        demanded = sum(use.demand_s.values()) / HOUR_S
+        if demanded or use.scavenged_s:
+            figures = period.tenant(tenant)
+            figures.got += use.held_s / HOUR_S
+            figures.scavenged += use.scavenged_s / HOUR_S
+            figures.demanded += demanded
+            figures.entitled += entitled
+        use.held_s = use.scavenged_s = 0.0
+        use.demand_s.clear()
+
+
+class _Limits:
+    """The weights, quotas and GPU models that the division of one step needs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._gpus_of: dict[GpuModels, float] = {}
+
+    def weight(self, path: SharePath) -> float:
+        """Return the weight of a share."""
+        share = self._state.shares.accounts.get(path)
+        return 1.0 if share is None else share.weight
+
+    def gpus_of(self, models: GpuModels) -> float:
+        """Return the number of GPUs of the cluster with one of these models; all GPUs for an empty tuple."""
+        found = self._gpus_of.get(models)
+        if found is None:
+            columns = self._state.nodes.columns
+            if models:
+                codes = columns.model_codes(models)
+                found = float(sum((columns.gpu_model == code).sum() for code in codes))
+            else:
+                found = float(columns.gpu_count.sum())
+            self._gpus_of[models] = found
+        return found
+
+    def most(self, path: SharePath) -> float:
+        """Return the GPUs that the quota of a project allows its jobs, or that of a user below a project."""
+        shares, quotas = self._state.shares, self._state.quotas
+        if quotas.unlimited or path[-1] in shares.sharing.organisations:
+            return math.inf
+        is_user = len(path) > 1 and path[-2] not in shares.sharing.organisations
+        bounds = quotas.limits_of(("user" if is_user else "project", path[-1]))
+        hard = dict(bounds.hard).get(GPU)
+        return math.inf if hard is None else (hard + bounds.lent.get(GPU, 0)) / WHOLE_GPU
+
+
+def _tenant(job: Job) -> Tenant:
+    return job.spec.project, job.user
+
+
+def _scavenges(job: Job) -> bool:
+    return job.spec.priority <= PRIORITIES["SCAVENGER"]
+
+
+def _use_of(state: State, job: Job) -> _JobUse | None:
+    """Return the GPUs that a job holds or waits for; None if it needs no GPU, or may not start."""
+    held = wanted = 0.0
+    if job.state is JobState.QUEUED:
+        if job.held or job.wait.gates or not job.ask.part.wants_gpus:
+            return None
+        needs = gpu_needs_of(job.ask.part, state.nodes.columns)
+        wanted = needs.max_milli * (job.ask.nodes or 1) / WHOLE_GPU
+    else:
+        held = sum(hold.milli for each in job.running for hold in each.allocation.gpus) / WHOLE_GPU
+    if not held and not wanted:
+        return None
+    unsaved_since = job.unsaved_since if held else NEVER
+    return _JobUse(_tenant(job), job.spec.gpu_models, _scavenges(job), held, wanted, unsaved_since)

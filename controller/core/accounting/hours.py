@@ -1,0 +1,185 @@
+"""Keeps the accounted figures by hour for some days and by day for some months, and their database rows.
+
+A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
+stored as notes (database rows) of the kind NOTE, which are named `hour/N` or `day/N` by the hours or days
+since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from controller.core.accounting.wait_histogram import Waits
+from controller.core.model.rows import NoteRow
+from wire.codec import dumps
+
+NOTE = "accounting"
+HOUR_S, DAY_H = 3_600, 24
+KEPT_HOURS = 8 * DAY_H
+"""Hours for which each hour is kept. Older hours are added to their day."""
+KEPT_DAYS = 93
+"""Days for which each day is kept."""
+TENANTS = 2_000
+"""The most tenants of a period. All further tenants of the period are counted together as OTHERS."""
+
+_zeros = partial(defaultdict[str, float], float)
+
+Tenant = tuple[str, str]
+"""(project, user)."""
+OTHERS: Tenant = ("(others)", "(others)")
+
+
+@dataclass(slots=True)
+class TenantHours:
+    """The GPU-hours of a tenant in one period, and the waits of its jobs that started for the first time."""
+
+    got: float = 0.0
+    entitled: float = 0.0
+    demanded: float = 0.0
+    """The GPU-hours of running and waiting jobs, without jobs of the priority SCAVENGER."""
+    scavenged: float = 0.0
+    """The GPU-hours of jobs with the priority SCAVENGER, which use only GPUs that no other job needs."""
+    longest_wait_s: float = 0.0
+    waits: Waits = field(default_factory=Counter)
+
+    def add(self, other: TenantHours) -> None:
+        """Add the figures of another period or of another tenant."""
+        self.got += other.got
+        self.entitled += other.entitled
+        self.demanded += other.demanded
+        self.scavenged += other.scavenged
+        self.longest_wait_s = max(self.longest_wait_s, other.longest_wait_s)
+        self.waits.update(other.waits)
+
+    def dump(self) -> list[Any]:
+        """Return the figures as a JSON-ready list."""
+        figures = (self.got, self.entitled, self.demanded, self.scavenged, self.longest_wait_s)
+        return [*(round(each, 6) for each in figures), {str(each): n for each, n in self.waits.items()}]
+
+    @classmethod
+    def load(cls, stored: list[Any]) -> TenantHours:
+        """Return the figures from the list that `dump` returned."""
+        waits = Counter({int(each): count for each, count in stored[5].items()})
+        return cls(stored[0], stored[1], stored[2], stored[3], stored[4], waits)
+
+
+@dataclass(slots=True)
+class Period:
+    """The figures of one hour or one day. All amounts are GPU-hours."""
+
+    capacity: float = 0.0
+    """The GPU-hours of the cluster. Idle GPUs that take no new jobs do not count."""
+    tenants: dict[Tenant, TenantHours] = field(default_factory=dict)
+    idle: defaultdict[str, float] = field(default_factory=_zeros)
+    """Idle GPU-hours by cause."""
+    lost: defaultdict[str, float] = field(default_factory=_zeros)
+    """GPU-hours of work that ended unsaved, by cause."""
+
+    def tenant(self, tenant: Tenant) -> TenantHours:
+        """Return the figures of a tenant. They are created on first use."""
+        found = self.tenants.get(tenant)
+        if found is None:
+            key = tenant if len(self.tenants) < TENANTS else OTHERS
+            found = self.tenants.setdefault(key, TenantHours())
+        return found
+
+    def add(self, other: Period) -> None:
+        """Add the figures of another period."""
+        self.capacity += other.capacity
+        for cause, hours in other.idle.items():
+            self.idle[cause] += hours
+        for cause, hours in other.lost.items():
+            self.lost[cause] += hours
+        for tenant, figures in other.tenants.items():
+            self.tenant(tenant).add(figures)
+
+    def dump(self) -> dict[str, Any]:
+        """Return the figures as JSON-ready data."""
+        return {
+            "capacity": round(self.capacity, 6),
+            "idle": {cause: round(hours, 6) for cause, hours in self.idle.items()},
+            "lost": {cause: round(hours, 6) for cause, hours in self.lost.items()},
+            "tenants": [[*tenant, *hours.dump()] for tenant, hours in self.tenants.items()],
+        }
+
+    @classmethod
+    def load(cls, body: dict[str, Any]) -> Period:
+        """Return the figures from the data that `dump` returned."""
+        tenants = {(each[0], each[1]): TenantHours.load(each[2:]) for each in body["tenants"]}
+        return cls(body["capacity"], tenants, _zeros(body["idle"]), _zeros(body["lost"]))
+
+
+class Periods:
+    """The periods that are kept: KEPT_HOURS hours, and before them `kept_days` days.
+
+    Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures; usually the tenants with jobs in each period.
+    """
+
+    def __init__(self, kept_days: int = KEPT_DAYS) -> None:
+        self.kept_days = kept_days
+        self._hours: dict[int, Period] = {}
+        self._days: dict[int, Period] = {}
+        self._changed: dict[str, None] = {}
+        """The names of the notes whose periods have changed since they were stored."""
+
+    def at(self, time: float) -> Period:
+        """Return the hour with this time, to which the caller adds figures. It is created on first use."""
+        hour = int(time // HOUR_S)
+        found = self._hours.get(hour)
+        if found is None:
+            found = self._hours[hour] = Period()
+            self._merge_old(hour)
+        self._changed[f"hour/{hour}"] = None
+        return found
+
+    def since(self, since: float, until: float) -> tuple[float, Period]:
+        """Return the sum of all periods that end after `since` and begin before `until`, and the begin of the
+        first such period; `until` if there is none.
+        """
+        total, begin = Period(), until
+        for starts_at, ends_at, period in self._all():
+            if ends_at > since and starts_at < until:
+                total.add(period)
+                begin = min(begin, starts_at)
+        return begin, total
+
+    def take_changed(self) -> list[NoteRow]:
+        """Return the notes of the periods that have changed since the last call."""
+        rows = [NoteRow(NOTE, name, self._body(name)) for name in self._changed]
+        self._changed.clear()
+        return rows
+
+    def load(self, notes: Iterable[NoteRow]) -> None:
+        """Load the stored notes. Skip notes of other kinds, and periods that are in memory already."""
+        for note in notes:
+            if note.kind == NOTE and note.body is not None:
+                scale, _, number = note.name.partition("/")
+                self._scale(scale).setdefault(int(number), Period.load(json.loads(note.body)))
+
+    def _all(self) -> Iterator[tuple[float, float, Period]]:
+        for number, period in self._days.items():
+            yield number * DAY_H * HOUR_S, (number + 1) * DAY_H * HOUR_S, period
+        for number, period in self._hours.items():
+            yield number * HOUR_S, (number + 1) * HOUR_S, period
+
+    def _scale(self, name: str) -> dict[int, Period]:
+        return self._hours if name == "hour" else self._days
+
+    def _body(self, name: str) -> str | None:
+        scale, _, number = name.partition("/")
+        found = self._scale(scale).get(int(number))
+        return None if found is None else dumps(found.dump())
+
+    def _merge_old(self, hour: int) -> None:
+        """Add hours that are no longer kept to their days, and drop days that are no longer kept."""
+        for old in [each for each in self._hours if each <= hour - KEPT_HOURS]:
+            self._days.setdefault(old // DAY_H, Period()).add(self._hours.pop(old))
+            self._changed[f"hour/{old}"] = self._changed[f"day/{old // DAY_H}"] = None
+        for old in [each for each in self._days if each < hour // DAY_H - self.kept_days]:
+            del self._days[old]
+            self._changed[f"day/{old}"] = None

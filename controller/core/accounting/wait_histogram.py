@@ -1,0 +1,34 @@
+"""Counts waits in bins whose bounds grow by a constant factor, so that quantiles need little memory."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+SHORTEST_S = 1.0
+"""Seconds. All shorter waits are counted in bin 0, and have the quantile 0."""
+FACTOR = 1.25
+"""The upper bound of a bin divided by its lower bound. A quantile is wrong by at most 12 %."""
+
+Waits = Counter[int]
+"""The number of waits in each bin. Bin n > 0 has the waits of FACTOR ** (n - 1) to FACTOR ** n seconds."""
+
+
+def bin_of(wait_s: float) -> int:
+    """Return the bin of a wait in seconds."""
+    return 0 if wait_s < SHORTEST_S else 1 + int(math.log(wait_s) / math.log(FACTOR))
+
+
+def quantile(waits: Mapping[int, int], part: float) -> float | None:
+    """Return the wait in seconds that this part (0 to 1) of the waits do not exceed; None without waits.
+
+    The result is the middle of the bin that has the wait.
+    """
+    wanted = part * sum(waits.values())
+    counted = 0
+    for number, count in sorted(waits.items()):
+        counted += count
+        if counted >= wanted:
+            return 0.0 if number == 0 else FACTOR ** (number - 0.5)
+    return None

@@ -1,0 +1,35 @@
+"""corral report fairness and corral report waste: their tables and sentences."""
+
+from __future__ import annotations
+
+from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
+from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
+
+
+def test_fairness_table_shows_waits_and_the_job_that_has_waited_longest() -> None:
+    rows = [
+        FairnessRow("llm", 1234.5, 2000.0, -8.25, 2500.0, 0.0, 0, None, None, 7200.0, "17_3", 7200.0, ""),
+        FairnessRow("vision", 20.0, 10.0, 0.1, 20.0, 3.0, 5, 0.0, 60.0, 90.0, "", 0.0, ""),
+    ]
+    lines = [" ".join(line.split()) for line in fairness_table("project").lines(rows, None)]
+    assert lines[0] == "PROJECT GOT ENTITLED POINTS DEMANDED STARTED WAIT P50 P90 MAX WAITS LONGEST"
+    assert lines[1] == "llm 1,234.5 2,000.0 -8.2 2,500.0 0 - - 2h00m job 17_3: 2h00m"
+    assert lines[2] == "vision 20.0 10.0 +0.1 20.0 5 0s 1m00s 1m30s -"
+
+
+def test_waste_table_and_its_sentence() -> None:
+    idle = (
+        GpuHoursByCause("quota or share limit", 30.0, 15.0, "a quota", True),
+        GpuHoursByCause("no job waits", 20.0, 10.0, "none", False),
+    )
+    body = WasteReport(0.0, 1.0, 200.0, 150.0, idle, (GpuHoursByCause("preemption", 5.0, 2.5, "", True),))
+    lines = [" ".join(line.split()) for line in waste_table("IDLE").lines(body.idle, None)]
+    assert lines[1] == "quota or share limit 30.0 15.0% yes a quota"
+    assert lines[2] == "no job waits 20.0 10.0% none"
+    assert waste_sentence(body) == (
+        "Jobs used 150.0 of 200.0 GPU-hours (75.0 %), 50.0 were idle, of which 30.0 were avoidable. "
+        "Work of 5.0 GPU-hours was lost."
+    )
+    assert waste_sentence(WasteReport(0.0, 1.0, 0.0, 0.0, (), ())) == (
+        "No GPU-hours were accounted in this time."
+    )
