@@ -131,7 +131,7 @@ class BackfillCandidates:
         reservation of the first waiting job. This reservation can then spare less for the next candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
-        if cycle.limited and self._shut_if_over():
+        if cycle.state.limited and self._shut_if_over():
             return None
         easy = cycle.easy_reservation(self._now)
         wanted = self._lane.ask.licences

@@ -93,8 +93,6 @@ class Cycle:
         """Whether backfilled jobs must leave free the resources that jobs with a deadline need."""
         self.lifts_deadlines = pipeline.deadlines is DeadlinePolicy.LIFT
         """Whether a job that must start now to keep its deadline is tried before all other jobs."""
-        self.limited = False
-        """Whether a quota or a hard share limit exists. A pass sets it when it begins."""
         self.head: QueueEntry | None = None
         """The first job that could not start in the last full pass; None with conservative backfill."""
         self._own_reservations = QueueReservations(state, placer, self.runtime)
@@ -155,7 +153,7 @@ class Cycle:
         job 3 starts because it ends before 10:00; job 4 waits.
         """
         state, queue = self.state, self.queue
-        self._now, self.limited = now, state.limited
+        self._now = now
         # The reservations of the last pass are out of date, because it may have started jobs.
         self.deadline_guard.reserved = None
         if state.claims:
@@ -297,7 +295,7 @@ class Cycle:
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
         self._forget_head()
-        if self.limited:
+        if self.state.limited:
             self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
         self.queue.lane_pending_reasons.clear()
@@ -310,8 +308,10 @@ class Cycle:
         # other profiles, `easy_reservation` does this in step 4.
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
-        self._seen = self.versions()
-        if self.head is not None or (self.limited and self.quota_reservations):
+        if self.head is not None:
+            # The next pass compares these versions only if a job waits.
+            self._seen = self.versions()
+        if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
             self._start_behind(self._block_full_lanes(now), now, apply)
         if self.guards_deadlines:
@@ -324,7 +324,7 @@ class Cycle:
         """
         for number in self.deadline_guard.urgent(now):
             lane = self.queue.lane(number)
-            if lane is None or (self.limited and self.shut_if_over(lane, number, now) is not None):
+            if lane is None or (self.state.limited and self.shut_if_over(lane, number, now) is not None):
                 continue
             placement = self.find_or_block(lane, number, now, for_deadlines=True)
             if placement is not None:
@@ -363,7 +363,7 @@ class Cycle:
                 # queue.
                 heapq.heapreplace(heads, (moved_to, head, lane))
                 continue
-            if self.limited and (over := self.shut_if_over(lane, number, now)) is not None:
+            if self.state.limited and (over := self.shut_if_over(lane, number, now)) is not None:
                 waiting = self.state.jobs[number]
                 fewer = None if isinstance(over, QuotaReserved) else self.find_fewer(waiting, now)
                 if fewer is None and isinstance(over, LimitExceeded):
@@ -559,10 +559,11 @@ class Cycle:
         job = self.state.jobs[number]
         if self.guards_deadlines and (shape := self.placer.shape(job.ask)) is not None:
             self.deadline_guard.take(job, shape, placement, now)
-        if self.limited:
+        if self.state.limited:
             self.quota_reservations.take(job, now, self.runtime(job))
-        predicted = self.state.estimates.predict(job, self.estimating)
-        planned = self.state.estimates.planned(job, self.estimating)
+        estimates, rules = self.state.estimates, self.estimating
+        predicted = estimates.predict(job, rules)
+        planned = estimates.planned(job, rules) if rules.replaces_limits else None
         attempt, places = job.attempt + 1, placement.allocations
         quality, profile = placement.quality, self.profile
         apply(JobPlaced(number, now, attempt, places, quality, predicted, planned, profile))
@@ -575,7 +576,8 @@ class Cycle:
         This is the prediction, if the profile uses predictions, or the time limit plus grace. For a job
         without a time limit it is the prediction or `[jobs] default_time_limit_s`.
         """
-        planned = self.state.estimates.planned(job, self.estimating)
+        rules = self.estimating
+        planned = self.state.estimates.planned(job, rules) if rules.replaces_limits else None
         return job.span if planned is None else planned
 
     def outlived_predictions(self, now: float) -> list[PredictionOutlived]:

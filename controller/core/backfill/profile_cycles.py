@@ -8,7 +8,7 @@ from controller.core.backfill.conservative.reservation_table import ReservationT
 from controller.core.backfill.cycle import Apply, Cycle
 from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
-from controller.core.model.job import NEVER, Job
+from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.preemption.guards import guards_in_queue
 from controller.core.state.state import State
@@ -32,7 +32,7 @@ class ProfileCycles:
     def __init__(self, state: State, pipeline: SchedulingPolicy) -> None:
         self._state = state
         self._profiles = {each.name: each for each in pipeline.profiles}
-        self._predicts = pipeline.estimating.predicted or pipeline.estimating.default_s < NEVER
+        self._replaces_limits = pipeline.estimating.replaces_limits
         self.guards = pipeline.guards
         self.cycles: dict[str, Cycle] = {
             each.name: self._cycle(replace(each.pipeline, estimating=pipeline.estimating), each.name)
@@ -78,7 +78,7 @@ class ProfileCycles:
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
         # Record longer predictions (step 1 of the class docstring).
-        outlived = self.last.outlived_predictions(now) if self._predicts else []
+        outlived = self.last.outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
             apply(event)
         if not self._shared:

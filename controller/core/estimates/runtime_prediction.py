@@ -6,7 +6,7 @@ import math
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
 from controller.core.estimates.run_kinds import RunKind, kinds_of
 from controller.core.model.job import NEVER, Job
@@ -42,6 +42,11 @@ class PredictionConfig:
     """The least number of runs for a prediction."""
     default_s: float = NEVER
     """The run time that plans assume for jobs without a time limit and without a prediction; NEVER: none."""
+    replaces_limits: bool = field(init=False)
+    """True if plans assume another run time than the time limit for some jobs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replaces_limits", self.predicted or self.default_s < NEVER)
 
 
 NO_PREDICTION = PredictionConfig()

@@ -132,7 +132,7 @@ def _quota(state: State, key: TenantKey) -> Note:
 def _load_quotas(state: State, notes: list[Note]) -> None:
     for name, body in notes:
         scope, _, tenant = name.partition("/")
-        state.quotas.edit((scope, tenant), decode(Quota, body, f"notes[{name}]"))
+        state.limit((scope, tenant), decode(Quota, body, f"notes[{name}]"))
 
 
 def _spent(state: State, key: TenantKey) -> Note:
@@ -163,7 +163,7 @@ def _load_weights(state: State, notes: list[Note]) -> None:
 
 def _load_share_limits(state: State, notes: list[Note]) -> None:
     for name, body in notes:
-        state.shares.set_limits(name, *body)
+        state.limit_share(name, *body)
 
 
 def _usage(state: State, path: SharePath) -> Note:

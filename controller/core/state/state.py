@@ -88,6 +88,8 @@ class State:
         """The job id of each array element, by array and index."""
         self.accounts = UsageCounters()
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
+        self.limited = bool(self.shares.hard)
+        """True if any quota exists, or any share has a hard limit."""
         self.offqueue = OffQueueUsage()
         self.host_keys: dict[str, str] = {}
         """Pinned SSH host keys by node."""
@@ -152,29 +154,24 @@ class State:
         need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
         return self.quotas.over_soft(job.user, job.spec, need, now)
 
-    @property
-    def limited(self) -> bool:
-        """True if any quota exists, or any share has a hard limit."""
-        return not self.quotas.unlimited or bool(self.shares.hard)
-
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
         """Set a quota of a tenant, which overrides the configuration; None removes an earlier setting."""
-        was = self.limited
         self.quotas.edit(key, quota)
-        if self.limited != was:
-            self._regroup()
+        self._regroup()
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
         """Set the limits of a share, which override the configuration."""
-        was = self.limited
         self.shares.set_limits(name, soft, hard)
-        if self.limited != was:
-            self._regroup()
+        self._regroup()
 
-    def _regroup(self) -> None:
-        """Take all waiting jobs out of the queue and put them in again. This is needed after the first limit
-        was set or the last one was removed, because the queue groups jobs by tenant only while limits exist.
+    def _regroup(self, *, always: bool = False) -> None:
+        """Update `limited` after a change of limits. If `limited` changes, or with `always`, take all waiting
+        jobs out of the queue and put them in again, because the queue groups jobs by tenant only while limits
+        exist.
         """
+        was, self.limited = self.limited, not self.quotas.unlimited or bool(self.shares.hard)
+        if self.limited == was and not always:
+            return
         for job in [job for lane in self.queue for _, job in lane]:
             self.queue.remove(job)
             self.enqueue(self.jobs[job])
@@ -212,7 +209,7 @@ class State:
             self.licences.total = rules.licences
             self.accounts.recount(self.jobs.values(), rules.window_s)
             self.quotas.adopt(rules)
-            self._regroup()
+            self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
         """Return True for each node that the job cannot use because of an operator's reservation; None if

@@ -88,7 +88,7 @@ class ConservativePass:
         only this job.
         """
         cycle = self._cycle
-        if not cycle.limited:
+        if not self._state.limited:
             return cycle.queue
         found = []
         for lane in cycle.queue:
