@@ -93,7 +93,7 @@ def _children_from_list(pid: int) -> list[int]:
 
 def _children_by_scan() -> Callable[[int], list[int]]:
     """Scan all processes once. Return a function that gives the pids of the children that a process had in
-    this scan. It is used on kernels without /proc/<pid>/task/<tid>/children.
+    this scan. Kernels without /proc/<pid>/task/<tid>/children need such a scan.
     """
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):

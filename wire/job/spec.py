@@ -165,7 +165,7 @@ def spec_problems(spec: JobSpec) -> list[tuple[str, str]]:
 
 
 def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors in the fields that most jobs set."""
+    """Yield the errors in the fields of a JobSpec that most jobs set."""
     if not spec.command or not spec.command[0]:
         yield "command", _PROGRAM
     if sum(map(len, spec.command)) > MAX_COMMAND:
@@ -197,7 +197,7 @@ def _usual_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the errors in the fields that few jobs set."""
+    """Yield the errors in the fields of a JobSpec that few jobs set."""
     yield from _unstorable(_seldom_texts(spec))
     if len(spec.profile or "") > 200:
         yield "profile", "must be at most 200 characters"
