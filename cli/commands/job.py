@@ -238,7 +238,7 @@ def _meaning(word: str) -> object:
     try:
         return parse_selection(word)
     except InvalidSelection:
-        return None  # report no error here, because the controller refuses a word that names no job
+        return None  # Report no error here, because the controller refuses a word that names no job.
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:

@@ -101,7 +101,7 @@ def _has_unread_input(descriptor: int = 0) -> bool:
             count = array.array("i", [0])
             fcntl.ioctl(descriptor, termios.FIONREAD, count)
             return count[0] > 0
-    except OSError:  # stdin is closed
+    except OSError:  # The stdin of this command is closed.
         pass
     return False
 

@@ -139,7 +139,7 @@ def previewed(spec: JobSpec, as_user: str) -> JobSpec:
         return spec
     except Refused as refused:
         if refused.problem.code == "not_found":
-            return spec  # an older controller cannot compute the defaults
+            return spec  # An older controller cannot compute the defaults.
         raise _by_option(refused, spec) from None
 
 

@@ -166,7 +166,7 @@ class Cluster:
                 if not active:
                     return
                 for job in active:
-                    with suppress(Refused):  # the job may have ended already
+                    with suppress(Refused):  # The job may have ended already.
                         client.cancel(job.id)
                 time.sleep(0.1)
 

@@ -60,10 +60,10 @@ def demo(
             try:
                 return (_watch if watched else _report)(cluster, interrupts)
             except Unreachable:
-                cluster.check()  # raise an error with the reason if the controller has ended
+                cluster.check()  # Raise an error with the reason if the controller has ended.
                 raise
     except SignalReceived as interrupted:
-        with suppress(OSError):  # the terminal may be closed
+        with suppress(OSError):  # The terminal may be closed.
             print_note("corral: the demo has ended, and its files are removed")
         return 128 + interrupted.number
 
@@ -151,7 +151,7 @@ def _submit_all(cluster: Cluster, client: Client, stretch: float = 1.0) -> Mappi
 def _cancel_forgotten(client: Client, jobs: list[JobView], expected: Mapping[int, JobState]) -> None:
     for job in jobs:
         if expected[job.id] is JobState.CANCELLED and job.state is JobState.RUNNING:
-            with suppress(Refused):  # the controller refuses to cancel a job twice
+            with suppress(Refused):  # The controller refuses to cancel a job twice.
                 client.cancel(job.id)
 
 

@@ -88,4 +88,4 @@ def _parent(pid: int) -> int:
             # spaces.
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
-        return -1  # the process has ended
+        return -1  # The process has ended.

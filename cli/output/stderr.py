@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TextIO
 from cli import exit_codes
 from wire.text import printable
 
-if TYPE_CHECKING:  # import these only for type checks, because they would slow down `corral --help`
+# Import these modules only for type checks, because they would slow down `corral --help`.
+if TYPE_CHECKING:
     from wire.api.problem import Problem
 
 

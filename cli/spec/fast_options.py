@@ -46,7 +46,7 @@ def use_fast_readers(command: Any, above: Any = None) -> Any:
     # Create the context of a command before the contexts of its subcommands, because they take the names of
     # the --help option from it.
     context = command.context_class(command, above, **command.context_settings)
-    for param in command.get_params(context):  # `get_params` also returns --help
+    for param in command.get_params(context):  # `get_params` also returns --help.
         read = _reader(param)
         if read is not None:
             param.get_runtime_param = partial(_same, Reader(read))

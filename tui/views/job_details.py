@@ -94,7 +94,7 @@ class JobDetailsView(View):
         if self._tail is not None:
             self._tail.stop()
 
-    # -- what is shown --------------------------------------------------------------
+    # -- display --------------------------------------------------------------------
 
     @property
     def pane(self) -> LogPane:

@@ -30,7 +30,7 @@ class MovesView(PolledListView[MoveRow, RebalanceView]):
     NAME = actions.REBALANCE
     BINDINGS: ClassVar[list[BindingType]] = bindings(actions.REBALANCE)
     CHANGED_BY = frozenset({"RebalancePlanned", "MovePlanned", "MoveUndone"})
-    REASK_S = 15  # use a long interval, because the controller examines all running jobs for each answer
+    REASK_S = 15  # Use a long interval, because the controller examines all running jobs for each answer.
 
     def columns(self) -> Sequence[ListColumn[MoveRow]]:
         return (

@@ -98,7 +98,7 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         self.table.refresh_changed()
         self._show_details()
 
-    # -- what is shown ---------------------------------------------------------------
+    # -- display ---------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         yield self.table

@@ -202,7 +202,7 @@ class Transport:
         if not connected:
             why, hint = _connection_error(error)
             if self._tried:
-                # The user has not given a URL, so list the addresses at which a controller was searched.
+                # The user has set no URL, so list the addresses at which a controller was searched.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (

@@ -48,7 +48,7 @@ def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
     nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:
-        if ":" not in word:  # a taint without an effect stands for the taints of all effects, as in kubectl
+        if ":" not in word:  # A key without an effect names the taints of all effects, as in kubectl.
             changes.update({f"{word[:-1]}:{effect.value}": None for effect in Effect})
             continue
         try:

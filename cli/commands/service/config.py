@@ -26,7 +26,8 @@ from wire.http import addresses
 from wire.http.client import Client, Refused
 from wire.text import counted, printable
 
-if TYPE_CHECKING:  # import these only for type checks, because they would slow down `corral --help`
+# Import these modules only for type checks, because they would slow down `corral --help`.
+if TYPE_CHECKING:
     from controller.config import Config, ConfigProblem
     from controller.core.pipeline.pipeline import Pipeline
 

@@ -12,7 +12,8 @@ from cli.output.stderr import print_note
 from wire import amounts
 from wire.text import counted
 
-if TYPE_CHECKING:  # import these only for type checks, because numpy and pydantic are slow to import
+# Import these modules only for type checks, because numpy and pydantic are slow to import.
+if TYPE_CHECKING:
     from controller.config import Config
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog

@@ -18,9 +18,8 @@ from cli.registry import examples
 from wire.http import addresses
 from wire.text import duration
 
-if (
-    TYPE_CHECKING
-):  # import these only for type checks, because numpy, pydantic and SQLAlchemy are slow to import
+# Import these modules only for type checks, because numpy, pydantic and SQLAlchemy are slow to import.
+if TYPE_CHECKING:
     from controller.core.model.events import Event
     from controller.sim.replay.history import History
     from controller.sim.replay.outcome import ReplayResult, WaitChange

@@ -17,7 +17,8 @@ from cli.output.stderr import print_note
 from cli.registry import examples
 from wire.http import addresses
 
-if TYPE_CHECKING:  # import these only for type checks, because numpy and pydantic are slow to import
+# Import these modules only for type checks, because numpy and pydantic are slow to import.
+if TYPE_CHECKING:
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
     from controller.sim.run import JobTimes, Policy, RunResult, RunTask
