@@ -51,9 +51,8 @@ def add(
     ] = "",
 ) -> int:
     """Save the address of a controller under a name. The first controller added is used by default."""
-    Transport(
-        url, 1.0, "", ca=ca
-    ).close()  # Refuse an invalid address or certificate file before it is saved.
+    # Refuse an invalid address or certificate file before it is saved.
+    Transport(url, 1.0, "", ca=ca).close()
     known = _load()
     made = {**known.known, name: Context(url, ca, token_file)}
     contexts.save(Contexts(known.current or name, made))
