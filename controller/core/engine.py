@@ -298,7 +298,7 @@ class Engine:
         if self.state.licences.insufficient(job.ask.licences):
             return None, False
         cycle = self.profile_cycles.of(job)
-        reserved, plan = cycle.reserved_for_others(job, now), None
+        reserved, plan = cycle.search.reserved_for_others(job, now), None
         if cycle.placer.pipeline.strategies:
             plan = cycle.preemption.plan(job, now, reserved)
         if plan is not None:

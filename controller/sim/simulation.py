@@ -202,7 +202,7 @@ class Simulation:
         scheduling pass.
         """
         self.tell(TICK)
-        while self.engine.cycle.victims_have_left():
+        while self.engine.cycle.preemption.victims_have_left():
             self.tell(TICK)
         self.engine.state.forget_old()
 

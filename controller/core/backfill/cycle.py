@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from controller.core.backfill.candidates import BackfillCandidates
@@ -13,16 +11,14 @@ from controller.core.backfill.conservative.queue_reservations import QueueReserv
 from controller.core.backfill.deadline_guard import DeadlineGuard
 from controller.core.backfill.easy import EasyReservation, earliest_reservation, find_beside_reservation
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
+from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.backfill.start_search import StartSearch
-from controller.core.cluster.node_table import Bools
-from controller.core.estimates.runtime_prediction import extended_estimate
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
-from controller.core.lifecycle.move_rollback import undo_move
 from controller.core.model.events import (
     DeadlineAtRisk,
     JobGrew,
@@ -109,8 +105,6 @@ class Cycle:
         self.partial_start_at = NEVER
         """The next time at which a gang's assembly time ends, so that it may start on fewer nodes."""
         self._now = 0.0
-        self._outlived_until = -math.inf
-        """`outlived_predictions` has examined all planned ends up to this time."""
         self._conservative = ConservativePass(self)
 
     @property
@@ -158,7 +152,7 @@ class Cycle:
         self.deadline_guard.reserved = None
         if state.claims:
             # Start jobs whose victims have ended (step 1 of `run`).
-            self._start_preemptors(now, apply)
+            start_preemptors(self, now, apply)
         due = self._take_due(now) or overran
         fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
@@ -243,58 +237,11 @@ class Cycle:
         """
         return entry if self.position_of is None else self.position_of(entry)
 
-    # Step 1 of `run`
-
-    def _start_preemptors(self, now: float, apply: Apply) -> None:
-        """Start jobs whose preemption victims have ended. Cancel nominations that a job can no longer use."""
-        touched = self._take_touched_claimants()
-        for job in touched:
-            if not job.claim:
-                # The nodes kept for the job were given back to a job whose move to other nodes was undone.
-                continue
-            over = None if job.unended else self.limits.over(job, now)
-            useless = (
-                str(over)
-                if over
-                else self.preemption.claim_problem(job) or self.search.blocked_claim(job, now)
-            )
-            if useless and job.move is not None:
-                for event in undo_move(self.state, self.placer, job, useless, now):
-                    apply(event)
-                if job.claim:
-                    # Check the job again, because it may start at once on the nodes where it ran before the
-                    # move.
-                    touched.append(job)
-            elif useless:
-                apply(PreemptionDropped(job.id, now, useless))
-            elif self.preemption.claim_ready(job):
-                self.start(job.id, Placement(job.claim, job.claim_quality), now, apply)
-
-    def _take_touched_claimants(self) -> list[Job]:
-        """Return the jobs of this profile whose nominated nodes have changed since the last call."""
-        stirred, claims = self.state.nodes.claims_to_check, self.state.claims
-        if self.state.reservations:
-            # Check all nominations. An operator's reservation that begins soon bars nodes, and no event
-            # reports this.
-            stirred.update(claims)
-        found = [self.state.jobs[job] for job in sorted(stirred) if job in claims]
-        mine = [job for job in found if self.state.queue_of(job) is self.queue]
-        stirred.difference_update(job.id for job in mine)
-        return mine
-
-    def victims_have_left(self) -> bool:
-        """Return whether a nominated job can start in the next pass, because its victims have ended."""
-        claims = self.state.claims
-        return any(
-            self.preemption.claim_ready(self.state.jobs[job])
-            for job in self.state.nodes.claims_to_check
-            if job in claims
-        )
-
     # Steps 2 to 4 of `run` for all kinds of backfill except conservative
 
     def _run_in_order(self, now: float, apply: Apply) -> None:
-        self._forget_head()
+        self.head = self._easy = None
+        self._easy_known = self._easy_used = False
         if self.state.limited:
             self.quota_reservations.clear()
         self.queue.pending_reasons.clear()
@@ -580,20 +527,6 @@ class Cycle:
         planned = self.state.estimates.planned(job, rules) if rules.replaces_limits else None
         return job.span if planned is None else planned
 
-    def outlived_predictions(self, now: float) -> list[PredictionOutlived]:
-        """Return one event with a new, longer prediction for each job that has run longer than predicted."""
-        found = []
-        releases = self.state.releases
-        first = bisect_right(releases, (self._outlived_until, math.inf))
-        self._outlived_until = now
-        for _, number in releases[first : bisect_right(releases, (now, math.inf))]:
-            job = self.state.jobs[number]
-            if job.planned_s is not None and job.placed_at is not None:
-                elapsed = now - job.placed_at
-                if job.planned_s <= elapsed:
-                    found.append(PredictionOutlived(job.id, now, extended_estimate(elapsed, job.limit)))
-        return found
-
     def first_reservation(self, now: float) -> GuaranteedStart | None:
         """Return the start that is guaranteed to the first waiting job; None if it has no reservation."""
         if self.shared is None:
@@ -605,9 +538,9 @@ class Cycle:
 
         None if no job waits, the backfill plugin makes no reservation, or other profiles use the same nodes.
         """
-        if self.shared is not None:
+        if self.shared is not None or self.head is None:
             return None
-        if not self._easy_known and self.head is not None and self.head[1] in self.queue:
+        if not self._easy_known and self.head[1] in self.queue:
             self._easy_known = True
             if self.backfill.reserves is not Reserves.NO_JOB:
                 ask = self.state.jobs[self.head[1]].ask
@@ -667,16 +600,6 @@ class Cycle:
             return True
         return find_beside_reservation(self.placer, shape, easy, barred) is not None
 
-    def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The reserved nodes, on which this job may not preempt other jobs; None if there are none."""
-        return self.search.reserved_for_others(job, now)
-
-    def forget(self, number: int) -> None:
-        """Drop the reservation of a waiting job that was edited, held or cancelled, or whose constraints were
-        relaxed.
-        """
-        self.reservations.forget(number)
-
     def share(self, shared: SharedReservations | None) -> None:
         """Keep this profile's reservations in the table that several profiles share.
 
@@ -685,11 +608,7 @@ class Cycle:
         if shared is not self.shared:
             self.reservations.forget_all()
             self.search.shared = shared
-            self._forget_head()
-
-    def _forget_head(self) -> None:
-        self.head, self._easy = None, None
-        self._easy_known = self._easy_used = False
+            self.head = None
 
     def resume(self, other: Cycle) -> None:
         """Copy the backfill reservations from `other`, the object for the same profile on another copy of the

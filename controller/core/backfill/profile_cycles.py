@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from dataclasses import replace
 
 from controller.core.backfill.conservative.reservation_table import ReservationTable
 from controller.core.backfill.cycle import Apply, Cycle
 from controller.core.backfill.shared_reservations import SharedReservations
+from controller.core.estimates.runtime_prediction import extended_estimate
 from controller.core.framework.interfaces import PreemptionGuards, SchedulingPolicy
+from controller.core.model.events import PredictionOutlived
 from controller.core.model.job import Job
 from controller.core.placement.placer import Placer
 from controller.core.preemption.guards import guards_in_queue
@@ -48,6 +52,8 @@ class ProfileCycles:
         }
         self._layout = -1
         """`Nodes.layout_version` when step 2 last ran."""
+        self._outlived_until = -math.inf
+        """`_outlived_predictions` has examined all planned ends up to this time."""
 
     def _cycle(self, pipeline: SchedulingPolicy, name: str) -> Cycle:
         return Cycle(self._state, Placer(self._state.nodes, pipeline), name, self.guards_of)
@@ -78,7 +84,7 @@ class ProfileCycles:
     def run(self, now: float, apply: Apply) -> None:
         """Run the passes of all profiles. `apply` adds each event to the state before the next decision."""
         # Record longer predictions (step 1 of the class docstring).
-        outlived = self.last.outlived_predictions(now) if self._replaces_limits else []
+        outlived = self._outlived_predictions(now) if self._replaces_limits else []
         for event in outlived:
             apply(event)
         if not self._shared:
@@ -96,6 +102,20 @@ class ProfileCycles:
                 cycle.run(now, apply, overran=bool(outlived))
             if self._table.edition == edition:
                 return
+
+    def _outlived_predictions(self, now: float) -> list[PredictionOutlived]:
+        """Return one event with a new, longer prediction for each job that has run longer than predicted."""
+        found = []
+        releases = self._state.releases
+        first = bisect_right(releases, (self._outlived_until, math.inf))
+        self._outlived_until = now
+        for _, number in releases[first : bisect_right(releases, (now, math.inf))]:
+            job = self._state.jobs[number]
+            if job.planned_s is not None and job.placed_at is not None:
+                elapsed = now - job.placed_at
+                if job.planned_s <= elapsed:
+                    found.append(PredictionOutlived(job.id, now, extended_estimate(elapsed, job.limit)))
+        return found
 
     def _share_tables(self) -> None:
         """If nodes have changed, set which profiles keep their reservations in one table.
@@ -130,7 +150,7 @@ class ProfileCycles:
     def forget(self, job: int) -> None:
         """Drop the reservation of a waiting job whose request has changed."""
         for cycle in self.cycles.values():
-            cycle.forget(job)
+            cycle.reservations.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
         """Record a change of a running job that affects which waiting jobs may preempt it, or how much work

@@ -75,7 +75,7 @@ def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -
 
 
 def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> PreemptionPlanned | None:
-    return preemptor.plan(job, now, cycle.reserved_for_others(job, now))
+    return preemptor.plan(job, now, cycle.search.reserved_for_others(job, now))
 
 
 def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
@@ -148,7 +148,7 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
     """
     state = cycle.state
     usable = cycle.placer.possible_nodes(shape.part)
-    barred = cycle.preemption.barred(job, shape, now, cycle.reserved_for_others(job, now))
+    barred = cycle.preemption.barred(job, shape, now, cycle.search.reserved_for_others(job, now))
     if barred is not None:
         usable = usable & ~barred
     found = {each for row in np.flatnonzero(usable) for each in state.nodes.rows[int(row)].held}

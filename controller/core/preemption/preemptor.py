@@ -192,6 +192,13 @@ class Preemptor:
                     return f"a GPU of node {node.name} takes no work any more"
         return ""
 
+    def victims_have_left(self) -> bool:
+        """Return whether a nominated job can start in the next pass, because its victims have ended."""
+        state = self._state
+        return any(
+            self.claim_ready(state.jobs[job]) for job in state.nodes.claims_to_check if job in state.claims
+        )
+
     def claim_ready(self, job: Job) -> bool:
         """Return whether the nodes kept for the job are up and all its victims have left them."""
         if job.unended:
