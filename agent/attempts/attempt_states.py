@@ -245,8 +245,8 @@ class AttemptStates:
         return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
-        """Keep an attempt only for its logs, because the controller has stored its end. If more than `keep`
-        attempts of this node are kept for their logs, delete the oldest.
+        """Keep an attempt only for its logs, because the controller has stored its end. If this node has more
+        than `keep` attempts of this kind, delete the oldest.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)

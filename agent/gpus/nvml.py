@@ -499,9 +499,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report a fault of a GPU to the controller, unless the same fault was reported last. If a check of
-        this GPU is under way, it fails. If `trouble` is empty, report nothing, because only a check can show
-        that a fault has ended.
+        """Report a fault of a GPU to the controller, unless the same fault was reported last. A check of this
+        GPU that is under way fails. If `trouble` is empty, report nothing, because only a check can show that
+        a fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

@@ -130,8 +130,8 @@ def cgroup_tag(node: str, spool: Path) -> str:
 
 
 def _mounts(proc: Path) -> dict[str, str]:
-    """Return where each cgroup v1 controller is mounted, by controller. The entry "" is the mount of cgroup
-    v2.
+    """Return the mount point of each cgroup v1 controller, by the name of the controller. The entry "" is the
+    mount point of cgroup v2.
     """
     found: dict[str, str] = {}
     for line in (proc / "self/mounts").read_text(encoding="utf-8").splitlines():

@@ -99,8 +99,8 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Return a size in bytes. If all larger logs are cut to this size, the logs together have at most `most`
-    bytes. Return None if no log must be cut.
+    """Return the size in bytes to which larger logs must be cut, so that all logs together have at most
+    `most` bytes. Return None if no log must be cut.
     """
     ordered = sorted(sizes)
     if sum(ordered) <= most:
