@@ -162,7 +162,7 @@ def _check_inherited(state: State) -> list[str]:
 
 def _check_accounts(state: State) -> list[str]:
     """Compare the usage counters of users, projects and queues with a new count."""
-    fresh = UsageCounters(state.accounts.window_s)
+    fresh = UsageCounters(state.accounts.window_s, state.models_of_node, state.quotas.models)
     for job in state.jobs.values():
         fresh.load_job(job)
     keys = {*fresh.by_key, *state.accounts.by_key}

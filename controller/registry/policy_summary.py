@@ -125,11 +125,12 @@ def cluster_gpus(config: Config) -> int | None:
     """Return the number of GPUs of all nodes in scheduler.toml. Return None if there are no nodes, or if the
     GPUs of a node are known only when its agent reports them.
     """
-    counts = _gpu_counts(config)
+    counts = gpu_counts(config)
     return None if counts is None else counts.total
 
 
-def _gpu_counts(config: Config) -> GpuCounts | None:
+def gpu_counts(config: Config) -> GpuCounts | None:
+    """Return the GPUs of all nodes in scheduler.toml by model; None if they are not known."""
     by_model: dict[str, int] = {}
     for node in config.nodes.values():
         if node.gpus in ("auto", "nvml"):
@@ -162,7 +163,7 @@ def quotas_of(config: Config, pipeline: Pipeline) -> Quotas:
     """Return the quotas of the configuration, without the changes that operators make at run time. Limits
     that are percentages are 0 GPUs if the number of GPUs is not known (see `cluster_gpus`).
     """
-    quotas = Quotas(UsageCounters(pipeline.rules.window_s), _gpu_counts(config) or GpuCounts())
+    quotas = Quotas(UsageCounters(pipeline.rules.window_s), gpu_counts(config) or GpuCounts())
     quotas.adopt(pipeline.rules)
     return quotas
 
@@ -297,4 +298,8 @@ def _limits_text(limits: Limits) -> str:
             scaled = value / 1000 if each.field == "cpu_milli" else value
             unit = _UNITS.get(each.word)
             parts.append(counted(scaled, unit) if unit else f"{each.limit_text(limits)} of {each.word}")
+    parts += [
+        f"{each.text} of the {model} GPUs" if each.percent is not None else f"{each.text} {model} GPUs"
+        for model, each in sorted(limits.gpus_per_model.items())
+    ]
     return ", ".join(parts)

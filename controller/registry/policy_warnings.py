@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from controller.config import Config, ConfigProblem, Key, problem_at
+from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.projects import DEFAULT_PROJECT
@@ -16,6 +16,7 @@ from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
 from controller.registry.policy_summary import (
     cluster_gpus,
+    gpu_counts,
     policies,
     queue_policies,
     quotas_of,
@@ -65,6 +66,20 @@ def quotas_above_cluster(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
         if total is not None and table.get("gpus") is not None and gpus is not None and gpus > total:
             message = f"is more than the {counted(total, 'GPU')} of all nodes, so it limits nothing"
             yield problem_at(config.source, ("quota", _TABLES[scope], name, "gpus"), message)
+
+
+def unknown_models(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each quota of a GPU model that no node has."""
+    counts = gpu_counts(config)
+    for scope, name, table in _quota_tables(config) if counts is not None else ():
+        parts = {"": table, "soft": table.get("soft") or {}, "borrow": table.get("borrow") or {}}
+        for part, limits in parts.items():
+            for model in limits.get("gpus_per_model") or {}:
+                if counts is not None and not counts.of_model(model):
+                    inside = (part,) if part else ()
+                    key: Key = ("quota", _TABLES[scope], name, *inside, "gpus_per_model", model)
+                    hint = nearest(model, sorted(counts.by_model))
+                    yield problem_at(config.source, key, "has no effect, because no node has this GPU", hint)
 
 
 def unused_gpus(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
@@ -232,6 +247,7 @@ CHECKS: tuple[Check, ...] = (
     unknown_queues,
     labels_without_nodes,
     quotas_above_cluster,
+    unknown_models,
     unused_gpus,
     dead_loans,
     queues_without_limit,

@@ -133,6 +133,11 @@ BAD = [
         "quota.users.ada.gpus: is more than the 16 GPUs of all nodes, so it limits nothing",
     ),
     (
+        "unknown_models",
+        "[quota.users.ada]\ngpus_per_model = { H100 = 4 }\nsoft = { gpus_per_model = { A200 = 2 } }" + NODES,
+        "quota.users.ada.soft.gpus_per_model.A200: has no effect, because no node has this GPU.",
+    ),
+    (
         "unused_gpus",
         '[quota.projects."*"]\ngpus = 2\n[quota.projects.a]\ngpus = 8\n[quota.projects.b]\ngpus = 4\n'
         "borrow = { gpus = 12 }" + NODES,

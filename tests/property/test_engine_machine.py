@@ -157,10 +157,11 @@ class Agents:
 
 class EngineMachine(RuleBasedStateMachine):
     pipeline = PIPELINE
+    harness_type = EngineHarness
 
     def __init__(self) -> None:
         super().__init__()
-        self.harness = EngineHarness(self.pipeline)
+        self.harness = self.harness_type(self.pipeline)
         self.agents = Agents()
         self.seen = 0
         self.given: list[tuple[inputs.Input, float]] = []

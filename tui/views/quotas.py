@@ -18,7 +18,7 @@ from tui.look.columns import ListColumn
 from tui.look.paint import Piece
 from tui.views.polled_list_view import PolledListView
 from tui.views.view import bindings
-from wire.api.tenants import QuotaList, QuotaView
+from wire.api.tenants import QuotaList, QuotaView, model_use_text
 from wire.cluster.quota import AMOUNTS, ANY_NAME, UNLIMITED, Amount
 from wire.http.client import Client
 from wire.text import duration, printable
@@ -65,6 +65,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
         return [(f"used/limit · GPU-hours of the last {duration(self._window_s)}", "muted")]
 
     def details(self, quota: QuotaView) -> list[list[Piece]]:
+        models = printable(model_use_text(quota), 100)
         kinds = KINDS if quota.scope == "project" else KINDS[:2]
         tenants = f"  each {quota.scope} without a quota of its own" if quota.name == ANY_NAME else ""
         origin = "  set at run time" if quota.edited else ""
@@ -72,6 +73,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
             cells.fact(quota.scope, (printable(quota.name, 60), "strong"), (f"{tenants}{origin}", "muted")),
             cells.fact("", *((f"{head:>10}", "faint") for head in ("used", *kinds))),
             *(_line(amount, quota, kinds) for amount in AMOUNTS),
+            *([cells.fact("by model", (models, "text"))] if models else []),
         ]
 
     def subjects(self) -> Mapping[str, str]:

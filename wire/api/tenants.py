@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
-from wire.cluster.quota import Limits, Quota
+from wire.cluster.quota import ANY_NAME, UNLIMITED, Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 
 
@@ -100,6 +100,17 @@ class QuotaView:
     quota: Quota
     used: Limits
     edited: bool
+
+
+def model_use_text(view: QuotaView) -> str:
+    """Return the use and the hard limit of each GPU model with a limit, such as `H100 12/16, A100 4/8`."""
+    limits, used = view.quota.hard.gpus_per_model, view.used.gpus_per_model
+    found = []
+    for model in sorted({*limits, *used}):
+        limit, use = limits.get(model), used.get(model)
+        bound = "" if limit is None or limit.gpus in (None, UNLIMITED) else f"/{limit.gpus:g}"
+        found.append(f"{model} {'-' if view.name == ANY_NAME or use is None else f'{use.gpus:g}'}{bound}")
+    return ", ".join(found)
 
 
 @dataclass(frozen=True)

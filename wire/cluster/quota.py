@@ -4,8 +4,8 @@ numbers of jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Callable, Mapping, Optional
+from dataclasses import dataclass, field, fields
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from wire import amounts
 from wire.text import memory
@@ -14,8 +14,36 @@ UNLIMITED = -1
 """A limit with this value means no limit, even if the quota named '*' sets one."""
 
 SCOPES = ("user", "project", "queue")
+MAX_MODEL = 100
+"""The most characters of a GPU model's name in a quota."""
 ANY_NAME = "*"
 """The quota with this name applies to each user, project or queue that has no quota of its own."""
+
+
+@dataclass(frozen=True)
+class GpuLimit:
+    """A limit on the GPUs of one model: a number of GPUs, or a percentage of all GPUs of this model.
+
+    In a quota in effect, a percentage has both values: `gpus` is the number to which it amounts now.
+    """
+
+    gpus: Optional[float] = None
+    percent: Optional[float] = None
+
+    @property
+    def text(self) -> str:
+        """The limit as users write it, such as 16, 25% or none."""
+        if self.percent is not None:
+            return f"{self.percent:g}%"
+        return "none" if self.gpus == UNLIMITED else f"{self.gpus or 0:g}"
+
+
+def gpu_limit(text: str) -> GpuLimit:
+    """Return the limit that a user wrote, such as 16, 25% or none. Raise ValueError if it is invalid."""
+    if text.lower() == "none":
+        return GpuLimit(UNLIMITED)
+    value = gpus_or_percent(text)
+    return GpuLimit(percent=float(value)) if isinstance(value, Percent) else GpuLimit(value)
 
 
 @dataclass(frozen=True)
@@ -34,6 +62,8 @@ class Limits:
     """The limit on GPUs as a percentage of all GPUs of the cluster. In a quota that an operator sets, `gpus`
     is then None. In a quota in effect, `gpus` is the number of GPUs to which the percentage amounts now.
     """
+    gpus_per_model: Mapping[str, GpuLimit] = field(default_factory=dict)
+    """Limits on GPUs by model. The name of a model matches GPUs as in the request of a job."""
 
     def over(self, below: Limits) -> Limits:
         """Return a copy in which each limit that is not set has the value of `below`. `gpus` and
@@ -42,6 +72,11 @@ class Limits:
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         if (self.gpus, self.gpus_percent) == (None, None):
             mine["gpus"], mine["gpus_percent"] = below.gpus, below.gpus_percent
+        own = {model.casefold() for model in self.gpus_per_model}
+        others = {
+            model: limit for model, limit in below.gpus_per_model.items() if model.casefold() not in own
+        }
+        mine["gpus_per_model"] = {**others, **self.gpus_per_model}
         return Limits(
             **{
                 name: getattr(below, name) if value is None and name not in _GPUS else value
@@ -144,13 +179,15 @@ class Quota:
 
 def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
     """Return the errors in a quota, each as (field name, sentence for users)."""
-    found = []
+    found: list[tuple[str, str]] = []
     for part in fields(quota):
         limits: Limits = getattr(quota, part.name)
         for each in fields(limits):
             value = getattr(limits, each.name)
             where = f"{part.name}.{each.name}"
-            if each.name == "gpus_percent":
+            if each.name == "gpus_per_model":
+                found += _model_problems(where, limits.gpus_per_model)
+            elif each.name == "gpus_percent":
                 if value is not None and not 0 <= value <= 100:
                     found.append((where, "must be from 0 to 100"))
                 if value is not None and limits.gpus is not None:
@@ -159,9 +196,22 @@ def quota_problems(scope: str, quota: Quota) -> list[tuple[str, str]]:
                 found.append((where, "must not be negative"))
             if value is not None and part.name == "soft" and each.name == "queued":
                 found.append((where, "only a hard limit on queued jobs has an effect"))
-            if value is not None and part.name == "borrow":
+            if value not in (None, {}) and part.name == "borrow":
                 if scope != "project":
                     found.append((where, "only projects borrow from each other"))
                 elif each.name in ("queued", "gpu_hours"):
                     found.append((where, "cannot be borrowed"))
     return found
+
+
+def _model_problems(where: str, limits: Mapping[str, GpuLimit]) -> Iterator[tuple[str, str]]:
+    for model, limit in limits.items():
+        path = f"{where}.{model}"
+        if not model or len(model) > MAX_MODEL or not model.isprintable():
+            yield path, f"the name of a GPU model has 1 to {MAX_MODEL} printable characters"
+        elif (limit.gpus is None) == (limit.percent is None):
+            yield path, "needs either gpus or percent"
+        elif limit.gpus is not None and limit.gpus != UNLIMITED and not 0 <= limit.gpus <= 1 << 50:
+            yield path, "must not be negative"
+        elif limit.percent is not None and not 0 <= limit.percent <= 100:
+            yield path, "must be from 0 to 100"

@@ -16,8 +16,18 @@ from cli.output.stderr import print_note
 from cli.output.what_if_table import DryRun
 from cli.registry import application, examples
 from wire.api.forecasts import QuotaEdit, WhatIf
-from wire.api.tenants import QuotaView
-from wire.cluster.quota import AMOUNTS, ANY_NAME, SCOPES, UNLIMITED, Amount, Quota
+from wire.api.tenants import QuotaView, model_use_text
+from wire.cluster.quota import (
+    AMOUNTS,
+    ANY_NAME,
+    SCOPES,
+    UNLIMITED,
+    Amount,
+    GpuLimit,
+    Limits,
+    Quota,
+    gpu_limit,
+)
 from wire.http.client import Client
 from wire.text import printable
 
@@ -40,7 +50,7 @@ app = application(invoke_without_command=True)
         "corral quota set user ada gpus=8 running=20",
         "corral quota set user '*' gpus=4 soft.gpus=2",
         "corral quota set project vision gpus=16 borrow.gpus=8 gpu-hours=2000",
-        "corral quota set project speech gpus=25%",
+        "corral quota set project speech gpus=25% gpus.H100=8",
         "corral quota unset user ada",
     )
 )
@@ -75,8 +85,8 @@ def change(
     exceed one waits; a job that would exceed the limit queued is refused. Limits such as soft.gpus are soft:
     jobs above a soft limit start after all other jobs. Limits such as borrow.gpus, for projects only, are the
     amount above the hard limit that a project may use while other projects leave their quota unused. A
-    number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. The value none means no
-    limit.
+    number of GPUs may be a percentage of all GPUs of the cluster, such as gpus=50%. A limit on GPUs of one
+    model is gpus.MODEL, such as gpus.H100=16 or soft.gpus.A100=25%. The value none means no limit.
     """
     if dry_run:
         edit = QuotaEdit(scope_of(scope), name, quota_of(words))
@@ -97,8 +107,14 @@ def quota_of(words: list[str]) -> Quota:
     limits: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for word in words:
         key, equals, text = word.partition("=")
-        kind, dot, amount = key.partition(".") if "." in key else ("hard", ".", key)
-        amount = amount.replace("_", "-")
+        kind, dot, amount = key.partition(".")
+        if kind not in limits:
+            kind, dot, amount = "hard", ".", key
+        amount, of_model, model = amount.partition(".")
+        if equals and of_model and amount == "gpus" and model:
+            limits[kind].setdefault("gpus_per_model", {})[model] = _gpu_limit(key, text)
+            continue
+        dot, amount = "" if of_model else dot, amount.replace("_", "-")
         if not equals or not dot or kind not in limits or amount not in _AMOUNTS:
             raise CommandError(
                 f"{word!r} is not a limit", f"Write one of {', '.join(_AMOUNTS)} as in gpus=8 or soft.gpus=4."
@@ -108,6 +124,13 @@ def quota_of(words: list[str]) -> Quota:
         except ValueError as error:
             raise CommandError(f"{key}: {error}", "The word none means no limit.") from None
     return Quota(*(Amount.limits(limits[kind]) for kind in _KINDS))
+
+
+def _gpu_limit(key: str, text: str) -> GpuLimit:
+    try:
+        return gpu_limit(text)
+    except ValueError as error:
+        raise CommandError(f"{key}: {error}", "The word none means no limit.") from None
 
 
 def scope_of(word: str) -> str:
@@ -126,12 +149,14 @@ def _print_view(view: QuotaView, output: Format) -> int:
 
 def limits_text(quota: Quota) -> str:
     """Return a quota as words, such as gpus=8 soft.gpus=4."""
-    return " ".join(
-        f"{'' if kind == 'hard' else kind + '.'}{amount.word}={text}"
-        for kind in _KINDS
-        for amount in AMOUNTS
-        if (text := amount.limit_text(getattr(quota, kind)))
-    )
+    words = []
+    for kind in _KINDS:
+        limits: Limits = getattr(quota, kind)
+        prefix = "" if kind == "hard" else f"{kind}."
+        texts = [(each.word, each.limit_text(limits)) for each in AMOUNTS]
+        texts += [(f"gpus.{model}", each.text) for model, each in sorted(limits.gpus_per_model.items())]
+        words += [f"{prefix}{word}={text}" for word, text in texts if text]
+    return " ".join(words)
 
 
 def quota_table() -> Table[QuotaView]:
@@ -156,12 +181,13 @@ def quota_table() -> Table[QuotaView]:
             Column("RUNNING", cell("running"), keep=2, right=True),
             Column("QUEUED", cell("queued"), keep=3, right=True),
             Column("GPU-HOURS", cell("gpu-hours"), keep=6, right=True),
+            Column("GPUS BY MODEL", model_use_text, keep=7),
             Column(
                 "SOFT, BORROW",
                 lambda view: limits_text(Quota(soft=view.quota.soft, borrow=view.quota.borrow)),
-                keep=7,
+                keep=8,
             ),
-            Column("SET", lambda view: "yes" if view.edited else "", keep=8),
+            Column("SET", lambda view: "yes" if view.edited else "", keep=9),
         ],
         lambda view: f"{view.scope}/{view.name}",
         kind=QuotaView,

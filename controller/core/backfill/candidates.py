@@ -139,9 +139,10 @@ class BackfillCandidates:
             placement = cycle.find_or_block(
                 self._lane, number, self._now, for_deadlines=cycle.guards_deadlines
             )
-            # If there are no deadlines and no operators' reservations, the jobs of a lane differ only in
-            # their run times. Jobs of the lane that run longer than this job then find no nodes either.
-            same = not (cycle.guards_deadlines or cycle.state.reservations.by_name)
+            # If there are no deadlines, operators' reservations and quotas of GPU models, the jobs of a lane
+            # differ only in their run times. Jobs of the lane that run longer than this job then find no
+            # nodes either.
+            same = not (cycle.guards_deadlines or cycle.state.bars_nodes)
             if placement is None and same and cycle.search.shared is not None:
                 self._too_long_s = self._runtime(self._entry)
             return placement

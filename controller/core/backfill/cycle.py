@@ -458,7 +458,7 @@ class Cycle:
         of the job.
         """
         job, barred, shared = self.state.jobs[number], None, self.search.shared
-        if self.state.reservations.by_name or (for_deadlines and self.guards_deadlines):
+        if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
             barred = self.search.barred(job, now, for_deadlines=for_deadlines)
         placement = self.placer.find(job.ask, barred) if shared is None else shared.find(job, barred, now)
         excluded = barred is not None or shared is not None

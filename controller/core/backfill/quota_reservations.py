@@ -8,13 +8,25 @@ from typing import ClassVar
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.model.job import Job
 from controller.core.quota.quotas import LimitExceeded, limit_name
-from controller.core.quota.usage_counters import CPU, GPU, MEMORY, RUNNING, Amount, TenantKey, amount_held
+from controller.core.quota.usage_counters import (
+    CPU,
+    FIRST_MODEL,
+    GPU,
+    GPU_TIME,
+    MEMORY,
+    QUEUED,
+    RUNNING,
+    Amount,
+    TenantKey,
+)
 from controller.core.state.state import State
 from wire.names import Reason
 from wire.text import duration
 
 KINDS = (CPU, MEMORY, GPU, RUNNING)
-"""The resources whose use falls when a job ends. GPU time falls with time, so none of it is reserved."""
+"""The resources, besides the GPUs of single models, whose use falls when a job ends. GPU time falls with
+time, so none of it is reserved.
+"""
 Limit = tuple[TenantKey, int, bool]
 """A limit: the tenant, the resource, and whether it is the limit on what all projects together may use."""
 
@@ -27,6 +39,8 @@ class QuotaReserved:
     """The label of the job that has the reservation."""
     key: TenantKey
     kind: int
+    model: str
+    """The GPU model that the quota limits; empty if it limits another resource."""
     wait_s: float
     """Seconds until the reserved start of that job."""
     reason: ClassVar[Reason] = Reason.QUOTA
@@ -34,7 +48,7 @@ class QuotaReserved:
     """True, because another job with the same request and a shorter time limit may start."""
 
     def __str__(self) -> str:
-        name = limit_name(self.key, self.kind)
+        name = limit_name(self.key, self.kind, self.model)
         return f"{name} is reserved for job {self.job}, which it allows to start in {duration(self.wait_s)}"
 
 
@@ -97,7 +111,7 @@ class QuotaReservations:
     def reserve(self, job: Job, over: LimitExceeded, now: float) -> None:
         """Reserve quota for a job that may not start because of the limit `over`."""
         limit = over.key if not over.lent else ("project", ""), over.kind, over.lent
-        if over.kind not in KINDS or limit in self._by_limit:
+        if over.kind in (QUEUED, GPU_TIME) or limit in self._by_limit:
             return
         missing = over.used + over.asked - over.limit
         keys = self._state.quotas.lenders(over.kind) if over.lent else (over.key,)
@@ -116,7 +130,8 @@ class QuotaReservations:
         for key, kind, found in self._concerning(job, need, now + runtime_s):
             if need[kind] > found.spare:
                 label = self._state.jobs[found.job].label
-                return QuotaReserved(label, key, kind, max(0.0, found.starts_at - now))
+                model = self._state.quotas.model_of(kind)
+                return QuotaReserved(label, key, kind, model, max(0.0, found.starts_at - now))
         return None
 
     def take(self, job: Job, now: float, runtime_s: float) -> None:
@@ -139,14 +154,15 @@ class QuotaReservations:
         start. The result has the tenant, the kind of resource and the reservation.
         """
         project = "project", job.spec.project
+        kinds = (*KINDS, *range(FIRST_MODEL, len(need)))
         limits: list[tuple[TenantKey, Limit]] = [
             (account.key, (account.key, kind, False))
             for account in self._state.accounts.tenants_of(job.user, job.spec)
-            for kind in KINDS
+            for kind in kinds
         ]
         limits += [
             (project, (("project", ""), kind, True))
-            for kind in KINDS
+            for kind in kinds
             if (("project", ""), kind, True) in self._by_limit
             and self._state.quotas.borrows(job.spec.project, kind, need[kind])
         ]
@@ -167,7 +183,7 @@ class QuotaReservations:
                 job = self._state.jobs[number]
                 held = [member.allocation for member in job.running]
                 if held:
-                    amount = amount_held(job, held, self._state.accounts.window_s)
+                    amount = self._state.accounts.held(job, held)
                     for account in self._state.accounts.tenants_of(job.user, job.spec):
                         self._ends.setdefault(account.key, []).append((end, amount))
         return self._ends

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.queue.queue import QueueEntry
 from controller.core.quota.quotas import LimitExceeded
-from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey, amount_held
+from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.state.state import State
 
 
@@ -70,8 +71,8 @@ class StartLimits:
             return False
         if self._state.quotas.unlimited:
             return True
-        cpu, memory, gpu, _, _, time = amount_held(job, allocations, self._state.accounts.window_s)
-        need = cpu, memory, gpu, 0, 0, time
+        cpu, memory, gpu, _, _, time, *of_models = self._state.accounts.held(job, allocations)
+        need = cpu, memory, gpu, 0, 0, time, *of_models
         return self._state.quotas.over_hard(job.user, job.spec, need, now, self._claimed(None)) is None
 
     def within_limits(self, entries: Iterable[QueueEntry], now: float) -> Iterator[tuple[int, int | None]]:
@@ -103,14 +104,30 @@ class StartLimits:
         if found is not None and found.kind == GPU_TIME:
             falls_at = accounts.tenant(found.key).falls_at(now, accounts.window_s)
             self.again_at = min(self.again_at, falls_at)
-        return found
+        return found if found is not None else self._over_all_models(job, claimed, nodes)
+
+    def _over_all_models(
+        self, job: Job, claimed: Mapping[TenantKey, list[int]], nodes: int | None
+    ) -> LimitExceeded | None:
+        """Return the exceeded limit of one GPU model if every model that suits the job is at a limit.
+
+        If only some models are at a limit, `State.barred_nodes` keeps the job off their nodes.
+        """
+        shape = self._placer.shape(job.ask) if self._state.quotas.models else None
+        if shape is None:
+            return None
+        count = shape.nodes if nodes is None else min(shape.nodes, nodes)
+        suited = milli_by_model(shape.part, self._placer.nodes.columns)
+        needs = {model: milli * count for model, milli in suited.items()}
+        full = self._state.quotas.full_models(job.user, job.spec, needs, claimed)
+        return next(iter(full.values())) if full and len(full) == len(needs) else None
 
     def need(self, job: Job, nodes: int | None = None) -> Amount:
         """Return the amounts by which the job increases the quota usage of its tenants when it runs.
 
         `nodes`: the number of nodes on which the job runs, if it is less than the job requests.
         """
-        return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts.window_s, nodes)
+        return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
         """Return for each tenant the quota amounts that its jobs will use when the victims of their
@@ -120,11 +137,14 @@ class StartLimits:
         for each in self._state.claims:
             # Skip a job that is being moved to other nodes: the resources it holds now are already counted.
             if (job is None or each != job.id) and not self._state.jobs[each].unended:
-                self._add(claimed, self._state.jobs[each])
+                other = self._state.jobs[each]
+                self._add_need(claimed, other, self._state.accounts.held(other, other.claim))
         return claimed
 
     def _add(self, claimed: dict[TenantKey, list[int]], job: Job, nodes: int | None = None) -> None:
-        need = self.need(job, nodes)
+        self._add_need(claimed, job, self.need(job, nodes))
+
+    def _add_need(self, claimed: dict[TenantKey, list[int]], job: Job, need: Amount) -> None:
         for account in self._state.accounts.tenants_of(job.user, job.spec):
             before = claimed.get(account.key)
             claimed[account.key] = (

@@ -76,6 +76,9 @@ class StartSearch:
 
     def why_kept_out(self, job: Job, now: float) -> Reason:
         """Return the pending reason of a job that fits on free nodes but may not start there."""
+        full = self._state.nodes_at_model_quota(job)
+        if full is not None and self._placer.find(job.ask, full) is None:
+            return Reason.QUOTA
         barred = self._state.barred_nodes(job, now)
         if barred is not None and self._placer.find(job.ask, barred) is None:
             return Reason.RESERVATION
@@ -99,7 +102,10 @@ class StartSearch:
         The job may not start if an operator's reservation of a node begins before the job would end. When
         the preemption was planned, the job would still have ended before the reservation.
         """
-        barred = self._state.barred_nodes(job, now)
-        rows = self._state.nodes.by_name
+        rows, full = self._state.nodes.by_name, self._state.nodes_at_model_quota(job)
+        above = [each.node for each in job.claim if full is not None and full[rows[each.node].row]]
+        if above:
+            return f"the quota of the GPU model of node {above[0]} is used up"
+        barred = self._state.reserved_nodes(job, now)
         lost = [each.node for each in job.claim if barred is not None and barred[rows[each.node].row]]
         return f"node {lost[0]} is reserved too soon" if lost else ""

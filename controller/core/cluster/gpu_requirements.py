@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.cluster.node_table import ABSENT, Bools, Ints, NodeTable, Rows
+from controller.core.cluster.node_table import ABSENT, Bools, Ints, NodeTable, Rows, names_model
 from controller.core.model.request import PerNodeRequest
 from wire.job.gpu_requirements import REQUIRE, parse_compute_capability
 from wire.names import WHOLE_GPU
@@ -115,6 +115,30 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
             columns.gpu_needs_cache.clear()
         found = columns.gpu_needs_cache[part] = _compute(part, columns)
     return found
+
+
+def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
+    """Return the GPU models that suit the request, each with the most thousandths of GPUs of this model that
+    the request takes on one node; empty for a request without GPUs.
+    """
+    needs, found = gpu_needs_of(part, columns), dict[str, int]()
+    if not needs.count:
+        return found
+    for code, kind in enumerate(columns.gpu_types):
+        if needs.milli_of(code) < UNSUITABLE:
+            found[kind.model] = max(found.get(kind.model, 0), needs.count * needs.milli_of(code))
+    return found
+
+
+def milli_of_models(
+    part: PerNodeRequest, columns: NodeTable, names: Sequence[str], nodes: int
+) -> tuple[int, ...]:
+    """Return for each name of a GPU model the thousandths of such GPUs that the request takes on this number
+    of nodes; 0 if GPUs of another model suit the request as well.
+    """
+    suited = milli_by_model(part, columns) if names else {}
+    most = max(suited.values(), default=0) * nodes
+    return tuple(most if all(names_model(name, model) for model in suited) else 0 for name in names)
 
 
 def _compute(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:

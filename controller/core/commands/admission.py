@@ -7,11 +7,12 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 
+from controller.core.cluster.gpu_requirements import milli_by_model
 from controller.core.model.inputs import Refusal
 from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.queue_rules import QueueRule
-from controller.core.quota.quotas import QuotaConfig, Quotas
+from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
 from wire.cluster.quota import SCOPES
 from wire.job.spec import JobSpec
 from wire.text import counted, duration, printable
@@ -101,20 +102,36 @@ def quota_refusal(
     """
     if quotas.unlimited:
         return None
-    need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts.window_s, ask.least)
-    never = quotas.never_allowed(user, spec, need)
+    need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
+    never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
     # A percentage of a cluster with unknown nodes may become enough. Then the job waits.
     unknown = placer.nodes.never_connected or not quotas.gpus.total
     if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"
         return Refusal("over_quota", message, hint=f"Ask for less. {QUOTA_HINT}")
+    none = [0] * len(quotas.models)
     counted = () if was is None else quotas.accounts.tenants_of(user, was)
-    kept = {account.key: [0, 0, 0, 0, -count, 0] for account in counted}
-    over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0), now, kept)
+    kept = {account.key: [0, 0, 0, 0, -count, 0, *none] for account in counted}
+    over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0, *none), now, kept)
     if over is None:
         return None
     more = f", and these are {count} more" if count > 1 else ""
     return Refusal("over_quota", f"{over}{more}", hint=f"Wait until some have started. {QUOTA_HINT}")
+
+
+def _never_on_any_model(
+    quotas: Quotas, placer: Placer, spec: JobSpec, ask: ResourceRequest, user: str
+) -> LimitExceeded | None:
+    """Return the limit of one GPU model if the job exceeds a limit on every model that suits it, even if its
+    tenants used nothing.
+    """
+    shape = placer.shape(ask) if quotas.models else None
+    if shape is None:
+        return None
+    nodes = min(shape.nodes, ask.least or shape.nodes)
+    suited = milli_by_model(shape.part, placer.nodes.columns)
+    limits = [quotas.never_on_model(user, spec, model, milli * nodes) for model, milli in suited.items()]
+    return limits[0] if limits and None not in limits else None
 
 
 def tenant_problem(scope: str, name: str) -> Refusal | None:

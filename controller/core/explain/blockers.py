@@ -37,6 +37,17 @@ def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[R
     return None
 
 
+def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
+    """Return a sentence about the quota of a GPU model that keeps the job off free nodes.
+
+    Empty if no such quota keeps it from starting.
+    """
+    full, shape = state.nodes_at_model_quota(job), placer.shape(job.ask)
+    if full is None or shape is None or placer.find(job.ask, full) is not None:
+        return ""
+    return "; ".join(dict.fromkeys(str(each) for each in state.full_models(job).values()))
+
+
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
     """Return the time at which jobs of a tenant over its share limit may start again.
 
@@ -105,7 +116,7 @@ def reservation_blocker(
 
     Empty if there is none. `part` is the request per node, and `need` the number of nodes.
     """
-    barred = state.barred_nodes(job, now)
+    barred = state.reserved_nodes(job, now)
     if barred is None:
         return ""
     fits = placer.ranking(part).fits

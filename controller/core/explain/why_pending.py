@@ -17,6 +17,7 @@ from controller.core.explain.blockers import (
     fewer_nodes_text,
     licence_blocker,
     limit_blocker,
+    model_quota_blocker,
     other_profile_blocker,
     reservation_blocker,
 )
@@ -160,6 +161,9 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
             sentence = f"needs {counted(need, 'node')} with {part}{where}; {domains.description(fits)}"
             return Why(Reason.RESOURCES, sentence, found, fitting=fitting)
     if fitting >= need:
+        full = model_quota_blocker(state, placer, job)
+        if full:
+            return Why(Reason.QUOTA, full, found, fitting=fitting)
         reserved = reservation_blocker(state, placer, part, need, job, now)
         if reserved:
             return Why(Reason.RESERVATION, reserved, found, fitting=fitting)

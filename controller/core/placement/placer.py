@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+from controller.core.cluster.gpu_requirements import gpu_needs_of, milli_of_models
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node, Nodes
 from controller.core.cluster.topology_domains import TopologyDomains
@@ -21,8 +21,7 @@ from controller.core.model.request import PerNodeRequest, ResourceRequest
 from controller.core.placement.gpu_selection import NO_GPUS, GpuChoice, choose_gpus, quality_of
 from controller.core.placement.one_gpu_model import GpuModelGroups, model_by_row
 from controller.core.placement.ranking import NodeRanking, filters_for, rows_possible
-from controller.core.quota.quotas import amount_of
-from controller.core.quota.usage_counters import Amount
+from controller.core.quota.usage_counters import Amount, UsageCounters
 from wire.job.gpu_requirements import Topology
 
 MAX_CACHED = 4_096
@@ -323,9 +322,14 @@ class Placer:
 
 
 def quota_need(
-    placer: Placer, ask: ResourceRequest, limit_s: float | None, window_s: float, fewer: int | None = None
+    placer: Placer,
+    ask: ResourceRequest,
+    limit_s: float | None,
+    counters: UsageCounters,
+    fewer: int | None = None,
 ) -> Amount:
-    """Return the most that a job with this request can add to the quota usage of its tenants.
+    """Return the most that a job with this request can add to the quota usage of its tenants. A GPU model
+    counts only if all GPUs that suit the job are of this model.
 
     `fewer`: the number of nodes on which the job starts, if it is less than the job requests.
     """
@@ -335,4 +339,6 @@ def quota_need(
     gpu_milli = gpu_needs_of(part, placer.nodes.columns).max_milli * nodes
     limit = NEVER if limit_s is None else limit_s
     cpu_milli, memory_mib = part.cpu_milli + ask.beyond[0], part.memory_mib + ask.beyond[1]
-    return amount_of(cpu_milli * nodes, memory_mib * nodes, gpu_milli, limit, window_s)
+    gpu_time = round(gpu_milli * min(limit, counters.window_s))
+    of_models = milli_of_models(part, placer.nodes.columns, counters.models, nodes)
+    return cpu_milli * nodes, memory_mib * nodes, gpu_milli, 1, 0, gpu_time, *of_models

@@ -12,7 +12,7 @@ from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.events import Allocation
 from controller.core.model.job import Job, Member
 from controller.core.placement.placer import Placer, quota_need
-from controller.core.quota.usage_counters import CPU, GPU, MEMORY, RUNNING, Amount, amount_held
+from controller.core.quota.usage_counters import CPU, FIRST_MODEL, GPU, MEMORY, RUNNING, Amount
 
 if TYPE_CHECKING:
     from controller.core.state.state import State
@@ -145,7 +145,7 @@ class FairShareReclaim:
         """Return the charge for the waiting job in billing units per hour, if it gets the most expensive
         GPUs.
         """
-        cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, 0.0)
+        cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, context.state.accounts)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
 
     def _rate(self, path: SharePath) -> float:
@@ -217,11 +217,12 @@ class QuotaReclaim:
         self._state = state
         self._project = project
         """The project of the waiting job."""
-        self._needed = tuple(resource for resource in LENDABLE if need[resource])
+        lendable = *LENDABLE, *range(FIRST_MODEL, len(need))
+        self._needed = tuple(resource for resource in lendable if need[resource])
         self._shifted: dict[str, list[int]] = {}
         for job, allocations, sign in pending_transfers(state):
             shifted = self._shifted.setdefault(job.spec.project, [0] * len(need))
-            for resource, amount in enumerate(amount_held(job, allocations, 0.0)):
+            for resource, amount in enumerate(state.accounts.held(job, allocations)):
                 shifted[resource] += sign * amount
         self._borrowed_by: dict[str, Mapping[int, int]] = {}
         limits = [
@@ -267,7 +268,7 @@ class QuotaReclaim:
             if not self.must_give_back(project):
                 continue
             borrowed = left.setdefault(project, dict(self._borrowed(project)))
-            amount = amount_held(job, [member.allocation for member in job.running], 0.0)
+            amount = self._state.accounts.held(job, [member.allocation for member in job.running])
             if any(beyond > 0 and amount[resource] for resource, beyond in borrowed.items()):
                 for resource in borrowed:
                     borrowed[resource] -= amount[resource]
@@ -281,6 +282,6 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     state = context.state
     if state.quotas.unlimited:
         return None  # Without quotas no project can have borrowed quota.
-    need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts.window_s)
+    need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 from controller.core.cluster.gpu_counts import GpuCounts
+from controller.core.cluster.node_table import names_model
 from controller.core.model.request import JobDefaults
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
 from controller.core.quota.usage_counters import (
     CPU,
+    FIRST_MODEL,
     GPU,
     GPU_TIME,
     HOUR_S,
@@ -29,7 +31,7 @@ from controller.core.quota.usage_counters import (
     TenantUsage,
     UsageCounters,
 )
-from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, Limits, Quota
+from wire.cluster.quota import ANY_NAME, NO_LIMITS, SCOPES, UNLIMITED, GpuLimit, Limits, Quota
 from wire.job.spec import JobSpec, gpus_text
 from wire.names import WHOLE_GPU, Reason
 from wire.text import memory, printable
@@ -118,6 +120,8 @@ class LimitExceeded:
     lent: bool = False
     share: str = ""
     """The percentage of the cluster that is the limit, such as "50 % of 48"; empty for a limit in numbers."""
+    model: str = ""
+    """The GPU model that is limited; empty for limits on other resources and on GPUs of all models."""
     reason: ClassVar[Reason] = Reason.QUOTA
 
     @property
@@ -139,7 +143,7 @@ class LimitExceeded:
 
     @property
     def _name(self) -> str:
-        name = limit_name(self.key, self.kind)
+        name = limit_name(self.key, self.kind, self.model)
         return f"{name} ({self.share})" if self.share else name
 
     @property
@@ -148,10 +152,12 @@ class LimitExceeded:
         return "" if counted else f", and this asks for {_amount_text(self.kind, self.asked)}"
 
 
-def limit_name(key: TenantKey, kind: int) -> str:
+def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
     """Return the name of a tenant's limit on a resource, for a sentence."""
     scope, name = key
-    return f"the quota of {scope} {printable(name)!r} on {_NAMES[kind]}"
+    return (
+        f"the quota of {scope} {printable(name)!r} on {f'{printable(model)} GPUs' if model else _NAMES[kind]}"
+    )
 
 
 _NAMES = {
@@ -169,7 +175,7 @@ def _amount_text(kind: int, amount: int) -> str:
         return f"{amount / 1000:g}"
     if kind == MEMORY:
         return memory(amount)
-    if kind == GPU:
+    if kind == GPU or kind >= FIRST_MODEL:
         return gpus_text(amount / WHOLE_GPU)
     return f"{amount / GPU_HOUR:.4g}" if kind == GPU_TIME else str(amount)
 
@@ -186,6 +192,8 @@ class TenantLimits:
     """By resource the amount that the tenant may borrow in addition to its hard limit."""
     shares: Mapping[int, str] = field(default_factory=dict)
     """By resource the percentage of the cluster that is the hard limit, such as "50 % of 48"."""
+    soft_shares: Mapping[int, str] = field(default_factory=dict)
+    """By resource the percentage of the cluster that is the soft limit."""
 
 
 NOTHING_RESERVED: Mapping[TenantKey, list[int]] = {}
@@ -223,6 +231,8 @@ class Quotas:
         """True if a queue has a priority other than 0."""
         self.has_soft_limits = False
         """True if a tenant has a soft limit or may borrow."""
+        self.models: tuple[str, ...] = ()
+        """The GPU models that have a limit of their own. The resource FIRST_MODEL + i is models[i]."""
         self._version = 0
         self._counted = 0
         """`GpuCounts.version` for which the cached limits hold."""
@@ -258,11 +268,15 @@ class Quotas:
         self.has_queue_priorities = any(rule.priority for rule in self.rules.queues.values())
         everything = [*self.edits.values(), *self._stated()]
         self.has_soft_limits = any(each.soft != NO_LIMITS or each.borrow != NO_LIMITS for each in everything)
+        parts = [part for each in everything for part in (each.hard, each.soft, each.borrow)]
         self._has_percentages = any(
             part.gpus_percent is not None
-            for each in everything
-            for part in (each.hard, each.soft, each.borrow)
+            or any(limit.percent is not None for limit in part.gpus_per_model.values())
+            for part in parts
         )
+        # Two spellings of one model that differ only in upper and lower case are one resource.
+        names = {model.casefold(): model for part in parts for model in sorted(part.gpus_per_model)}
+        self.models = tuple(names[each] for each in sorted(names))
         self._clear()
 
     def _clear(self) -> None:
@@ -300,8 +314,32 @@ class Quotas:
         return Quota(*(self._with_numbers(each) for each in (found.hard, found.soft, found.borrow)))
 
     def _with_numbers(self, limits: Limits) -> Limits:
+        percent, models = limits.gpus_percent, limits.gpus_per_model
+        gpus = limits.gpus if percent is None else percent * self.gpus.total / 100
+        of_models = {
+            model: each
+            if each.percent is None
+            else GpuLimit(each.percent * self.gpus.of_model(model) / 100, each.percent)
+            for model, each in models.items()
+        }
+        return replace(limits, gpus=gpus, gpus_per_model=of_models)
+
+    def _bounds_of(self, limits: Limits) -> tuple[AmountLimit, ...]:
+        kinds = {model.casefold(): FIRST_MODEL + place for place, model in enumerate(self.models)}
+        return _bounds(limits) + tuple(
+            (kinds[model.casefold()], round(each.gpus * WHOLE_GPU))
+            for model, each in sorted(limits.gpus_per_model.items())
+            if each.gpus is not None and each.gpus != UNLIMITED
+        )
+
+    def _shares_of(self, limits: Limits) -> dict[int, str]:
+        kinds = {model.casefold(): FIRST_MODEL + place for place, model in enumerate(self.models)}
         percent = limits.gpus_percent
-        return limits if percent is None else replace(limits, gpus=percent * self.gpus.total / 100)
+        found = {} if percent is None else {GPU: f"{percent:g} % of {self.gpus.total}"}
+        for model, each in limits.gpus_per_model.items():
+            if each.percent is not None:
+                found[kinds[model.casefold()]] = f"{each.percent:g} % of {self.gpus.of_model(model)}"
+        return found
 
     def names(self) -> list[TenantKey]:
         """Return (scope, name) of every tenant with its own quota. A default quota, which is for all users,
@@ -321,10 +359,9 @@ class Quotas:
         found = self._bounds.get(key)
         if found is None:
             quota = self.quota(key)
-            percent = quota.hard.gpus_percent
-            shares = {} if percent is None else {GPU: f"{percent:g} % of {self.gpus.total}"}
-            hard, soft, borrow = map(_bounds, (quota.hard, quota.soft, quota.borrow))
-            found = TenantLimits(hard, soft, dict(borrow), shares)
+            hard, soft, borrow = map(self._bounds_of, (quota.hard, quota.soft, quota.borrow))
+            shares, soft_shares = self._shares_of(quota.hard), self._shares_of(quota.soft)
+            found = TenantLimits(hard, soft, dict(borrow), shares, soft_shares)
             self._bounds[key] = found
         return found
 
@@ -362,11 +399,26 @@ class Quotas:
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             for kind, limit in bounds.hard:
-                lent = bounds.lent.get(kind, 0)
-                most = min(limit + lent, self._stated_sum(kind)) if lent else limit
-                if need[kind] > max(limit, most):
+                if need[kind] > self._most(bounds, kind, limit):
                     return self._exceeded(account.key, kind, account.used[kind], need[kind], limit)
         return None
+
+    def never_on_model(self, user: str, spec: JobSpec, model: str, need: int) -> LimitExceeded | None:
+        """Return a hard limit that a job with `need` thousandths of GPUs of one model would exceed even if
+        its tenants used nothing. Return None if there is none.
+        """
+        for account in self.accounts.tenants_of(user, spec):
+            bounds = self.limits_of(account.key)
+            for kind, limit in bounds.hard:
+                concerns = kind >= FIRST_MODEL and names_model(self.model_of(kind), model)
+                if concerns and need > self._most(bounds, kind, limit):
+                    return self._exceeded(account.key, kind, account.used[kind], need, limit)
+        return None
+
+    def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
+        """Return the most that a tenant can use of a resource if no other project uses anything."""
+        lent = bounds.lent.get(kind, 0)
+        return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
     def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> LimitExceeded | None:
         """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
@@ -388,12 +440,53 @@ class Quotas:
                     # tenant used nothing.
                     more = 1
                 if more and used + more > limit:
-                    return self._exceeded(account.key, kind, used, need[kind], limit)
+                    shares = bounds.soft_shares if index < len(bounds.soft) else bounds.shares
+                    return self._exceeded(account.key, kind, used, need[kind], limit, shares)
         return None
 
-    def _exceeded(self, key: TenantKey, kind: int, used: int, need: int, limit: int) -> LimitExceeded:
-        share = self.limits_of(key).shares.get(kind, "")
-        return LimitExceeded(key, kind, used, need, limit, share=share)
+    def full_models(
+        self,
+        user: str,
+        spec: JobSpec,
+        milli_by_model: Mapping[str, int],
+        reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
+    ) -> dict[str, LimitExceeded]:
+        """Return the GPU models that the job may not use now, each with the hard limit that it would exceed.
+
+        `milli_by_model` has the models that suit the job, with the thousandths of GPUs that the job would
+        hold if all its GPUs were of this model.
+        """
+        found: dict[str, LimitExceeded] = {}
+        for account in self.accounts.tenants_of(user, spec) if self.models else ():
+            bounds = self.limits_of(account.key)
+            for kind, limit in bounds.hard:
+                if kind < FIRST_MODEL:
+                    continue
+                used = account.used[kind] + (reserved[account.key][kind] if account.key in reserved else 0)
+                for model, need in milli_by_model.items():
+                    limited = model not in found and names_model(self.model_of(kind), model)
+                    if limited and used + need > limit:
+                        over = self._over_loan(account, bounds, kind, used, need, limit)
+                        if over is not None:
+                            found[model] = over
+        return found
+
+    def _exceeded(
+        self,
+        key: TenantKey,
+        kind: int,
+        used: int,
+        need: int,
+        limit: int,
+        shares: Mapping[int, str] | None = None,
+    ) -> LimitExceeded:
+        found = self.limits_of(key).shares if shares is None else shares
+        share = found.get(kind, "")
+        return LimitExceeded(key, kind, used, need, limit, share=share, model=self.model_of(kind))
+
+    def model_of(self, kind: int) -> str:
+        """Return the GPU model that a resource stands for; empty if the resource is not a GPU model."""
+        return self.models[kind - FIRST_MODEL] if kind >= FIRST_MODEL else ""
 
     def borrows(self, project: str, kind: int, need: int) -> bool:
         """Return whether the project would borrow quota from other projects if it used `need` more of the
@@ -421,7 +514,9 @@ class Quotas:
         lenders = self._lenders_of(kind)
         held, stated = sum(each.used[kind] for each, _ in lenders), self._stated_sum(kind)
         return (
-            LimitExceeded(account.key, kind, held, need, stated, lent=True) if held + need > stated else None
+            LimitExceeded(account.key, kind, held, need, stated, lent=True, model=self.model_of(kind))
+            if held + need > stated
+            else None
         )
 
     def _stated_sum(self, kind: int) -> int:
@@ -459,10 +554,3 @@ def _bounds(limits: Limits) -> tuple[AmountLimit, ...]:
     return tuple(
         (kind, round(value * unit)) for kind, value, unit in given if value is not None and value != UNLIMITED
     )
-
-
-def amount_of(cpu_milli: int, memory_mib: int, gpu_milli: int, limit_s: float, window_s: float) -> Amount:
-    """Return the amounts by which a job with these resources increases the usage counters of its tenants
-    while it runs.
-    """
-    return cpu_milli, memory_mib, gpu_milli, 1, 0, round(gpu_milli * min(limit_s, window_s))

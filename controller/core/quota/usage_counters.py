@@ -4,8 +4,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from controller.core.cluster.node_table import names_model
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from wire.job.spec import JobSpec
@@ -13,13 +14,25 @@ from wire.names import JobState
 
 CPU, MEMORY, GPU, RUNNING, QUEUED, GPU_TIME = range(6)
 """Indices in an Amount: 1/1000 CPUs, MiB, 1/1000 GPUs, running jobs, queued jobs, 1/1000 GPU-seconds."""
-Amount = tuple[int, int, int, int, int, int]
+FIRST_MODEL = 6
+"""Index in an Amount of the first GPU model in `UsageCounters.models`: 1/1000 GPUs of this model."""
+Amount = tuple[int, ...]
+"""An amount of each resource. The GPU models with a limit follow after the six resources above."""
 
 HOUR_S = 3_600
 WEEK_S = 7 * 24 * HOUR_S
 
 TenantKey = tuple[str, str]
 """(scope, name) of a tenant, for example ("user", "ada")."""
+
+
+ModelsOfNode = Callable[[str], Mapping[str, str]]
+"""Returns the model of each GPU of a node, by GPU UUID."""
+
+
+def no_models(_node: str) -> Mapping[str, str]:
+    """Return no GPU models, for counters without limits by model."""
+    return {}
 
 
 class TenantUsage:
@@ -31,9 +44,9 @@ class TenantUsage:
 
     __slots__ = ("_spent", "key", "spent", "used")
 
-    def __init__(self, key: TenantKey) -> None:
+    def __init__(self, key: TenantKey, models: int = 0) -> None:
         self.key = key
-        self.used = [0, 0, 0, 0, 0, 0]
+        self.used = [0] * (FIRST_MODEL + models)
         self.spent: dict[int, int] = {}
         """GPU-milli-seconds of ended attempts, by the hour of the end, oldest first."""
         self._spent = 0
@@ -78,12 +91,28 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """Return the limit that keeps a project, which has reached its hard limit `limit`, from borrowing quota
-    for `need` more of a resource. Return None if the project may borrow so much.
+    """The counters of all tenants. Each job counts for three tenants: its user, its project and its queue.
+
+    1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
+       gets more nodes.
+    2. `release` is called when members of a gang have ended, `finish` at the end of the attempt,
+       `remove_queued` if a queued job is cancelled.
+
+    3. GPUs of a model are counted only while a quota limits this model (`models`). When the set of these
+       models changes, or a node with running jobs reports GPUs of other models, all jobs are counted again.
+
+    Invariant: `used` is the sum over all jobs that have not ended (invariants.py counts them again and
+    compares).
+    Cost: O(allocations of the job) for an event, independent of the number of jobs.
     """
 
-    def __init__(self, window_s: float = WEEK_S) -> None:
+    def __init__(
+        self, window_s: float = WEEK_S, models_of: ModelsOfNode = no_models, models: tuple[str, ...] = ()
+    ) -> None:
         self.window_s = window_s
+        self.models = models
+        """The GPU models that quotas limit."""
+        self._models_of = models_of
         self.by_key: dict[TenantKey, TenantUsage] = {}
         self._of: dict[tuple[str, str, str], tuple[TenantUsage, TenantUsage, TenantUsage]] = {}
         self._gpu_time_held: dict[int, int] = {}
@@ -106,7 +135,7 @@ class UsageCounters:
         """Return the counters of a tenant. They are created on first use."""
         found = self.by_key.get(key)
         if found is None:
-            found = self.by_key[key] = TenantUsage(key)
+            found = self.by_key[key] = TenantUsage(key, len(self.models))
         return found
 
     def add_queued(self, job: Job) -> None:
@@ -121,7 +150,7 @@ class UsageCounters:
 
     def start(self, job: Job, allocations: Iterable[Allocation]) -> None:
         """Count a job as running on these allocations, and no longer as queued."""
-        need = amount_held(job, allocations, self.window_s)
+        need = self.held(job, allocations)
         self._gpu_time_held[job.id] = need[GPU_TIME]
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
@@ -131,38 +160,40 @@ class UsageCounters:
             used[RUNNING] += 1
             used[QUEUED] -= 1
             used[GPU_TIME] += need[GPU_TIME]
+            for place in range(FIRST_MODEL, len(need)):
+                used[place] += need[place]
 
     def grow(self, job: Job, allocations: Iterable[Allocation]) -> None:
         """Count additional allocations of a running job. They must already be in `job.members`."""
         every = [member.allocation for member in job.members.values()]
-        gpu_time = amount_held(job, every, self.window_s)[GPU_TIME]
-        more = amount_held(job, allocations, self.window_s)
+        gpu_time = self.held(job, every)[GPU_TIME]
+        more = self.held(job, allocations)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
             used[CPU] += more[CPU]
             used[MEMORY] += more[MEMORY]
             used[GPU] += more[GPU]
             used[GPU_TIME] += gpu_time - self._gpu_time_held[job.id]
+            for place in range(FIRST_MODEL, len(more)):
+                used[place] += more[place]
         self._gpu_time_held[job.id] = gpu_time
 
     def release(self, job: Job, allocations: Iterable[Allocation], at: float) -> None:
         """Subtract the allocations of gang members that have ended, and count the GPU time that they used."""
-        cpu_milli = memory_mib = gpu_milli = spent = 0
+        released = list(allocations)
         held_s = 0.0 if job.placed_at is None else max(0.0, at - job.placed_at)
-        for allocation in allocations:
-            cpu_milli += allocation.cpu_milli + job.ask.beyond[0]
-            memory_mib += allocation.memory_mib + job.ask.beyond[1]
-            if allocation.gpus:
-                milli = sum(hold.milli for hold in allocation.gpus)
-                gpu_milli += milli
-                spent += round(milli * held_s)
+        spent = sum(round(sum(hold.milli for hold in each.gpus) * held_s) for each in released if each.gpus)
+        self._subtract(job, released)
+        if spent:
+            for tenant in self.tenants_of(job.user, job.spec):
+                tenant.spend(spent, at, self.window_s)
+
+    def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:
+        less = self.held(job, allocations)
         for tenant in self.tenants_of(job.user, job.spec):
             used = tenant.used
-            used[CPU] -= cpu_milli
-            used[MEMORY] -= memory_mib
-            used[GPU] -= gpu_milli
-            if spent:
-                tenant.spend(spent, at, self.window_s)
+            for place in (CPU, MEMORY, GPU, *range(FIRST_MODEL, len(less))):
+                used[place] -= less[place]
 
     def finish(self, job: Job, *, again: bool) -> None:
         """Stop counting a running job whose members have all ended. With `again`, count it as queued, because
@@ -178,44 +209,46 @@ class UsageCounters:
                 used[QUEUED] += again
                 used[GPU_TIME] -= gpu_time
 
-    def recount(self, jobs: Iterable[Job], window_s: float) -> None:
-        """Count all jobs again if the quota's time window has changed, because the GPU time that a job counts
+    def recount(self, jobs: Iterable[Job], window_s: float, models: tuple[str, ...]) -> None:
+        """Count all jobs again with another time window and other GPU models. The GPU time that a job counts
         depends on the window.
         """
-        if window_s != self.window_s:
-            self.window_s = window_s
-            self._gpu_time_held.clear()
-            for tenant in self.by_key.values():
-                tenant.used = [0, 0, 0, 0, 0, 0]
-            for job in jobs:
-                self.load_job(job)
+        self.window_s, self.models = window_s, models
+        self._gpu_time_held.clear()
+        for tenant in self.by_key.values():
+            tenant.used = [0] * (FIRST_MODEL + len(models))
+        for job in jobs:
+            self.load_job(job)
 
     def load_job(self, job: Job) -> None:
+        """Count a job that was loaded from its database row."""
         if job.state is JobState.QUEUED:
             self.add_queued(job)
         elif not job.state.terminal:
             self.add_queued(job)
             self.start(job, [member.allocation for member in job.members.values()])
-            for member in job.members.values():
-                if member.ended_at is not None:
-                    # Do not add the GPU time of an ended member here: the database rows of the tenants, which
-                    # are loaded separately, contain it.
-                    allocation = member.allocation
-                    for tenant in self.tenants_of(job.user, job.spec):
-                        tenant.used[CPU] -= allocation.cpu_milli + job.ask.beyond[0]
-                        tenant.used[MEMORY] -= allocation.memory_mib + job.ask.beyond[1]
-                        tenant.used[GPU] -= sum(hold.milli for hold in allocation.gpus)
+            # Do not add the GPU time of ended members here: the database rows of the tenants, which are
+            # loaded separately, contain it.
+            ended = [each.allocation for each in job.members.values() if each.ended_at is not None]
+            self._subtract(job, ended)
 
-
-def amount_held(job: Job, allocations: Iterable[Allocation], window_s: float) -> Amount:
-    """Return the amounts by which these allocations of a job increase the usage counters. If the job's limit
-    for CPU or memory is above its request, the limit counts.
-    """
-    cpu = memory = gpu = 0
-    more_cpu, more_memory = job.ask.beyond
-    for allocation in allocations:
-        cpu += allocation.cpu_milli + more_cpu
-        memory += allocation.memory_mib + more_memory
-        for hold in allocation.gpus:
-            gpu += hold.milli
-    return cpu, memory, gpu, 1, 0, round(gpu * min(job.limit, window_s))
+    def held(self, job: Job, allocations: Iterable[Allocation]) -> Amount:
+        """Return the amounts by which these allocations of a job increase the usage counters. If the job's
+        limit for CPU or memory is above its request, the limit counts.
+        """
+        cpu = memory = gpu = 0
+        more_cpu, more_memory = job.ask.beyond
+        of_models = [0] * len(self.models)
+        for allocation in allocations:
+            cpu += allocation.cpu_milli + more_cpu
+            memory += allocation.memory_mib + more_memory
+            for hold in allocation.gpus:
+                gpu += hold.milli
+            if of_models and allocation.gpus:
+                there = self._models_of(allocation.node)
+                for hold in allocation.gpus:
+                    for place, name in enumerate(self.models):
+                        if names_model(name, there.get(hold.uuid, "")):
+                            of_models[place] += hold.milli
+        gpu_time = round(gpu * min(job.limit, self.window_s))
+        return cpu, memory, gpu, 1, 0, gpu_time, *of_models

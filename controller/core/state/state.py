@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from controller.core.cluster.gpu_requirements import gpu_needs_of
+import numpy as np
+
+from controller.core.cluster.gpu_requirements import gpu_needs_of, milli_by_model, milli_of_models
 from controller.core.cluster.licences import Licences
-from controller.core.cluster.node_table import Bools
+from controller.core.cluster.node_table import Bools, either_mask
 from controller.core.cluster.nodes import Nodes
 from controller.core.estimates.runtime_prediction import RuntimePredictor
 from controller.core.fairshare.offqueue_usage import OffQueueUsage
@@ -86,7 +88,7 @@ class State:
         """The ids of the jobs that were submitted with each idempotency key, by (user, key)."""
         self.arrays: dict[int, dict[int, int]] = {}
         """The job id of each array element, by array and index."""
-        self.accounts = UsageCounters()
+        self.accounts = UsageCounters(models_of=self.models_of_node)
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
         self.limited = bool(self.shares.hard)
         """True if any quota exists, or any share has a hard limit."""
@@ -151,13 +153,30 @@ class State:
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
-        need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0
+        of_models = milli_of_models(part, self.nodes.columns, self.quotas.models, nodes)
+        need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0, *of_models
         return self.quotas.over_soft(job.user, job.spec, need, now)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
         """Set a quota of a tenant, which overrides the configuration; None removes an earlier setting."""
         self.quotas.edit(key, quota)
+        self._count_models()
         self._regroup()
+
+    def _count_models(self, window_s: float | None = None) -> None:
+        """Count the usage again if quotas limit other GPU models than before, or if their window changed."""
+        window_s, models = window_s or self.accounts.window_s, self.quotas.models
+        if (window_s, models) != (self.accounts.window_s, self.accounts.models):
+            self.accounts.recount(self.jobs.values(), window_s, models)
+
+    def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
+        """Count the usage again if the GPUs of a node with running jobs have other models than `before`."""
+        if self.accounts.models and self.nodes.by_name[node].held and before != self.models_of_node(node):
+            self.accounts.recount(self.jobs.values(), self.accounts.window_s, self.accounts.models)
+
+    def models_of_node(self, node: str) -> Mapping[str, str]:
+        """Return the model of each GPU of a node, by GPU UUID; empty if the node was removed."""
+        return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
         """Set the limits of a share, which override the configuration."""
@@ -207,11 +226,53 @@ class State:
         """
         if rules != self.quotas.rules:
             self.licences.total = rules.licences
-            self.accounts.recount(self.jobs.values(), rules.window_s)
             self.quotas.adopt(rules)
+            self._count_models(rules.window_s)
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
+        """Return True for each node that the job cannot use because of an operator's reservation, or because
+        of a quota of GPUs of one model. Return None if there is no such node.
+        """
+        return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
+
+    @property
+    def bars_nodes(self) -> bool:
+        """True if an operator's reservation or a quota of a GPU model may keep jobs off single nodes."""
+        return bool(self.reservations.by_name or self.quotas.models)
+
+    def nodes_at_model_quota(self, job: Job) -> Bools | None:
+        """Return True for each node with GPUs of a model of which the tenants of the job have no quota left;
+        None if there is no such node. The job counts as if all its GPUs were of this model.
+        """
+        full, columns = self.full_models(job), self.nodes.columns
+        if not full:
+            return None
+        codes = [code for code, model in enumerate(columns.models) if model in full]
+        return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
+
+    def full_models(self, job: Job) -> dict[str, LimitExceeded]:
+        """Return the GPU models of which the tenants of the job have no quota left, each with the limit."""
+        if not self.quotas.models or not job.ask.part.wants_gpus:
+            return {}
+        suited, nodes = milli_by_model(job.ask.part, self.nodes.columns), job.ask.nodes or 1
+        needs = {model: milli * nodes for model, milli in suited.items()}
+        return self.quotas.full_models(job.user, job.spec, needs, self._model_claims(job))
+
+    def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
+        """Return by tenant the amounts that nominated jobs will use, minus those that the job itself uses."""
+        found: dict[TenantKey, list[int]] = {}
+        changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
+        others = (self.jobs[each] for each in self.claims if each != job.id)
+        changes += [(each, list(each.claim), 1) for each in others if not each.unended]
+        for each, allocations, sign in changes:
+            for account in self.accounts.tenants_of(each.user, each.spec):
+                before = found.setdefault(account.key, [0] * len(account.used))
+                for place, amount in enumerate(self.accounts.held(each, allocations)):
+                    before[place] += sign * amount
+        return found
+
+    def reserved_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
         """Return True for each node that the job cannot use because of an operator's reservation; None if
         there are no reservations.
 

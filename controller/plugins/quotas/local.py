@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from wire.cluster.quota import ANY_NAME, Limits, Quota, gpus_or_percent
+from wire.cluster.quota import ANY_NAME, GpuLimit, Limits, Quota, gpus_or_percent
 
 _MEMORY = re.compile(r"(\d{1,9})([MGT])(i?B)?")
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
@@ -23,39 +23,44 @@ class QuotaAmounts:
     """A number of GPUs, or a percentage of the GPUs of the cluster, such as "50%"."""
     running: int | None = None
     gpu_hours: float | None = None
+    gpus_per_model: Mapping[str, float | str] = field(default_factory=dict)
+    """Limits on GPUs by model, as numbers or percentages of the GPUs of this model."""
 
     def __post_init__(self) -> None:
         for name in ("cpus", "running", "gpu_hours"):
             if (getattr(self, name) or 0) < 0:
                 raise ValueError(f"{name} must not be negative")
-        _gpu_limits(self.gpus)
+        _gpu_limit(self.gpus)
+        for limit in self.gpus_per_model.values():
+            _gpu_limit(limit)
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
         """Return the limits in the engine's units: thousandths of a CPU, and MiB of memory."""
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
+        gpus = _gpu_limit(self.gpus)
         return Limits(
             cpu_milli=None if self.cpus is None else round(self.cpus * 1000),
             memory_mib=None if match is None else int(match[1]) * _MIB[match[2]],
             running=self.running,
             queued=queued,
             gpu_hours=self.gpu_hours,
-            **_gpu_limits(self.gpus),
+            gpus=gpus.gpus,
+            gpus_percent=gpus.percent,
+            gpus_per_model={model: _gpu_limit(each) for model, each in self.gpus_per_model.items()},
         )
 
 
-def _gpu_limits(gpus: float | str | None) -> dict[str, float]:
-    """Return the field of Limits that a limit on GPUs sets. Raise ValueError if the limit is invalid."""
-    if gpus is None:
-        return {}
+def _gpu_limit(gpus: float | str | None) -> GpuLimit:
+    """Return a limit on GPUs. Raise ValueError if it is invalid."""
     if isinstance(gpus, str):
         if "%" not in gpus:
             raise ValueError(f'gpus must be a number or a percentage, such as 8 or "50%", not {gpus!r}')
-        return {"gpus_percent": float(gpus_or_percent(gpus))}
-    if gpus < 0:
+        return GpuLimit(percent=float(gpus_or_percent(gpus)))
+    if gpus is not None and gpus < 0:
         raise ValueError("gpus must not be negative")
-    return {"gpus": gpus}
+    return GpuLimit(gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,15 @@ class BorrowTable:
     memory: str | None = None
     gpus: float | str | None = None
     running: int | None = None
+    gpus_per_model: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        QuotaAmounts(self.cpus, self.memory, self.gpus, self.running)
+        self.amounts()
+
+    def amounts(self) -> QuotaAmounts:
+        """Return the amounts that may be borrowed. Raise ValueError if one of them is invalid."""
+        per_model = self.gpus_per_model
+        return QuotaAmounts(self.cpus, self.memory, self.gpus, self.running, gpus_per_model=per_model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +107,7 @@ class ProjectQuotaTable(QuotaTable):
 
     @property
     def quota(self) -> Quota:
-        lent = QuotaAmounts(self.borrow.cpus, self.borrow.memory, self.borrow.gpus, self.borrow.running)
-        return Quota(self.limits(self.queued), self.soft.limits(), lent.limits())
+        return Quota(self.limits(self.queued), self.soft.limits(), self.borrow.amounts().limits())
 
 
 @dataclass(frozen=True, slots=True)

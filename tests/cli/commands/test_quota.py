@@ -10,7 +10,7 @@ import pytest
 from cli.commands.policy.quota import limits_text, quota_of, quota_table
 from cli.exit_codes import CommandError
 from wire.api.tenants import QuotaView
-from wire.cluster.quota import UNLIMITED, Limits, Quota
+from wire.cluster.quota import UNLIMITED, GpuLimit, Limits, Quota
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,13 @@ from wire.cluster.quota import UNLIMITED, Limits, Quota
         (["gpus=0.5", "cpus=1.5", "memory=2G"], Quota(Limits(gpus=0.5, cpu_milli=1500, memory_mib=2048))),
         (["running=0", "queued=none"], Quota(Limits(running=0, queued=UNLIMITED))),
         (["gpu-hours=12.5", "gpu_hours=13"], Quota(Limits(gpu_hours=13))),
+        (
+            ["gpus.H100=16", "gpus.A100=25%", "soft.gpus.H100=none"],
+            Quota(
+                Limits(gpus_per_model={"H100": GpuLimit(16), "A100": GpuLimit(percent=25)}),
+                Limits(gpus_per_model={"H100": GpuLimit(UNLIMITED)}),
+            ),
+        ),
         (["gpus=50%", "soft.gpus=12.5%"], Quota(Limits(gpus_percent=50), Limits(gpus_percent=12.5))),
         (["soft.gpus=4", "borrow.cpus=2"], Quota(Limits(), Limits(gpus=4), Limits(cpu_milli=2000))),
     ],
@@ -38,6 +45,9 @@ def test_quota_arguments_are_parsed(words: list[str], quota: Quota) -> None:
         ("memory=8", "memory: '8' has no unit"),
         ("running=1.5", "running: '1.5' is not a whole number"),
         ("hardly.gpus=8", "is not a limit"),
+        ("gpus.H100=x", "gpus.H100: 'x' is not a number of GPUs"),
+        ("gpus.=4", "is not a limit"),
+        ("cpus.H100=4", "is not a limit"),
         ("gpus=150%", "gpus: '150%' is not a percentage from 0% to 100%"),
     ],
 )
@@ -54,8 +64,15 @@ def test_quota_table_shows_usage_and_limits() -> None:
     rows = [
         view("user", "*", Quota(Limits(gpus=8, running=UNLIMITED))),
         view("project", "vision", Quota(Limits(gpus=8), borrow=Limits(gpus=4)), True, gpus=9.5, running=3),
+        view(
+            "project",
+            "llm",
+            Quota(Limits(gpus_per_model={"H100": GpuLimit(16), "A100": GpuLimit(2.5, 25)})),
+            gpus_per_model={"H100": GpuLimit(12), "A100": GpuLimit(0)},
+        ),
     ]
     lines = [line.split() for line in quota_table().lines(rows, None)]
     assert lines[1] == ["user", "*", "-/8", "-", "-", "-", "-", "-"]
     assert lines[2][:8] == ["project", "vision", "9.5/8", "0", "0M", "3", "0", "0"]
     assert lines[2][8:] == ["borrow.gpus=4", "yes"]
+    assert lines[3][8:] == ["A100", "0/2.5,", "H100", "12/16"]

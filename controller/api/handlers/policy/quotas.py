@@ -8,9 +8,18 @@ from controller.api.handlers.service.known_names import need_tenant
 from controller.api.server.request import Call
 from controller.core.model import inputs
 from controller.core.quota.quotas import GPU_HOUR
-from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, MEMORY, QUEUED, RUNNING, TenantKey
+from controller.core.quota.usage_counters import (
+    CPU,
+    FIRST_MODEL,
+    GPU,
+    GPU_TIME,
+    MEMORY,
+    QUEUED,
+    RUNNING,
+    TenantKey,
+)
 from wire.api.tenants import QuotaChange, QuotaList, QuotaView
-from wire.cluster.quota import ANY_NAME, Limits
+from wire.cluster.quota import ANY_NAME, GpuLimit, Limits
 from wire.names import WHOLE_GPU
 
 
@@ -45,9 +54,19 @@ def _view(call: Call, key: TenantKey) -> QuotaView:
     state, now = call.daemon.state, call.daemon.now()
     scope, name = key
     account = state.accounts.by_key.get(key)
-    amounts = [0] * 6
+    models = state.quotas.models
+    amounts = [0] * (FIRST_MODEL + len(models))
     if account is not None and name != ANY_NAME:
-        amounts = [account.amount(place, now, state.accounts.window_s) for place in range(6)]
+        amounts = [account.amount(place, now, state.accounts.window_s) for place in range(len(amounts))]
+    quota = state.quotas.quota(key)
+    limited = {
+        model.casefold() for part in (quota.hard, quota.soft, quota.borrow) for model in part.gpus_per_model
+    }
+    of_models = {
+        model: GpuLimit(amounts[FIRST_MODEL + place] / WHOLE_GPU)
+        for place, model in enumerate(models)
+        if model.casefold() in limited
+    }
     used = Limits(
         amounts[CPU],
         amounts[MEMORY],
@@ -55,5 +74,6 @@ def _view(call: Call, key: TenantKey) -> QuotaView:
         amounts[RUNNING],
         amounts[QUEUED],
         round(amounts[GPU_TIME] / GPU_HOUR, 3),
+        gpus_per_model=of_models,
     )
-    return QuotaView(scope, name, state.quotas.quota(key), used, key in state.quotas.edits)
+    return QuotaView(scope, name, quota, used, key in state.quotas.edits)

@@ -41,10 +41,17 @@ class ConservativePass:
         if due or self._seen != versions:
             self._seen = versions
             reservations.retry_refused()
-        before = (-1, -1)
-        while before != (round_ := (self._state.nodes.job_affinity.version, len(reservations.refused))):
+        before: tuple[int, ...] = ()
+        while before != (round_ := self._round()):
             before = round_
             self._start_reserved(now, apply)
+
+    def _round(self) -> tuple[int, ...]:
+        """Return numbers that a round changes if another round could start more jobs."""
+        state, reservations = self._state, self._cycle.reservations
+        # A start can use up the quota of a GPU model. Other jobs then need reservations on other nodes.
+        waiting = len(self._cycle.queue) if state.quotas.models else 0
+        return state.nodes.job_affinity.version, len(reservations.refused), waiting
 
     def _preempt_for_first(self, now: float, apply: Apply) -> None:
         """Plan preemption for the waiting jobs in queue order, until a job fits or finds no victims."""
@@ -77,7 +84,14 @@ class ConservativePass:
             if allowed and cycle.placer.still_fits(job.ask, placement, state.barred_nodes(job, now)):
                 cycle.start(number, placement, now, apply)
             else:
+                full = state.nodes_at_model_quota(job)
                 reservations.refuse(number, now)
+                if full is not None and any(
+                    full[state.nodes.by_name[each.node].row] for each in placement.allocations
+                ):
+                    # A job that started in this round has used up the quota. The next round reserves a start
+                    # on nodes with another GPU model.
+                    reservations.refused.discard(number)
 
     def _lanes_within_limits(self, now: float, *, fewer_nodes: bool = False) -> Iterable[Lane]:
         """Return the lanes (waiting jobs with the same request) whose first job is within quotas and share

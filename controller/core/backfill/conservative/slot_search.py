@@ -79,7 +79,7 @@ class SlotSearch:
         found = self.earliest(replace(shape, nodes=least), job, max(now, accepts_fewer_from(job)))
         if found is None or most == least:
             return found
-        starts = self._starts(self._suited(shape.part), shape.part, job, found.starts_at, least)
+        starts = self._starts(self._suited(shape.part, job), shape.part, job, found.starts_at, least)
         ready = sum(rows.bit_count() for start, rows, _ in starts if start == found.starts_at)
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
@@ -90,9 +90,10 @@ class SlotSearch:
                 return wider
         return found
 
-    def _suited(self, part: PerNodeRequest) -> RowSet:
+    def _suited(self, part: PerNodeRequest, job: Job) -> RowSet:
         """Return the nodes that could hold the request if they were empty. Leave out the nodes on which a job
-        with this request would break an affinity term.
+        with this request would break an affinity term, and nodes with GPUs of a model of which the tenants of
+        the job have no quota left.
 
         The terms of the request, of running jobs and of jobs with reservations count.
         """
@@ -104,7 +105,9 @@ class SlotSearch:
         if rows is None:
             rows = self._open[part] = rows_where(self._placer.possible_nodes(part))
         suited = self._table.affinity.suited(part, nodes)
-        return rows if suited is None else rows & rows_where(suited)
+        rows = rows if suited is None else rows & rows_where(suited)
+        full = self._state.nodes_at_model_quota(job)
+        return rows if full is None else rows & ~rows_where(full)
 
     def _starts(
         self, among: RowSet, part: PerNodeRequest, job: Job, moment: float, enough: int
@@ -133,7 +136,7 @@ class SlotSearch:
         The slot has `shape.nodes` nodes. None if the job can never start on so many nodes.
         """
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
-        among, wanted, runtime = self._suited(part), job.ask.licences, self._runtime(job)
+        among, wanted, runtime = self._suited(part, job), job.ask.licences, self._runtime(job)
         enough = shape.nodes if domains is None else among.bit_count()
         while True:
             licensed = self._table.licences.first_start(wanted, runtime, moment)

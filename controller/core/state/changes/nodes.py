@@ -48,7 +48,9 @@ def _node_joined(state: State, event: events.NodeJoined) -> None:
     node.up, node.why, node.since = True, node.why if node.drained else "", event.at
     node.down = False
     node.version = event.version
+    models = state.models_of_node(event.node)
     state.nodes.set_facts(node, event.facts, event.boot_id, event.overcommit)
+    state.note_gpu_models(event.node, models)
 
 
 def _node_went_away(state: State, event: events.NodeWentAway) -> None:
