@@ -28,6 +28,7 @@ from agent.gpus.process_owners import GpuHolder
 from agent.gpus.usage_meter import UsageMeter
 from agent.host.facts import HostFacts
 from agent.interactive.exec_sessions import CannotExec, ExecSessions
+from agent.interactive.health_checks import HealthChecks
 from agent.interactive.log_reader import POLL_S, LogReader
 from agent.isolation import container_supervision
 from agent.isolation.cgroup_detection import HostCgroups
@@ -152,6 +153,9 @@ class Agent:
         )
         self.logs = LogReader(spool, self.attempts.has_ended, channel)
         self.exec_sessions = ExecSessions(self.loop, channel, self._exec_spec, self.attempts.has_ended)
+        self.health_checks = HealthChecks(
+            self.loop, self.attempts.running_order, self._exec_spec, self._user_spec, self.channel.send
+        )
         self.retry_logs_planned = False
         self.unfit_reason = ""
         """Why this host cannot run jobs; empty if it can."""
@@ -234,6 +238,8 @@ class Agent:
         self._delete_old_logs()
         self._trim_running_logs()
         self.checkpoints.start()
+        for key in self.attempts.running_keys():
+            self.health_checks.watch(key)
         self.gpus.watch(self.loop, self._gpu_holders, self._send_gpu_frame, self._add_samples)
         try:
             while True:
@@ -508,6 +514,8 @@ class Agent:
         """
         status = action.report.status
         self.channel.send(Report(self.meter.with_usage(status)))
+        if status.pid is not None and status.ended_at is None:
+            self.health_checks.watch((status.job, status.attempt))
         word, _, why = status.why.partition(": ")
         if word == NODE_UNFIT and status.ended_at is not None:
             self.unfit_reason = why
@@ -569,9 +577,13 @@ class Agent:
         order = self.attempts.running_order(key)
         if order is None or not environment.has_checkpoints(order):
             return None
+        return self._user_spec(key, order)
+
+    def _user_spec(self, key: AttemptKey, order: Start) -> Optional[LaunchSpec]:
+        """Return a launch spec with the user of the job; None if the user no longer exists on this host."""
         try:
             return self.launches.build_user_spec(self.spool.directory(key), order)
-        except CannotLaunch:  # The job's user no longer exists on this host.
+        except CannotLaunch:
             return None
 
     def _send_gpu_frame(self, frame: AgentFrame) -> None:

@@ -43,6 +43,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show fair shares: weights, limits and past usage; change them.",
     ),
     "licences": ("cli.commands.policy.licences", "Show licences: how many exist, and which jobs hold them."),
+    "service": (
+        "cli.commands.policy.services",
+        "Show services and their replicas; restart a service, or change its number of replicas.",
+    ),
     "reserve": (
         "cli.commands.policy.reserve",
         "Reserve nodes for a time: for users, projects or maintenance.",

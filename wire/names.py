@@ -76,6 +76,9 @@ class Reason(str, enum.Enum):
     EVICTED = "evicted"
     REQUEUED = "requeued"
     IDLE = "idle"
+    SERVICE = "service"
+    """The service of the job has ended it, because another replica takes its place or fewer are wanted."""
+    UNHEALTHY = "unhealthy"
 
 
 class NodeState(str, enum.Enum):

@@ -142,8 +142,8 @@ class LaunchBuilder:
         return spec
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
-        """Return a launch spec that does not start a job. It is used only to scan for checkpoints as the
-        job's user.
+        """Return a launch spec that does not start a job. It is used only to scan for checkpoints and to
+        check a URL as the job's user.
         """
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 

@@ -120,14 +120,7 @@ def _scan(launch: LaunchSpec, sink: int) -> None:
     process of the scan.
     """
     try:
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) != sink:
-                try:
-                    os.close(int(name))
-                except OSError:
-                    # Ignore the error for the descriptor that listdir itself has used, which is closed
-                    # already.
-                    continue
+        task_process.close_descriptors(sink)
         task_process.become_user(launch)
         found = max(directory.list_checkpoints(launch.checkpoint_dir), default=None)
         if found is not None:

@@ -238,7 +238,7 @@ def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
     agent_end, command_end = os.openpty()
     _resize(agent_end, order.rows, order.columns)
     try:
-        process = _spawn(launch, "tty", command_end, command_end, command_end)
+        process = spawn_in_job(launch, "tty", command_end, command_end, command_end)
     except OSError:
         os.close(agent_end)
         raise
@@ -251,7 +251,7 @@ def _start_on_terminal(order: OpenShell, launch: LaunchSpec) -> _Session:
 
 
 def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
-    process = _spawn(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
+    process = spawn_in_job(launch, "", subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
     descriptors = []
     for pipe in (process.stdin, process.stdout, process.stderr):
         assert pipe is not None
@@ -264,9 +264,12 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
     )
 
 
-def _spawn(
+def spawn_in_job(
     launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int
 ) -> subprocess.Popen[bytes]:
+    """Start a command with the user, environment and cgroups of a running job. Raise OSError if the process
+    cannot be created.
+    """
     source, sink = os.pipe()
     try:
         process = subprocess.Popen(

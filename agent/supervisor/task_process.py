@@ -88,6 +88,17 @@ def check_start(launch: LaunchSpec) -> None:
         raise TaskNotStarted(sentence.decode("utf-8", "replace"))
 
 
+def close_descriptors(kept: int) -> None:
+    """Close all descriptors of this process except `kept`."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) != kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                # Ignore the error for the descriptor that listdir itself has used, which is closed already.
+                continue
+
+
 def become_user(launch: LaunchSpec) -> None:
     """Change the user of this process to the job's user. This cannot be undone. Raise OSError if the kernel
     refuses.

@@ -36,6 +36,7 @@ from controller.config.tables.service import (
     RetentionSection,
     StoreSection,
 )
+from controller.config.tables.services import ServiceName, ServiceSection
 from wire.http import addresses
 
 
@@ -86,6 +87,7 @@ class Config(BaseSettings):
     jobs: JobsSection = JobsSection()
     gpus: GpusSection = GpusSection()
     profiles: dict[Name, ProfileSection] = {}
+    services: dict[ServiceName, ServiceSection] = {}
     nodes: dict[NodeName, NodeSection] = {}
 
     _source: Source = PrivateAttr(default_factory=Source)
@@ -130,6 +132,7 @@ class Config(BaseSettings):
             *(self.quota.options.get("projects") or {}),
             *(project for projects in self.organisations.values() for project in projects),
             *(project for queue in self.queues.values() for project in queue.projects),
+            *(service.project for service in self.services.values()),
             *(project for profile in self.profiles.values() for project in profile.projects),
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from controller.config.config import Config
@@ -30,6 +31,7 @@ DECIDING = (
     "jobs",
     "profiles",
     "plugins",
+    "services",
 )
 """The tables of scheduler.toml that affect which jobs are accepted and in which order they start."""
 
@@ -43,11 +45,17 @@ NEEDS_RESTART: tuple[Key, ...] = (
 )
 """Keys that the controller reads only at its start: files, sockets, buffers and plugin code."""
 
-SECRET: tuple[Key, ...] = (("store", "url"), ("plugins", "hooks"), ("plugins", "metrics"))
-"""Keys whose values may contain a password: a database URL, or the options of a plugin that connects to a
-service."""
+SECRET: tuple[Key, ...] = (
+    ("store", "url"),
+    ("plugins", "hooks"),
+    ("plugins", "metrics"),
+    ("services", "*", "environment"),
+)
+"""Keys whose values may contain a password: a database URL, the options of a plugin that connects to a
+service, or the environment of a service. "*" stands for any name.
+"""
 
-NAMED = ("nodes", "queues", "profiles", "projects")
+NAMED = ("nodes", "queues", "profiles", "projects", "services")
 """Tables that contain named tables. Adding or removing a named table is shown as one change, and not as one
 for each key.
 """
@@ -75,9 +83,16 @@ def _differing(before: Any, after: Any, key: Key = ()) -> Iterator[tuple[Key, An
 
 def _change(key: Key, before: Any, after: Any) -> ConfigChange:
     fixed = any(key[: len(each)] == each for each in NEEDS_RESTART)
-    secret = any(key[: len(each)] == each for each in SECRET)
+    secret = any(map(partial(_is_below, key), SECRET)) or (key[0] == "services" and len(key) < 3)
     shown = [None if each is None else HIDDEN if secret else _shown(each) for each in (before, after)]
     return ConfigChange(dotted(key), shown[0], shown[1], not fixed)
+
+
+def _is_below(key: Key, secret: Key) -> bool:
+    """Return whether `key` is the secret key, or a key in its table."""
+    return len(key) >= len(secret) and all(
+        wanted in ("*", part) for part, wanted in zip(key, secret, strict=False)
+    )
 
 
 def _shown(value: Any) -> str:

@@ -31,6 +31,8 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.pipeline.reconfigure import state_under
 from controller.core.preemption.preemptor import NO_GUARDS, NotAbovePriority, Preemptor
 from controller.core.rebalance.rebalancer import Rebalancer
+from controller.core.services.health import HealthHandler
+from controller.core.services.reconciler import ServiceReconciler
 from controller.core.state.apply import apply
 from controller.core.state.state import State
 from wire.api.reasons import Why
@@ -110,6 +112,7 @@ class Engine:
         self._reservations = reservations = ReservationCommands(context)
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
+        self.services = services = ServiceReconciler(context, users)
         # If a handler returns None, the input was accepted: the engine replies with DONE (accepted, and no
         # jobs to name).
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
@@ -131,6 +134,9 @@ class Engine:
             inputs.SetQuota: operators.set_quota,
             inputs.UnsetQuota: operators.unset_quota,
             inputs.SetShare: operators.set_share,
+            inputs.RestartService: services.restart,
+            inputs.ScaleService: services.scale,
+            inputs.HealthReported: HealthHandler(context).on_report,
             inputs.Reserve: reservations.reserve,
             inputs.CancelReservation: reservations.cancel,
             inputs.Rebalance: self.rebalancer.run,
@@ -181,6 +187,7 @@ class Engine:
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
+        self.services.on_event(event)
 
     def _on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
         reply = self._agent_reports.on_agent_hello(given, now)
@@ -208,8 +215,9 @@ class Engine:
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
         2. Begin and end reservations.
         3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
-        4. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
-        5. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
+        4. Queue and end replicas of services.
+        5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
+        6. End waiting jobs whose deadline or longest wait is over. If a job was ended, run another pass,
            because jobs that depend on it may start.
         """
         if self.pipeline.breaker.failed and self.pipeline.breaker.begin_cycle():
@@ -218,6 +226,7 @@ class Engine:
             self._reservations.begin_and_end_due(now)
         if self.timers.next_at <= now:
             self.timers.open_due(now)
+        self.services.run(now)
         self.timers.settle(now)
         self.profile_cycles.run(now, self._carry_out)
         if self.timers.next_at <= now:
@@ -260,7 +269,8 @@ class Engine:
     @property
     def next_at(self) -> float:
         """The time at which the next Tick is needed if no other input arrives before."""
-        return min(self.timers.next_at, self.state.reservations.next_at, self.profile_cycles.again_at)
+        of_parts = self.timers.next_at, self.profile_cycles.again_at, self.services.next_at
+        return min(self.state.reservations.next_at, *of_parts)
 
     # --- queries, which do not change the state ---
 

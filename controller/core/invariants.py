@@ -14,7 +14,7 @@ from controller.core.lifecycle.dependencies import Target, targets_of_job
 from controller.core.lifecycle.priority_inheritance import lend_targets
 from controller.core.quota.usage_counters import UsageCounters
 from controller.core.state.state import State
-from wire.names import WHOLE_GPU, JobState
+from wire.names import WHOLE_GPU, JobState, Reason
 
 HOLDING = (JobState.SCHEDULED, JobState.RUNNING)
 
@@ -32,7 +32,21 @@ def find_violations(state: State) -> list[str]:
         *_check_inherited(state),
         *_check_licences(state),
         *_check_shares(state),
+        *_check_replicas(state),
     ]
+
+
+def _check_replicas(state: State) -> list[str]:
+    live = {(job.replica.service, job.id) for job in state.live() if job.replica is not None}
+    listed = {(service, job) for service, jobs in state.replicas.items() for job in jobs}
+    wrong = [f"job {job} and the replicas of service {name} disagree" for name, job in sorted(live ^ listed)]
+    staying: Counter[tuple[str, int]] = Counter(
+        (job.replica.service, job.replica.number)
+        for job in state.live()
+        if job.replica is not None and job.stopping not in (Reason.SERVICE, Reason.USER)
+    )
+    wrong += [f"replica {each} has {count} jobs" for each, count in staying.items() if count > 2]
+    return wrong
 
 
 def _check_queue(state: State) -> list[str]:

@@ -29,6 +29,7 @@ from wire.agent.frames import (
     GpuReset,
     GpuSample,
     GpuTrouble,
+    HealthReport,
     Hello,
     Report,
 )
@@ -186,6 +187,8 @@ class AgentLinks:
                 )
             case GpuReset(uuid, ok, why):
                 self._tell(inputs.GpuWasReset(node, uuid, ok, why))
+            case HealthReport(job, attempt, healthy, why):
+                self._tell(inputs.HealthReported(job, attempt, healthy, why, node))
             case GpuReport(samples, uses):
                 self.running_usage.report(node, uses)
                 if samples:

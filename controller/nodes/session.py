@@ -23,6 +23,7 @@ from wire.agent.frames import (
     GpuReport,
     GpuReset,
     GpuTrouble,
+    HealthReport,
     Hello,
     Leave,
     LogChunk,
@@ -46,7 +47,7 @@ date."""
 HELLO_S = 60.0
 """Seconds until the Hello must arrive. A new agent may first load thousands of attempts or wait for a slow
 GPU driver."""
-_REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset)
+_REPORTS = (Report, GpuReport, GpuProcesses, GpuTrouble, GpuChecked, GpuReset, HealthReport)
 MAX_LOG_CHUNKS = 16
 """The most log chunks that wait for a slow reader. Above this number the agent gets an order to stop
 sending."""

@@ -52,6 +52,7 @@ from controller.registry.plugin_classes import (
 )
 from controller.registry.projects import named_projects, project_problems, project_rules_of
 from controller.registry.queues import queue_problems, queue_rules_of
+from controller.registry.services import service_problems, services_of
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -241,6 +242,7 @@ def build_pipeline(config: Config) -> Pipeline:
         idling=IdlePolicy(config.gpus.idle_after_s, IdleAction(config.gpus.idle), config.gpus.idle_grace_s),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
+        services=services_of(config),
         metrics=tuple(
             maker.make("metrics", each.name, each.options, "plugins", "metrics", index)
             for index, each in enumerate(config.plugins.metrics)
@@ -250,7 +252,7 @@ def build_pipeline(config: Config) -> Pipeline:
         maker.make("hook", each.name, each.options, "plugins", "hooks", index)
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
     maker.problems += unfiltered_settings(config) + raised_open_projects(config)
-    maker.problems += project_problems(config) + queue_problems(config)
+    maker.problems += [*project_problems(config), *queue_problems(config), *service_problems(config)]
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline

@@ -17,11 +17,13 @@ from controller.core.rebalance.rebalancer import AUTO
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents, hello_of
 from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
+from wire.names import JobState
 
 REPORT, REQUEST, REBALANCE = 0, 1, 2
 """The order of callbacks with the same time: reports of agents, then requests of users, then rebalancing."""
 
 TICK = Tick()
+_ENDLESS = PlannedRun(NEVER)
 
 Callback = Callable[[float], None]
 
@@ -54,7 +56,7 @@ class Simulation:
         self.accounting = accounting
         """Accounts GPU-hours for the reports on fairness and idle GPUs; None: nothing is accounted."""
         self.now = 0.0
-        self.agents = VirtualAgents(lambda key: self.planned_runs[key[0]], self._started_at)
+        self.agents = VirtualAgents(lambda key: self._planned_run(key[0]), self._started_at)
         self.planned_runs: dict[int, PlannedRun] = {}
         """For each job, the run time and exit code of its next attempt."""
         self.refused: list[tuple[TraceJob, Refusal]] = []
@@ -104,6 +106,10 @@ class Simulation:
         else:
             self.refused.append((work, reply))
 
+    def _planned_run(self, job: int) -> PlannedRun:
+        """Return the run time of the job's next attempt. A replica of a service runs until it is stopped."""
+        return self.planned_runs.get(job, _ENDLESS)
+
     def _started_at(self, key: Key, now: float) -> float:
         """Return the time from which the run time of the attempt is counted.
 
@@ -152,6 +158,9 @@ class Simulation:
         started, seconds = self.agents.start(key, nodes, limit_s, self.now)
         self._schedule_end(key, seconds, lambda now: self._report(key, self.agents.end(key, nodes, now)))
         self._report(key, started)
+        job = self.engine.state.jobs[key[0]]
+        if job.spec.health is not None and job.state is JobState.RUNNING:
+            self.tell(inputs.HealthReported(*key, healthy=True))
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
         """Schedule the end of an attempt's processes. The callback does nothing if the processes have been
@@ -174,7 +183,7 @@ class Simulation:
             return
         # Subtract the work only once, because all members of a gang report the same checkpoint.
         self._saved.add(key)
-        planned = self.planned_runs[status.job]
+        planned = self._planned_run(status.job)
         done = status.checkpoint.at - status.started_at
         self.planned_runs[status.job] = replace(planned, runtime_s=max(0.0, planned.runtime_s - done))
 

@@ -7,6 +7,12 @@ A line is `COMMAND ARGUMENTS -> OUTCOME; OUTCOME …`. Lines that begin with # a
     submit   a gpus=8 time=1h        submits job a; runs=30m if it ends early; after=b to wait for b
     cancel   a                       a user cancels job a
     drain    n1                      an operator drains node n1
+    resume   n1                      an operator ends the drain of node n1
+    restart  web                     an operator restarts service web
+    scale    web 3                   an operator sets the number of replicas of service web
+    reload   KEY = VALUE             the controller applies the configuration with one more line
+    fail     web.0                   the program of a job ends with exit code 1
+    unhealthy web.0                  the health checks of a job fail
     lose     n1                      the connection to node n1 breaks and stays broken
     at       01:00                   lets everything happen until this time, and one scheduling pass follows
     why      a                       the reason why job a waits, as `corral explain` gives it
@@ -31,16 +37,18 @@ from controller.core.forecast.smallest_change import suggestions
 from controller.core.invariants import find_violations
 from controller.core.model import events, inputs
 from controller.core.model.inputs import Accepted
+from controller.core.pipeline.pipeline import Pipeline
 from controller.core.state.state import State
 from controller.registry import build_pipeline
 from controller.sim.cluster import nodes_of
 from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun
+from wire.agent.frames import AttemptStatus
 from wire.job.gangs import Gang
 from wire.job.spec import JobSpec
 from wire.job.start_conditions import Dependency, OnNodeLost, Until
-from wire.names import JobState
+from wire.names import JobState, Reason
 
 ARROW = "->"
 OUTCOME_COLUMN = 44
@@ -201,6 +209,37 @@ class EngineStory:
         self._started.tell(inputs.Drain(arguments, "root", "story"))
         self._pass()
 
+    def do_resume(self, arguments: str) -> None:
+        self._started.tell(inputs.Resume(arguments, "root"))
+        self._pass()
+
+    def do_restart(self, arguments: str) -> None:
+        self._started.tell(inputs.RestartService(arguments, "root"))
+        self._pass()
+
+    def do_scale(self, arguments: str) -> None:
+        name, number = arguments.split()
+        self._started.tell(inputs.ScaleService(name, int(number), "root"))
+        self._pass()
+
+    def do_reload(self, arguments: str) -> None:
+        self._config.append(arguments)
+        self._started.tell(inputs.ApplyConfig("story", "root", self._pipeline()))
+        self._pass()
+
+    def do_fail(self, arguments: str) -> None:
+        simulation, job = self._started, self._started.engine.state.jobs[self._jobs[arguments]]
+        key = (job.id, job.attempt)
+        for member in job.running:
+            node, now = member.allocation.node, simulation.now
+            simulation.tell(inputs.AgentReported(node, AttemptStatus(*key, job.id, now, now, code=1)))
+        self._pass()
+
+    def do_unhealthy(self, arguments: str) -> None:
+        job = self._started.engine.state.jobs[self._jobs[arguments]]
+        self._started.tell(inputs.HealthReported(job.id, job.attempt, healthy=False, why="exit code 1"))
+        self._pass()
+
     def do_lose(self, arguments: str) -> None:
         simulation = self._started
         simulation.lost_nodes[arguments] = simulation.now
@@ -234,13 +273,16 @@ class EngineStory:
     @property
     def _started(self) -> StorySimulation:
         if self._simulation is None:
-            config = Config.model_validate(tomllib.loads("\n".join(self._config)))
-            pipeline = build_pipeline(config)
+            pipeline = self._pipeline()
             engine = Engine(pipeline, State(pipeline.order, sharing=pipeline.sharing))
             self._simulation = StorySimulation(engine, self._observe)
             for name, facts in self._nodes.items():
                 self._simulation.add_node(name, facts)
         return self._simulation
+
+    def _pipeline(self) -> Pipeline:
+        lines = {line.partition("=")[0].strip(): line for line in self._config}
+        return build_pipeline(Config.model_validate(tomllib.loads("\n".join(lines.values()))))
 
     def _pass(self) -> None:
         self._started.run_pass()
@@ -259,6 +301,12 @@ class EngineStory:
 
     def _clause(self, event: events.Event) -> Iterator[str]:
         """The event in words; nothing for events that a reader expects, such as the start of a placed job."""
+        if isinstance(event, events.JobQueued) and event.replica is not None:
+            # The second job of a replica number is web.0', the third is web.0''.
+            name = event.spec.name
+            while name in self._jobs:
+                name += "'"
+            self._names[event.job], self._jobs[name] = name, event.job
         name = self._names.get(getattr(event, "job", 0), "")
         if isinstance(event, events.JobPlaced):
             nodes = ",".join(allocation.node for allocation in event.allocations)
@@ -283,6 +331,12 @@ class EngineStory:
             yield f"{event.node} is down"
         elif isinstance(event, events.NodeDrained):
             yield f"{event.node} is drained"
+        elif isinstance(event, events.StopRequested) and event.reason in (Reason.SERVICE, Reason.UNHEALTHY):
+            yield f"{name} is stopped: {event.by}"
+        elif isinstance(event, events.HealthChanged):
+            yield f"{name} is {'healthy' if event.healthy else 'unhealthy'}"
+        elif isinstance(event, events.PreemptionPlanned) and not event.victims:
+            yield f"{','.join(each.node for each in event.allocations)} is kept for {name}"
 
     def _named(self, by: str) -> str:
         """`job 3` by the name that the job has in the story; others are named as they are."""

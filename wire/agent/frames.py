@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Union, get_args
 
 from wire.codec import Malformed, decode, dumps, encode
+from wire.job.health import HealthCheck
 from wire.names import GpuHealth, TroubleKind
 
 PROTOCOL = 1
@@ -218,6 +219,16 @@ class GpuReport:
 
 
 @dataclass(frozen=True)
+class HealthReport:
+    """The health checks of a running attempt began to pass, or have failed so often that it is unhealthy."""
+
+    job: int
+    attempt: int
+    healthy: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class GpuProcess:
     """A process on a GPU; `job` is None if no job started it."""
 
@@ -371,6 +382,7 @@ class Start:
     error: str = ""
     append: bool = False
     merge_output: bool = False
+    health: Optional[HealthCheck] = None
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
@@ -558,6 +570,7 @@ AgentFrame = Union[
     GpuTrouble,
     GpuChecked,
     GpuReset,
+    HealthReport,
     LogChunk,
     Pong,
     ShellOutput,

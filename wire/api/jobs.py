@@ -151,6 +151,8 @@ class JobView:
     """Nodes of the running job that do not report; it is unknown whether the job still runs on them."""
     profile: str = ""
     """The scheduler profile of the job; empty on a cluster without profiles."""
+    service: str = ""
+    """The service of which the job is a replica; empty for other jobs."""
 
 
 @dataclass(frozen=True)

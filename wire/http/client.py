@@ -28,6 +28,7 @@ from wire.api.jobs import (
 from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
 from wire.api.reports import EstimateReport, FairnessReport, StintList, UsageList, WasteReport
+from wire.api.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.store import Compacted, CompactRequest, VerifyLine
 from wire.api.tenants import (
     LicenceList,
@@ -284,6 +285,22 @@ class Client:
     def remove_node(self, name: str) -> NodeView:
         """Remove a node and return its last state."""
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/remove", NodeAction())
+
+    def services(self) -> ServiceList:
+        """Return all services with their replicas."""
+        return self._get(ServiceList, "/v1/services")
+
+    def service(self, name: str) -> ServiceView:
+        """Return one service with its replicas."""
+        return self._get(ServiceView, f"/v1/services/{_quoted(name)}")
+
+    def restart_service(self, name: str) -> ServiceView:
+        """Restart all replicas of a service, one after the other. Return the service."""
+        return self._post(ServiceView, f"/v1/services/{_quoted(name)}/restart")
+
+    def scale_service(self, name: str, replicas: Optional[int]) -> ServiceView:
+        """Set the number of replicas of a service; None: the number in scheduler.toml. Return the service."""
+        return self._post(ServiceView, f"/v1/services/{_quoted(name)}/scale", ScaleRequest(replicas))
 
     def licences(self) -> LicenceList:
         """Return all licences, with the jobs that hold them."""

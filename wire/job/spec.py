@@ -11,6 +11,7 @@ from wire.job.affinity import Preference, Term, Toleration, affinity_problems, a
 from wire.job.arrays import array_indices
 from wire.job.gangs import NO_GANG, Gang, gang_problems
 from wire.job.gpu_requirements import GpuWish, Topology, gpu_requirement_problems
+from wire.job.health import HealthCheck, health_problems
 from wire.job.images import image_problems, image_texts
 from wire.job.job_affinity import JobTerm, job_affinity_problems
 from wire.job.licences import licence_problems
@@ -36,6 +37,7 @@ class JobSpec:
     - A `batch` command runs once, on the first node. It may start programs on the other nodes of the job.
     - `profile` is the name of a scheduler profile that accepts the job. None means the first profile that
       accepts the job.
+    - `health` has no flag: [services.NAME] in scheduler.toml and the API set it.
     - `comment` has no effect. `lease_s` is not set by users: the controller records the job's lease in it.
     """
 
@@ -102,6 +104,7 @@ class JobSpec:
     merge_output: bool = False
     batch: bool = False
     comment: str = ""
+    health: Optional[HealthCheck] = None
 
     @property
     def saves(self) -> bool:
@@ -239,6 +242,7 @@ def _seldom_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
         except ValueError as error:
             yield "array", str(error)
     yield from condition_problems(spec)
+    yield from health_problems(spec)
     yield from gang_problems(spec)
 
 
@@ -287,6 +291,7 @@ def _seldom_texts(spec: JobSpec) -> Iterator[tuple[str, str]]:
     yield from (("workdir", spec.workdir or ""), ("array", spec.array or ""), ("comment", spec.comment))
     yield from (("output", spec.output), ("error", spec.error))
     yield from (("checkpoint_dir", spec.checkpoint_dir or ""),)
+    yield from (("health", part) for part in (spec.health.command if spec.health is not None else ()))
     yield from (("checkpoint_command", part) for part in spec.checkpoint_command)
     yield from ((f"after[{index}]", each.path) for index, each in enumerate(spec.after))
     yield from (("datasets", name) for name in spec.datasets)

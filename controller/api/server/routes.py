@@ -7,7 +7,15 @@ from collections.abc import Mapping
 
 from controller.api.handlers.jobs import bulk_orders, exec_sessions, forecasts, jobs, logs
 from controller.api.handlers.nodes import hosts, nodes
-from controller.api.handlers.policy import licences, profiles, quotas, rebalance, reservations, shares
+from controller.api.handlers.policy import (
+    licences,
+    profiles,
+    quotas,
+    rebalance,
+    reservations,
+    services,
+    shares,
+)
 from controller.api.handlers.service import cluster, config, events, metrics, reports, store, usage
 from controller.api.server import event_stream, openapi
 from controller.api.server.access import (
@@ -133,6 +141,22 @@ ROUTES = (
     Route("POST", "/v1/quotas/{scope}/{name}/set", operator("set quotas"), quotas.change, refuses=(507,)),
     Route("POST", "/v1/quotas/{scope}/{name}/unset", operator("unset quotas"), quotas.unset, refuses=(507,)),
     Route("GET", "/v1/licences", ANYONE, licences.listing),
+    Route("GET", "/v1/services", ANYONE, services.listing),
+    Route("GET", "/v1/services/{service}", ANYONE, services.show),
+    Route(
+        "POST",
+        "/v1/services/{service}/restart",
+        operator("restart services"),
+        services.restart,
+        refuses=(404, 507),
+    ),
+    Route(
+        "POST",
+        "/v1/services/{service}/scale",
+        operator("scale services"),
+        services.scale,
+        refuses=(404, 422, 507),
+    ),
     Route("GET", "/v1/profiles", ANYONE, profiles.listing),
     Route("GET", "/v1/profiles/{profile}", ANYONE, profiles.show),
     Route("GET", "/v1/shares", ANYONE, shares.listing),

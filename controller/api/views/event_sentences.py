@@ -76,6 +76,9 @@ def _job_queued(facts: Facts) -> str:
     spec = facts["spec"]
     label = facts["job"] if facts["array"] is None else f"{facts['array']}_{facts['index']}"
     name = spec["name"] or spec["command"][0].rsplit("/", 1)[-1]
+    if facts.get("replica"):
+        replica = facts["replica"]
+        return f"job {label} was queued for replica {replica['number']} of service {replica['service']}"
     return f"{facts['user']} submitted job {label} ({name})"
 
 
@@ -136,12 +139,19 @@ def _stop_requested(facts: Facts) -> str:
         return f"{facts['by']} cancelled job {facts['job']}"
     if facts["reason"] == "evicted":
         return f"job {facts['job']} is being evicted: {facts['by']}"
+    if facts["reason"] == "service":
+        return f"job {facts['job']} is being stopped: {facts['by']}"
     return f"job {facts['job']} is being stopped: {facts['reason'].replace('_', ' ')} ({facts['by']})"
 
 
 def _preemption_planned(facts: Facts) -> str:
     nodes = ", ".join(each["node"] for each in facts["allocations"])
     victims = ", ".join(str(each["job"]) for each in facts["victims"])
+    if facts["strategy"] == "kept-room":
+        return f"{nodes}: resources are kept for the restart of job {facts['job']}"
+    if facts["strategy"] == "service":
+        before = f" of job {victims}" if victims else ""
+        return f"job {facts['job']} gets the resources{before} on {nodes}"
     lost = sum(each["gpu_hours"] for each in facts["victims"])
     why = {"fair": " (fair share)", "reclaim": " (reclaimed quota)"}.get(facts["strategy"], "")
     jobs = f"job{'s' * (len(facts['victims']) > 1)} {victims}"
@@ -305,6 +315,15 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "NodeDrained": lambda facts: f"{facts['by']} drained node {facts['node']}{_because(facts['why'])}",
     "NodeResumed": "{by} resumed node {node}",
     "GpuHealthRecorded": lambda facts: f"GPU {_gpu(facts)} is {facts['health']}{_because(facts['why'])}",
+    "HealthChanged": lambda facts: (
+        f"job {facts['job']} is {'healthy' if facts['healthy'] else 'unhealthy'}{_because(facts['why'])}"
+    ),
+    "ServiceRestarted": "{by} restarted service {service}",
+    "ServiceScaled": lambda facts: (
+        f"{facts['by']} set service {facts['service']} to {facts['replicas']} replicas"
+        if facts["replicas"] is not None
+        else f"{facts['by']} let scheduler.toml decide the replicas of service {facts['service']}"
+    ),
     "ReservationMade": lambda facts: (
         f"{facts['by']} made reservation {facts['asked']['name']} on {', '.join(facts['nodes'])}"
     ),

@@ -63,6 +63,7 @@ def job_view(engine: Engine, job: Job, so_far: Mapping[str, GpuUse] = _NOT_MEASU
         gpu_hours=_gpu_hours(job),
         use=_use(job, so_far),
         idle_since=job.idle_since,
+        service="" if job.replica is None else job.replica.service,
         silent=tuple(
             member.allocation.node
             for member in members

@@ -11,6 +11,7 @@ from controller.core.commands.context import Context
 from controller.core.fairshare.offqueue_usage import offqueue_rate
 from controller.core.lifecycle import attempt_reports, gang_barrier, move_rollback, node_loss
 from controller.core.lifecycle.gang_barrier import node_addresses
+from controller.core.lifecycle.kept_room import keep_for_restart
 from controller.core.lifecycle.requeue_policy import after_attempt, was_healthy
 from controller.core.model import events, inputs
 from controller.core.model.effects import SendToNode, SendToNodes
@@ -255,7 +256,13 @@ class AgentReports:
                 events.JobRequeued(job.id, now, job.attempt, Reason.PREEMPTED, detail, healthy=healthy)
             )
         else:
-            self._record(after_attempt(job, outcome_of(job, now), self._context.pipeline.idling))
+            allocations = tuple(member.allocation for member in job.members.values())
+            quality, ended = job.quality or 0, outcome_of(job, now)
+            result = after_attempt(job, ended, self._context.pipeline.idling)
+            self._record(result)
+            if isinstance(result, events.JobRequeued):
+                for kept in keep_for_restart(self._state, job, result, allocations, quality):
+                    self._record(kept)
         if job.move is not None and job.attempt > job.move.attempt:
             why = job.detail or job.reason.value.replace("_", " ")
             placer = self._context.cycles.placer_of(job)

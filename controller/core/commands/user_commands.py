@@ -17,6 +17,7 @@ from controller.core.model import events, inputs
 from controller.core.model.inputs import DONE, Accepted, Refusal, Reply
 from controller.core.model.job import Job
 from controller.core.model.request import ResourceRequest, without_relaxed
+from controller.core.model.services import Replica
 from controller.core.model.start_estimates import should_record
 from controller.core.placement.placer import Placer
 from controller.core.quota.projects import project_notes
@@ -57,8 +58,9 @@ class UserCommands:
         self._record = context.record
         self._sizes = DefaultSizes(context.pipeline.rules)
 
-    def submit(self, given: inputs.Submit, now: float) -> Reply:
-        """Queue a job, or all elements of an array.
+    def submit(self, given: inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
+        """Queue a job, or all elements of an array. `replica` is the place of the job in its service. It is
+        None for a job that a user submits.
 
         If the user has already submitted with this idempotency key, return the jobs of the earlier submit and
         queue none.
@@ -81,7 +83,8 @@ class UserCommands:
             self._sizes.note(job, spec)
             self._record(
                 events.JobQueued(
-                    job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue
+                    *(job, now, spec, given.user, given.key, array, index, closed, met, lost, from_queue),
+                    replica,
                 )
             )
         return Accepted(tuple(range(first, first + len(indices))), project_notes(given.spec, spec))
@@ -133,6 +136,9 @@ class UserCommands:
         job = self._state.jobs[given.job]
         if job.state.terminal:
             return Refusal("conflict", f"job {job.label} is {job.state.value} already", "job")
+        if job.replica is not None:
+            message = f"job {job.label} is a replica of service {job.replica.service}"
+            return Refusal("conflict", message, "job", "Change the service in scheduler.toml.")
         asked = apply_changes(job, given.changes)
         if not isinstance(asked, Refusal) and asked.project != job.spec.project:
             asked = self._in_project(given.asker, asked)

@@ -64,6 +64,10 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
     if job.claim:
         return Why(Reason.PREEMPTING, _making_room(state, job, now))
     why = _why_waiting(state, placer, cycle, job, now)
+    if job.replica is not None:
+        why = replace(
+            why, sentence=f"replica {job.replica.number} of service {job.replica.service}: {why.sentence}"
+        )
     queue = state.queue_of(job)
     position = queue.ahead(job.id, position_key(state, queue, now)) + 1
     if job.wait.doubted:

@@ -103,7 +103,7 @@ def _lost_while_stopping(job: Job, ended: JobEnded) -> JobRequeued | None:
 def _node_lost(job: Job, ended: JobEnded) -> JobRequeued | None:
     if ended.reason is not Reason.NODE_LOST or job.spec.on_node_lost not in _CAN_REQUEUE:
         return None
-    if job.stopping not in (None, Reason.MEMBER_FAILED):
+    if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
         return None  # A user or operator has cancelled the job, so it is not queued again.
     limit = job.spec.restart.limit
     if limit is not None and job.wait.restarts >= limit:
@@ -143,7 +143,7 @@ def restart_after(job: Job, ended: JobEnded) -> JobRequeued | None:
     restarts are used up.
     """
     policy, before = job.spec.restart, job.wait.restarts
-    if job.stopping not in (None, Reason.MEMBER_FAILED):
+    if job.stopping not in (None, Reason.MEMBER_FAILED, Reason.UNHEALTHY):
         # A user, an operator or the scheduler has stopped the job, so the restart policy does not apply.
         return None
     if policy.when is RestartWhen.NEVER and not _restarts_as_gang(job):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.core.model.services import Replica
 from wire.agent.frames import Checkpoint, GpuHold, GpuUse, NodeFacts
 from wire.cluster.hosts import HostSpec
 from wire.cluster.quota import Quota
@@ -64,6 +65,8 @@ class JobQueued(JobEvent):
     """
     from_queue: tuple[str, ...] = ()
     """The labels that the job's queue added to the job's selector."""
+    replica: Replica | None = None
+    """The place of the job in its service; None for a job that was submitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +303,15 @@ class IdleEnded(JobEvent):
     """A GPU of the job is busy again."""
 
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged(JobEvent):
+    """The health checks of a running attempt began to pass, or began to fail. `why` is the last failure."""
+
+    attempt: int
+    healthy: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,6 +631,26 @@ class ShareSet(ClusterEvent):
     by: str
     soft: float | None = None
     hard: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRestarted(ClusterEvent):
+    """An operator ordered a restart of all replicas of a service, one after the other."""
+
+    service: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceScaled(ClusterEvent):
+    """An operator set the number of replicas of a service. `declared` is the number in scheduler.toml at that
+    time. With `replicas` None, the number in scheduler.toml applies again.
+    """
+
+    service: str
+    replicas: int | None
+    declared: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,12 +56,18 @@ def required_members(job: Job) -> int:
 def outcome_of(job: Job, now: float) -> JobEnded:
     """Return the outcome of a job whose members have all ended.
 
-    1. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
+    1. The job was stopped because its health checks failed: FAILED.
+    2. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
        ordered.
-    2. Otherwise the job has the code, signal and reason of the first member that failed. A member that was
+    3. Otherwise the job has the code, signal and reason of the first member that failed. A member that was
        stopped only because another one had failed is not chosen while there is another failed member.
     """
     failed = [member for member in job.members.values() if member.failed]
+    if job.stopping is Reason.UNHEALTHY:
+        # A program that exits with code 0 after the stop order was unhealthy all the same.
+        first = min(failed or job.members.values(), key=_blame)
+        detail = f"unhealthy: {job.stopped_by}"
+        return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
     if not failed:
         return JobEnded(job.id, now, JobState.COMPLETED, Reason.NONE, code=0)
     well = len(job.members) - len(failed)
@@ -72,6 +78,9 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     if job.stopping is Reason.USER:
         detail = f"cancelled by {job.stopped_by}"
         return JobEnded(job.id, now, JobState.CANCELLED, Reason.USER, detail, first.code, first.signal)
+    if job.stopping is Reason.SERVICE:
+        detail = job.stopped_by
+        return JobEnded(job.id, now, JobState.CANCELLED, Reason.SERVICE, detail, first.code, first.signal)
     if job.stopping is Reason.DEADLINE:
         return JobEnded(
             job.id,

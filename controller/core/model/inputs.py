@@ -221,6 +221,23 @@ class Rebalance(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class RestartService(Input):
+    """Restart all replicas of a service, one after the other."""
+
+    service: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleService(Input):
+    """Set the number of replicas of a service; with None, the number in scheduler.toml applies again."""
+
+    service: str
+    replicas: int | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelReservation(Input):
     reservation: str
     by: str
@@ -339,6 +356,20 @@ class GpusIdle(Input):
     job: int
     attempt: int
     since: float
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReported(Input):
+    """The health checks of an attempt began to pass, or have failed so often in a row that the attempt counts
+    as unhealthy.
+    """
+
+    job: int
+    attempt: int
+    healthy: bool
+    why: str = ""
+    node: str = ""
+    """The node of the agent that reports it; empty in a simulation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 from controller.core.model.events import Allocation, JobPreempted, Victim
 from controller.core.model.request import ResourceRequest
+from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from wire.agent.frames import Checkpoint, GpuUse
@@ -171,6 +172,10 @@ class Job:
     """All preemptions of the job."""
     moves: tuple[Move, ...] = ()
     """All moves of the job by the rebalancer."""
+    replica: Replica | None = None
+    """The place of the job in its service; None for a job that was submitted."""
+    healthy: bool | None = None
+    """The last result of the attempt's health checks; None before the first result and without checks."""
 
     @property
     def label(self) -> str:

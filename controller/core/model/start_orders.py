@@ -64,6 +64,7 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
             error="" if spec.batch and rank else expand_patterns(spec.error, paths[node]),
             append=_appends(job, rank),
             merge_output=spec.merge_output,
+            health=None if rank else spec.health,
         )
         for rank, (node, member) in enumerate(job.members.items())
     }

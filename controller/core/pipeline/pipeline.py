@@ -13,6 +13,7 @@ from controller.core.framework.interfaces import SchedulingPolicy
 from controller.core.lifecycle.idle_gpus import DEFAULT_IDLE_POLICY, IdlePolicy
 from controller.core.lifecycle.node_loss import DEFAULT_NODE_LOSS, NodeLossPolicy
 from controller.core.model.events import AS_IT_IS, Overcommit
+from controller.core.model.services import Service
 from controller.core.model.wait_state import WAIT_RULES, WaitRules
 from controller.core.pipeline.hooks import Hook, MetricsSource
 from controller.core.quota.quotas import NO_QUOTAS, QuotaConfig
@@ -38,6 +39,8 @@ class Pipeline(SchedulingPolicy):
     """Whether running jobs may be moved, and at what cost."""
     care: GpuHealthPolicy = DEFAULT_HEALTH_POLICY
     """Which faults take a GPU out of service, and when the GPU is checked again."""
+    services: tuple[Service, ...] = ()
+    """The services whose replicas must run at all times."""
     metrics: tuple[MetricsSource, ...] = ()
     """Plugins that add samples to /metrics."""
     hooks: tuple[Hook, ...] = ()

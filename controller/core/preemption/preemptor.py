@@ -201,8 +201,8 @@ class Preemptor:
 
     def claim_ready(self, job: Job) -> bool:
         """Return whether the nodes kept for the job are up and all its victims have left them."""
-        if job.unended:
-            return False  # A job that is being moved must first leave its former nodes.
+        if job.unended or job.wait.gates:
+            return False  # A moved job must first leave its nodes; a replica waits for its restart delay.
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim

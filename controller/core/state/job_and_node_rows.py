@@ -35,6 +35,7 @@ from controller.core.model.events import (
 from controller.core.model.job import Job, Member, Move
 from controller.core.model.request import request_of, without_relaxed
 from controller.core.model.rows import JobRow, NodeRow, NoteRow
+from controller.core.model.services import Replica
 from controller.core.model.start_estimates import StartEstimate
 from controller.core.model.wait_state import NEVER_WAITED, Wait
 from controller.core.state.changes.nominations import departing_jobs
@@ -108,6 +109,10 @@ class JobRecord(JobFields):
     """
     operator_hold: str = ""
     """The operator that holds the job. Only the row of such a job has this field."""
+    replica: Replica | None = None
+    """The place of the job in its service. Only the row of a replica has this field."""
+    healthy: bool | None = None
+    """The result of the health checks. Only the row of a running job with a result has this field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,10 @@ def _job_row(job: Job, spec: str | None) -> JobRow:
     body["profile"] = job.profile if job.placed_at is not None else ""
     if job.operator_hold:
         body["operator_hold"] = job.operator_hold
+    if job.replica is not None:
+        body["replica"] = encode(job.replica)
+    if job.healthy is not None:
+        body["healthy"] = job.healthy
     return JobRow(
         id=job.id,
         user=job.user,
@@ -253,6 +262,8 @@ def load_job(row: JobRow, decoder: RowDecoder | None = None) -> Job:
         wait=wait,
         profile=record.profile,
         operator_hold=record.operator_hold,
+        replica=record.replica,
+        healthy=record.healthy,
         claim=preemption.claim,
         claim_quality=preemption.claim_quality,
         claim_from=preemption.claim_from,

@@ -27,6 +27,7 @@ from controller.core.fairshare.share_tree import SharePath
 from controller.core.model import events
 from controller.core.model.events import Event
 from controller.core.model.rows import NoteRow
+from controller.core.model.services import ServiceOrders
 from controller.core.model.start_estimates import load_score
 from controller.core.quota.usage_counters import TenantKey
 from controller.core.reservations.reservations import Reservation
@@ -230,6 +231,19 @@ def _load_reservations(state: State, notes: list[Note]) -> None:
         state.reservations.add(Reservation(each.spec, each.nodes, each.starts_at, each.by, each.began))
 
 
+# --- services ---
+
+
+def _service(state: State, name: str) -> Note:
+    orders = state.services.get(name)
+    return name, None if orders is None else encode(orders)
+
+
+def _load_services(state: State, notes: list[Note]) -> None:
+    for name, body in notes:
+        state.services[name] = decode(ServiceOrders, body, f"notes[{name}]")
+
+
 # --- host keys, off-queue processes, configuration ---
 
 
@@ -360,6 +374,14 @@ NOTE_KINDS = (
             events.ReservationCancelled,
         ),
         of_event=_reservation_of,
+    ),
+    NoteKind(
+        "service",
+        keys=lambda state: state.services,
+        note=_service,
+        load=_load_services,
+        events=(events.ServiceRestarted, events.ServiceScaled),
+        of_event=lambda _state, event: (event.service,),
     ),
     NoteKind(
         "runs",

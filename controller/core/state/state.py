@@ -23,6 +23,7 @@ from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
+from controller.core.model.services import NO_ORDERS, ServiceOrders
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ProfileQueues, Queue
 from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
@@ -103,6 +104,10 @@ class State:
         """The usage records of attempts that ended after the last commit; None without a store."""
         self._capacity = (-1, 0.0)
         self.reservations = Reservations()
+        self.services: dict[str, ServiceOrders] = {}
+        """The orders of operators about services, by the name of the service."""
+        self.replicas: dict[str, dict[int, None]] = {}
+        """The ids of the replicas of each service that have not ended, lowest first."""
         self._asked = (NO_SPEC, "", request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec, user: str) -> ResourceRequest:
@@ -332,6 +337,20 @@ class State:
             )  # Sort the ids on insertion, because rows of ended jobs are loaded after those of other jobs.
         if job.array is not None and job.index is not None:
             self.arrays.setdefault(job.array, {})[job.index] = job.id
+        if job.replica is not None and not job.state.terminal:
+            self.replicas.setdefault(job.replica.service, {})[job.id] = None
+
+    def orders_of(self, service: str) -> ServiceOrders:
+        """Return what operators have ordered for a service."""
+        return self.services.get(service, NO_ORDERS)
+
+    def drop_replica(self, job: Job) -> None:
+        """Remove a job that has ended from the replicas of its service."""
+        assert job.replica is not None
+        found = self.replicas[job.replica.service]
+        del found[job.id]
+        if not found:
+            del self.replicas[job.replica.service]
 
     def account(self, job: Job, now: float) -> None:
         """Add the usage records of an ended attempt to `used`, the records that the next commit writes to the

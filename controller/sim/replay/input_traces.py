@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from controller.core.cluster.nodes import JUST_STARTED
 from controller.core.commands.user_commands import BY_CONTROLLER
+from controller.core.lifecycle.kept_room import KEPT_ROOM
 from controller.core.model import events, inputs
 from controller.core.model.events import Event
 from controller.core.model.inputs import Input, Requester
@@ -85,9 +86,15 @@ def _preempted_by_user(event: events.StopRequested, past: JournalPosition) -> bo
 
 def _by_cycle(event: Event) -> bool:
     if isinstance(event, events.PreemptionPlanned):
-        return event.strategy != STRATEGY
+        return event.strategy not in (STRATEGY, KEPT_ROOM)
     if isinstance(event, events.StartEstimated):
         return event.kind == PROMISE
+    if isinstance(event, events.JobQueued):
+        return event.replica is not None
+    if isinstance(event, events.StopRequested):
+        return event.reason is Reason.SERVICE
+    if isinstance(event, events.JobEnded):
+        return event.reason is Reason.SERVICE and event.code is None and event.signal is None
     return isinstance(event, events.JobPlaced | events.PredictionOutlived)
 
 
@@ -128,7 +135,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: inputs.Submit(event.spec, event.user, event.key, _known(event)),
             # One submit makes all elements of a job array, so only the event of the first element proves a
             # submit.
-            lambda event, _: event.array in (None, event.job),
+            lambda event, _: event.array in (None, event.job) and event.replica is None,
         ),
     ),
     inputs.Cancel: (
@@ -211,6 +218,9 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
             lambda event, _: event.reason is Reason.IDLE,
         ),
     ),
+    inputs.HealthReported: (InputTrace(events.HealthChanged),),
+    inputs.RestartService: (InputTrace(events.ServiceRestarted),),
+    inputs.ScaleService: (InputTrace(events.ServiceScaled),),
     inputs.GpusBusy: (InputTrace(events.IdleEnded),),
     inputs.DataFound: (InputTrace(events.DependencyDecided, shows=lambda event, _: bool(event.path)),),
     inputs.GpuReported: (InputTrace(events.GpuHealthRecorded),),

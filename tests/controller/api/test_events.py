@@ -7,8 +7,10 @@ import json
 import pytest
 
 from controller.api.views.event_sentences import SENTENCES, jobs_of, labelled, sentence
+from controller.core.lifecycle.kept_room import KEPT_ROOM, SUCCESSOR
 from controller.core.model import events
 from controller.core.model.events import Allocation, Event, Exit, body_of, kind_of
+from controller.core.model.services import Replica
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.engine_harness import facts, spec
 from wire.agent.frames import Checkpoint, GpuHold
@@ -20,6 +22,32 @@ from wire.names import GpuHealth, JobState, Reason
 TOLD: list[tuple[Event, str]] = [
     (events.JobQueued(7, 1.0, spec(name="train"), "ada"), "ada submitted job 7 (train)"),
     (events.JobQueued(7, 1.0, spec(), "ada", "k", 5, 2), "ada submitted job 5_2 (true)"),
+    (
+        events.JobQueued(7, 1.0, spec(), "ada", replica=Replica("web", 2, "ab12")),
+        "job 7 was queued for replica 2 of service web",
+    ),
+    (events.HealthChanged(7, 1.0, 1, True), "job 7 is healthy"),
+    (events.HealthChanged(7, 1.0, 1, False, "HTTP status 503"), "job 7 is unhealthy: HTTP status 503"),
+    (events.ServiceRestarted(1.0, "web", "root"), "root restarted service web"),
+    (events.ServiceScaled(1.0, "web", 5, 3, "root"), "root set service web to 5 replicas"),
+    (
+        events.ServiceScaled(1.0, "web", None, 3, "root"),
+        "root let scheduler.toml decide the replicas of service web",
+    ),
+    (
+        events.StopRequested(7, 1.0, Reason.SERVICE, "job 9 has replaced it"),
+        "job 7 is being stopped: job 9 has replaced it",
+    ),
+    (
+        events.PreemptionPlanned(7, 1.0, (events.Allocation("a", 1, 1),), 0, (), KEPT_ROOM, 2.0),
+        "a: resources are kept for the restart of job 7",
+    ),
+    (
+        events.PreemptionPlanned(
+            *(9, 1.0, (events.Allocation("a", 1, 1),), 0, (events.Victim(7, 0.0, 1),), SUCCESSOR, 2.0)
+        ),
+        "job 9 gets the resources of job 7 on a",
+    ),
     (events.JobHeld(7, 1.0, "bob"), "bob held job 7"),
     (events.JobHeld(7, 1.0, "bob", operator=True), "operator bob held job 7"),
     (

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from aiohttp import web
 
+from controller.api.handlers.policy.services import service_views
 from controller.api.server.request import Call
 from controller.core.accounting.reports import PROJECT, fairness, waste
 from controller.core.cluster.nodes import Node
@@ -36,6 +37,7 @@ async def show(call: Call) -> web.Response:
         *_families(_readings(daemon.engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *_families(_estimates(daemon.engine)),
         *_families(_accounting(daemon)),
+        *_families(_services(daemon.engine, daemon.now())),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
         *_histogram(
@@ -137,6 +139,14 @@ def _accounting(daemon: Daemon) -> Iterator[Sample]:
         ("corral_lost_gpu_hours", "GPU-hours of unsaved work in the last day, by cause.", found.lost),
     ):
         yield from _by(name, about, "cause", {each.cause: each.gpu_hours for each in causes})
+
+
+def _services(engine: Engine, now: float) -> Iterator[Sample]:
+    """Yield for each service how many replicas must run, and how many are ready."""
+    for view in service_views(engine, now):
+        labels = {"service": view.name}
+        yield Sample("corral_service_replicas_wanted", view.wanted, labels, "Replicas that must run.")
+        yield Sample("corral_service_replicas_ready", view.ready, labels, "Replicas that are ready.")
 
 
 def _errors(

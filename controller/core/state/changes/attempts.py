@@ -161,6 +161,10 @@ def _idle_ended(state: State, event: events.IdleEnded) -> None:
         job.reason = Reason.NONE
 
 
+def _health_changed(state: State, event: events.HealthChanged) -> None:
+    state.jobs[event.job].healthy = event.healthy
+
+
 def _stop_requested(state: State, event: events.StopRequested) -> None:
     job = state.jobs[event.job]
     state.remove_release(job)
@@ -195,7 +199,7 @@ def _job_requeued(state: State, event: events.JobRequeued) -> None:
     job.started_at = job.placed_at = job.quality = job.predicted_s = job.planned_s = None
     job.foreseen = ()
     state.assign_profile(job)
-    job.idle_since = job.idle_until = None
+    job.idle_since = job.idle_until = job.healthy = None
     job.stopping, job.stopped_by, job.stop_by, job.yields_to = None, "", None, ()
     before = job.wait
     wait = replace(
@@ -230,6 +234,8 @@ def _job_ended(state: State, event: events.JobEnded) -> None:
     state.shares.remove_job(state.tenant(job))
     state.account(job, event.at)
     state.note_ended(job)
+    if job.replica is not None:
+        state.drop_replica(job)
 
 
 def _gpu_fault_noted(state: State, event: events.GpuFaultNoted) -> None:
@@ -248,6 +254,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.MembersExited: _members_exited,
     events.IdleNoted: _idle_noted,
     events.IdleEnded: _idle_ended,
+    events.HealthChanged: _health_changed,
     events.StopRequested: _stop_requested,
     events.JobShrunk: _job_shrunk,
     events.JobGrew: _job_grew,

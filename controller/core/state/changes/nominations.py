@@ -20,7 +20,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
     state.queue.remove(job.id)
     job.claim, job.claim_quality, job.stop_by = event.allocations, event.quality, event.by
     job.claim_from = event.victims
-    job.reason = Reason.PREEMPTING
+    if event.victims:
+        job.reason = Reason.PREEMPTING
     for victim in event.victims:
         if not victim.nodes:
             state.jobs[victim.job].yields_to += (job.id,)

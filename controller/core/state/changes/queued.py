@@ -29,6 +29,7 @@ def _job_queued(state: State, event: events.JobQueued) -> None:
         from_queue=event.from_queue,
         wait=Wait(event.gates, met=event.met, lost=event.lost) if event.gates else NEVER_WAITED,
         reason=Reason.HELD if event.spec.hold else Reason.NEW,
+        replica=event.replica,
     )
     state.index(job)
     state.accounts.add_queued(job)
@@ -143,6 +144,8 @@ def admit(state: State, job: Job, now: float) -> None:
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
         state.enqueue(job)
+    elif job.claim and not job.wait.gates:
+        state.nodes.claims_to_check.add(job.id)
 
 
 APPLIED: dict[type[Any], Callable[[State, Any], None]] = {

@@ -1,8 +1,9 @@
-"""Applies events about tenants, quotas, shares, reservations and the configuration."""
+"""Applies events about tenants, quotas, shares, reservations, services and the configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from controller.core.fairshare.offqueue_usage import OffQueueUse
@@ -51,6 +52,16 @@ def _reservation_cancelled(state: State, event: events.ReservationCancelled) -> 
     state.reservations.remove(event.reservation)
 
 
+def _service_restarted(state: State, event: events.ServiceRestarted) -> None:
+    orders = state.orders_of(event.service)
+    state.services[event.service] = replace(orders, restarts=orders.restarts + 1)
+
+
+def _service_scaled(state: State, event: events.ServiceScaled) -> None:
+    orders = state.orders_of(event.service)
+    state.services[event.service] = replace(orders, scaled=event.replicas, declared=event.declared)
+
+
 def _config_applied(state: State, event: events.ConfigApplied) -> None:
     state.config = AppliedConfig(event.digest, event.at, event.by)
     if event.overcommit is not None:
@@ -69,5 +80,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.ReservationBegan: _reservation_began,
     events.ReservationEnded: _reservation_ended,
     events.ReservationCancelled: _reservation_cancelled,
+    events.ServiceRestarted: _service_restarted,
+    events.ServiceScaled: _service_scaled,
     events.ConfigApplied: _config_applied,
 }

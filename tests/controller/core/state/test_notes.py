@@ -11,14 +11,16 @@ from controller.core.state.other_rows import (
     load_notes,
 )
 from controller.core.state.state import State
+from tests.controller.core.services.services import pipeline_with, service
 from tests.engine_harness import PIPELINE, EngineHarness, spec
 from wire.cluster.quota import Limits, Quota
 from wire.cluster.reservation import ReservationSpec
 
 
 def world_with_every_kind_of_note() -> EngineHarness:
-    harness = EngineHarness()
+    harness = EngineHarness(pipeline_with(service(replicas=0)))
     harness.join("a")
+    harness.tell(inputs.ScaleService("web", 0, "root"))
     harness.tell(inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))
     harness.tell(inputs.SetQuota("user", "ada", Quota(Limits(gpus=8)), "root"))
     harness.tell(inputs.SetShare("ml", 2.0, "root", soft=0.5, hard=0.9))

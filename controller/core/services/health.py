@@ -1,0 +1,35 @@
+"""Records the health of jobs that have a health check, and stops unhealthy ones."""
+
+from __future__ import annotations
+
+from controller.core.commands.context import Context
+from controller.core.model import inputs
+from controller.core.model.events import HealthChanged
+from wire.names import JobState, Reason
+
+
+class HealthHandler:
+    """Handles the results of health checks, which agents report only when they change.
+
+    An unhealthy job is stopped. The restart policy of the job then decides whether and when it runs again.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._state = context.state
+        self._record = context.record
+        self._stopper = context.stopper
+
+    def on_report(self, given: inputs.HealthReported, now: float) -> None:
+        """Record the health of a running attempt, and stop the job if it is unhealthy. A report about an
+        earlier attempt has no effect.
+        """
+        job = self._state.jobs.get(given.job)
+        if job is None or job.state is not JobState.RUNNING or job.attempt != given.attempt:
+            return
+        if given.node and given.node not in job.members:
+            return
+        if job.spec.health is None or job.healthy is given.healthy:
+            return
+        self._record(HealthChanged(job.id, now, job.attempt, given.healthy, given.why))
+        if not given.healthy and job.stopping is None:
+            self._stopper.stop(job, Reason.UNHEALTHY, given.why, now)

@@ -1,0 +1,31 @@
+"""Decides whether a replica of a service is ready, and whether it has to leave its nodes."""
+
+from __future__ import annotations
+
+from controller.core.model.job import NEVER, Job
+from controller.core.model.services import Service
+from controller.core.state.state import State
+from wire.names import JobState
+
+
+def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
+    """Return whether the replica serves: it runs on nodes that report, is not being stopped, and its health
+    checks pass. Without health checks it must have run for `ready_after_s` seconds.
+    """
+    if job.state is not JobState.RUNNING or job.stopping is not None:
+        return False
+    if not all(state.nodes.by_name[member.allocation.node].up for member in job.running):
+        return False
+    return job.healthy is True if job.spec.health is not None else now >= ready_at(service, job)
+
+
+def ready_at(service: Service, job: Job) -> float:
+    """Return the time at which a replica without health checks is ready; NEVER for other replicas."""
+    if job.state is not JobState.RUNNING or job.started_at is None or job.spec.health is not None:
+        return NEVER
+    return job.started_at + service.ready_after_s
+
+
+def must_leave(state: State, job: Job) -> bool:
+    """Return whether a node of the running replica is drained."""
+    return any(state.nodes.by_name[member.allocation.node].drained for member in job.running)

@@ -1,0 +1,257 @@
+"""Compares the replicas of each service with scheduler.toml, and queues and ends jobs until they agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller.core.commands.context import Context
+from controller.core.commands.user_commands import UserCommands
+from controller.core.lifecycle.kept_room import keep_for_successor
+from controller.core.model import events, inputs
+from controller.core.model.events import Event, JobEvent
+from controller.core.model.inputs import Accepted, Refusal, Reply
+from controller.core.model.job import NEVER, Job
+from controller.core.model.services import Replica, Service
+from controller.core.services.readiness import is_ready, must_leave, ready_at
+from wire.names import JobState, Reason
+from wire.text import printable
+
+MOST_REPLICAS = 1_000
+_LEAVING = (Reason.SERVICE, Reason.USER)
+"""Reasons for a stop after which a replica does not run again."""
+_OF_NODES = (
+    events.NodeDrained,
+    events.NodeResumed,
+    events.NodeJoined,
+    events.NodeWentAway,
+    events.NodeWentDown,
+)
+"""Events after which replicas on the node may be unready, or may have to leave the node."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """The replicas of one service while it is compared with scheduler.toml."""
+
+    service: Service
+    revision: str
+    now: float
+    holders: dict[int, list[Job]] = field(default_factory=dict)
+    """The jobs of each replica number that are not being ended, lowest job id first."""
+    ready: int = 0
+    """How many replica numbers have a ready job."""
+
+
+class ServiceReconciler:
+    """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
+
+    A replica is an ordinary job. When it fails, the restart policy in its spec restarts it, and its resources
+    are kept for it meanwhile (lifecycle/kept_room.py). So a round only has to queue and end whole jobs.
+
+    Algorithm of a round, for one service
+    1. End the replicas whose number is not wanted. All replicas of a service that scheduler.toml no longer
+       has are not wanted.
+    2. Where two jobs have the same number, the later one replaces the earlier one. End the earlier one when
+       the later one is ready. End the later one if it still waits and the earlier one may stay after all.
+    3. A replica on a drained node gets a replacement with the same number. Because of step 2 it ends only
+       when the replacement is ready.
+    4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
+       successor gets its resources. At most `max_unavailable` replicas may be unready meanwhile. If that is
+       0, the replica gets a replacement as in step 3.
+    5. Queue a job for each wanted number without a job.
+
+    Invariant: a replica number has at most two jobs that are not being ended. A round is a function of the
+    state, so a crash between two steps neither loses a replica nor queues one twice.
+    Cost: O(replicas of the service) for a round. A round of a service runs only after an event about one of
+    its replicas, their nodes or its settings, or when a replica becomes ready.
+
+    Example: a service has 3 replicas and max_unavailable = 1, and its command changes. Replica 0 is ended and
+    its successor starts on the same GPUs. When the successor is ready, the same happens to replicas 1 and 2.
+    """
+
+    def __init__(self, context: Context, users: UserCommands) -> None:
+        self._state = context.state
+        self._record = context.record
+        self._stopper = context.stopper
+        self._cycles = context.cycles
+        self._users = users
+        self._services = {each.name: each for each in context.pipeline.services}
+        self._due: dict[str, float] = {}
+        """The time of the next round of each service that needs one without an event."""
+        self.refusals: dict[str, Refusal] = {}
+        """Why no replica of a service can be queued. It is tried again in each scheduling pass."""
+        self._changed = dict.fromkeys((*self._services, *self._state.replicas), NEVER)
+        """Services with an event since their last round, each with the time of the event. A scheduling pass
+        follows every new configuration, so these first rounds need no time.
+        """
+
+    @property
+    def next_at(self) -> float:
+        """The time of the next round; NEVER if none is needed without another input."""
+        return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
+
+    def on_event(self, event: Event) -> None:
+        """Plan a round of the services that an event concerns."""
+        if isinstance(event, JobEvent):
+            self._plan(self._state.jobs[event.job], event.at)
+        elif isinstance(event, _OF_NODES):
+            for number in self._state.nodes.by_name[event.node].held:
+                self._plan(self._state.jobs[number], event.at)
+        elif isinstance(event, events.ServiceRestarted | events.ServiceScaled):
+            self._changed[event.service] = event.at
+
+    def _plan(self, job: Job, at: float) -> None:
+        if job.replica is not None:
+            self._changed[job.replica.service] = at
+
+    def run(self, now: float) -> None:
+        """Run a round of each service that needs one."""
+        due = {name for name, at in self._due.items() if at <= now}
+        for name in sorted({*self._changed, *due, *self.refusals}):
+            self._due.pop(name, None)
+            self.refusals.pop(name, None)
+            self._run_round(name, now)
+        self._changed.clear()
+
+    def restart(self, given: inputs.RestartService, now: float) -> Reply | None:
+        """Order a restart of all replicas, one after the other."""
+        if given.service not in self._services:
+            return _unknown(given.service)
+        self._record(events.ServiceRestarted(now, given.service, given.by))
+        return None
+
+    def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
+        """Set the number of replicas, or let scheduler.toml decide it again."""
+        service = self._services.get(given.service)
+        if service is None:
+            return _unknown(given.service)
+        if given.replicas is not None and not 0 <= given.replicas <= MOST_REPLICAS:
+            return Refusal("invalid", f"must lie between 0 and {MOST_REPLICAS}", "replicas")
+        self._record(events.ServiceScaled(now, given.service, given.replicas, service.replicas, given.by))
+        return None
+
+    def _run_round(self, name: str, now: float) -> None:
+        orders, service = self._state.orders_of(name), self._services.get(name)
+        jobs = [self._state.jobs[job] for job in sorted(self._state.replicas.get(name, ()))]
+        if service is None:
+            for job in jobs:
+                self._end(job, f"service {name} is no longer in scheduler.toml", now)
+            return
+        current = _Round(service, service.revision(orders.restarts), now)
+        wanted = orders.wanted(service)
+        self._end_surplus(current, jobs, wanted)
+        outdated: list[Job] = []
+        for number, holders in sorted(current.holders.items()):
+            outdated += self._replace(current, number, holders)
+        self._restart_outdated(current, outdated, wanted)
+        for number in range(wanted):
+            if not current.holders.get(number):
+                before = [job for job in jobs if job.replica is not None and job.replica.number == number]
+                self._queue(current, number, before[-1] if before else None)
+        waits = [ready_at(service, each[-1]) for each in current.holders.values() if each]
+        self._due[name] = min((at for at in waits if at > now), default=NEVER)
+
+    def _end_surplus(self, current: _Round, jobs: list[Job], wanted: int) -> None:
+        """Do step 1 of a round, and collect the remaining jobs by their number."""
+        for job in jobs:
+            assert job.replica is not None
+            if job.replica.number >= wanted:
+                self._end(job, f"service {current.service.name} has {wanted} replicas now", current.now)
+            elif job.stopping not in _LEAVING:
+                current.holders.setdefault(job.replica.number, []).append(job)
+        current.ready = sum(
+            any(is_ready(self._state, current.service, job, current.now) for job in each)
+            for each in current.holders.values()
+        )
+
+    def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
+        """Do steps 2 and 3 of a round for one replica number. Return the job if step 4 has to restart it."""
+        state, now = self._state, current.now
+        if len(holders) > 1:
+            old, new = holders[0], holders[-1]
+            if is_ready(state, current.service, new, now) or not old.unended:
+                for job in holders[:-1]:
+                    self._end(job, f"job {new.label} has replaced it", now)
+                current.holders[number] = holders = [new]
+            elif new.state is JobState.QUEUED and self._may_cancel(current, old, new):
+                self._end(new, f"job {old.label} stays where it is", now)
+                current.holders[number] = holders = [old]
+            else:
+                return []
+        job = holders[0]
+        assert job.replica is not None
+        if must_leave(state, job) and job.stopping is None:
+            self._queue(current, number, replaces=job)
+            return []
+        return [job] if job.replica.revision != current.revision else []
+
+    def _may_cancel(self, current: _Round, old: Job, new: Job) -> bool:
+        """Return whether a waiting replacement is not needed, because the job before it may stay, or because
+        the settings of the service have changed again.
+        """
+        assert old.replica is not None
+        assert new.replica is not None
+        if new.replica.revision != current.revision:
+            return True
+        return not must_leave(self._state, old) and old.replica.revision == current.revision
+
+    def _restart_outdated(self, current: _Round, outdated: list[Job], wanted: int) -> None:
+        """Do step 4 of a round."""
+        service = current.service
+        spare = current.ready - (wanted - service.max_unavailable)
+        replacing = any(len(each) > 1 for each in current.holders.values())
+        for job in outdated:
+            assert job.replica is not None
+            if is_ready(self._state, service, job, current.now):
+                if not service.max_unavailable and not replacing:
+                    self._queue(current, job.replica.number, replaces=job)
+                    replacing = True
+                if spare <= 0 or not service.max_unavailable:
+                    continue
+                spare -= 1
+            current.holders[job.replica.number] = []
+            self._queue(current, job.replica.number, job)
+
+    def _queue(
+        self, current: _Round, number: int, before: Job | None = None, replaces: Job | None = None
+    ) -> None:
+        """Queue a job for a replica number.
+
+        `before` is ended and gives its resources to the new job. `replaces` keeps its resources until the new
+        job is ready.
+        """
+        service, now = current.service, current.now
+        replica = Replica(service.name, number, current.revision, None if replaces is None else replaces.id)
+        reply = self._users.submit(inputs.Submit(service.replica_spec(number), service.user), now, replica)
+        if isinstance(reply, Refusal):
+            self.refusals[service.name] = reply
+            if before is not None and before.stopping not in _LEAVING:
+                current.holders[number] = [before]
+            return
+        assert isinstance(reply, Accepted)
+        job = self._state.jobs[reply.jobs[0]]
+        current.holders.setdefault(number, []).append(job)
+        if before is None:
+            return
+        until = now + self._cycles.of(before).preemption.grace(before)
+        kept = list(keep_for_successor(self._state, job, before, until, now))
+        if before.stopping not in _LEAVING:
+            self._end(before, f"restarted as job {job.label}", now)
+        for event in kept:
+            self._record(event)
+
+    def _end(self, job: Job, why: str, now: float) -> None:
+        """Cancel a replica that waits, or stop one that runs, unless it is being ended already."""
+        if job.state.terminal:
+            return
+        if job.state is JobState.QUEUED:
+            self._stopper.unclaim(job, why, now)
+            self._record(events.JobEnded(job.id, now, JobState.CANCELLED, Reason.SERVICE, why))
+        elif job.stopping not in _LEAVING:
+            self._stopper.unclaim(job, why, now)
+            self._stopper.stop(job, Reason.SERVICE, why, now)
+
+
+def _unknown(service: str) -> Refusal:
+    hint = "'corral service list' shows all services."
+    return Refusal("not_found", f"there is no service {printable(service)!r}", "service", hint)

@@ -1,0 +1,65 @@
+"""API bodies for services: their replicas, and the orders of operators about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from wire.names import JobState, Reason
+
+
+@dataclass(frozen=True)
+class ReplicaView:
+    """One job of a service. `number` is the number of the replica. Two jobs have the same number while one
+    replaces the other.
+    """
+
+    number: int
+    job: int
+    state: JobState
+    reason: Reason
+    detail: str = ""
+    nodes: tuple[str, ...] = ()
+    ready: bool = False
+    current: bool = True
+    """True if the job has the present settings of the service; False if it still has to be restarted."""
+    restarts: int = 0
+    started_at: Optional[float] = None
+    replaces: Optional[int] = None
+    """The job that ends when this one is ready; None if there is no such job."""
+
+
+@dataclass(frozen=True)
+class ServiceView:
+    """A service and its replicas. `wanted` is the number of replicas that must run, `declared` the number in
+    scheduler.toml, `ready` how many are ready, and `current` how many of the ready ones have the present
+    settings.
+    """
+
+    name: str
+    user: str
+    project: str
+    queue: str
+    wanted: int
+    declared: int
+    ready: int
+    current: int
+    max_unavailable: int
+    replicas: tuple[ReplicaView, ...] = ()
+    problem: str = ""
+    """Why no more replicas can be queued; empty if they can."""
+
+
+@dataclass(frozen=True)
+class ServiceList:
+    """All services of scheduler.toml, ordered by name."""
+
+    services: tuple[ServiceView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
+class ScaleRequest:
+    """The number of replicas that a service must have; None: the number in scheduler.toml."""
+
+    replicas: Optional[int] = None

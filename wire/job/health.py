@@ -1,0 +1,58 @@
+"""The health check of a job, which the agent runs on the job's first node."""
+
+from __future__ import annotations
+
+import urllib.parse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator
+
+if TYPE_CHECKING:
+    from wire.job.spec import JobSpec
+
+MAX_URL = 2_000
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """A command or a URL that the agent checks every `every_s` seconds while the job runs.
+
+    The command passes with exit code 0, the URL with an HTTP status below 400. A check that takes longer than
+    `timeout_s` seconds fails. After this number of `failures` in a row the job is unhealthy: it is stopped,
+    and its restart policy applies. Failures in the first `start_s` seconds of the attempt do not count until
+    a check has passed.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    every_s: float = 10.0
+    timeout_s: float = 5.0
+    failures: int = 3
+    start_s: float = 60.0
+
+
+def health_problems(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Yield the errors in the health check of a JobSpec, each as (field name, sentence for users)."""
+    health = spec.health
+    if health is None:
+        return
+    if bool(health.command) == bool(health.url) or health.command[:1] == ("",):
+        yield "health", "must have either a command or a url"
+    if health.url and not _is_http(health.url):
+        yield "health.url", "must be an http:// URL with a host, such as http://127.0.0.1:8000/health"
+    for where, seconds in (("every_s", health.every_s), ("timeout_s", health.timeout_s)):
+        if not 0.1 <= seconds <= 86_400:
+            yield f"health.{where}", "must lie between 0.1 seconds and a day"
+    if not 0 <= health.start_s <= 86_400:
+        yield "health.start_s", "must lie between 0 seconds and a day"
+    if not 1 <= health.failures <= 1_000:
+        yield "health.failures", "must lie between 1 and 1000"
+
+
+def _is_http(url: str) -> bool:
+    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
