@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 from agent.attempts import attempt_record, lease
@@ -14,18 +13,17 @@ from agent.attempts.launch_spec import LaunchSpec
 from agent.checkpoints import directory
 from agent.host import tcp_ports
 from agent.isolation import container_supervision, scratch
-from agent.isolation.attempt_cgroup import AttemptCgroup, out_of_memory_reason
+from agent.isolation.attempt_cgroup import AttemptCgroup
 from agent.isolation.scratch import ScratchMeter
 from agent.supervisor import hooks, process_tree
+from agent.supervisor.attempt_end import LOST, SWEEP_PAUSES_S, end_lost_attempt, finish_attempt
 from agent.supervisor.cpu_binding import bind_process
 from agent.supervisor.log_rotation import LogTrimmer
 from agent.supervisor.task_process import TaskNotStarted, check_start, start_task, write_notice
 
 _WAKING = (signal.SIGCHLD, signal.SIGTERM)
 _A_DAY = 86_400.0
-_SWEEP_PAUSES_S = (0.01, 1.0)
 _RETRY_S = 0.5
-LOST = "supervisor_lost"
 _PORT = "MASTER_PORT"
 _CHECKPOINT = "CORRAL_CHECKPOINT"
 
@@ -97,8 +95,8 @@ class Supervisor:
         """Whether the processes of the job got SIGTERM."""
         self.killing = False
         self.grace_s = launch.grace_s
-        self.sweep_pause_s = _SWEEP_PAUSES_S[0]
-        self.engine_pause_s = _SWEEP_PAUSES_S[0]
+        self.sweep_pause_s = SWEEP_PAUSES_S[0]
+        self.engine_pause_s = SWEEP_PAUSES_S[0]
         self.engine_was_away = False
         """Whether the container engine may have been restarted while the job ran."""
         self.checkpoint_pid: int | None = None
@@ -138,23 +136,24 @@ class Supervisor:
         last = facts[-1][0]
         if last == "ended":
             resent = [fact for fact in facts if fact[0] in ("checkpoint", "ended")]
-            self._hint(*(attempt_record.encode_fact(*fact) for fact in resent))
+            self.hint(*(attempt_record.encode_fact(*fact) for fact in resent))
         elif facts[0][1] != self.boot:
-            self._end_with_reason(f"{LOST}: the host rebooted")
+            self.why = f"{LOST}: the host rebooted"
+            finish_attempt(self)
         elif last == "order":
             self._run_job()
         else:
-            self._end_lost_attempt(facts)
+            end_lost_attempt(self, facts)
 
     # --- running the job ---
 
     def _run_job(self) -> None:
         process_tree.become_subreaper(self.launch.key)
-        self._write(attempt_record.encode_fact("claimed", os.getpid()))
+        self.write(attempt_record.encode_fact("claimed", os.getpid()))
         self._read_stop()
         self._check_lease()
         if self.why:
-            self._record_end()
+            finish_attempt(self)
             return
         try:
             self._prepare()
@@ -171,8 +170,8 @@ class Supervisor:
         if self.launch.lease_s is not None:
             # Record that the job is over, so that the fork server does not kill the epilog when the lease
             # expires.
-            self._write(attempt_record.encode_fact("over"))
-        self._record_end()
+            self.write(attempt_record.encode_fact("over"))
+        finish_attempt(self)
 
     def _prepare(self) -> None:
         """Prepare the start of the job: create the scratch directory, run the prolog, find the newest
@@ -244,15 +243,15 @@ class Supervisor:
         end of the lease.
         """
         ready = attempt_record.encode_fact("ready")
-        self._write(ready)
-        self._hint(ready)
+        self.write(ready)
+        self.hint(ready)
         while not self.why and not os.path.exists(f"{self.launch.directory}/go"):
             self._check_lease()
             left = _A_DAY if self.lease_at is None else self.lease_at - time.monotonic()
             left = min(left, _RETRY_S) if self.pending_hint else left
             woken = signal.sigtimedwait(_WAKING, max(0.0, left))
             if self.pending_hint:
-                self._hint()
+                self.hint()
             if woken is not None and woken.si_signo == signal.SIGTERM:
                 self._read_stop()
 
@@ -281,8 +280,8 @@ class Supervisor:
         started = attempt_record.encode_fact(
             "started", first, process_tree.start_ticks(first), f"{time.time():.6f}"
         )
-        self._write(started)
-        self._hint(started)
+        self.write(started)
+        self.hint(started)
 
     def _reap(self) -> bool:
         """Collect children that have exited. Return False when the kernel reports that no child is left."""
@@ -340,7 +339,7 @@ class Supervisor:
                 self.engine_was_away = True
                 self._notice_once(f"{launch.container_engine[0]} does not answer; the job waits for it")
                 self.engine_at = now + self.engine_pause_s
-                self.engine_pause_s = min(self.engine_pause_s * 2, _SWEEP_PAUSES_S[1])
+                self.engine_pause_s = min(self.engine_pause_s * 2, SWEEP_PAUSES_S[1])
             elif found.state == container_supervision.RUNNING:
                 del self.unconfirmed[pid]
                 self._reattach(pid, number)
@@ -400,7 +399,7 @@ class Supervisor:
             # SIGTERM to the member after it has written the file `go`.
             self._read_stop(default="" if self.launch.barrier else LOST)
         if self.pending_hint:
-            self._hint()
+            self.hint()
         self._run_due(time.monotonic())
 
     def _run_due(self, now: float) -> None:
@@ -433,7 +432,7 @@ class Supervisor:
             if self.unconfirmed:
                 self.engine_at = now
             self.kill_at = now + self.sweep_pause_s
-            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
+            self.sweep_pause_s = min(self.sweep_pause_s * 2, SWEEP_PAUSES_S[1])
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
         """Continue the scan of the scratch directory. If it is larger than requested, end the job or write
@@ -566,96 +565,9 @@ class Supervisor:
         process_tree.send_signal(receivers, number)
         return bool(receivers)
 
-    def _record_end(self) -> None:
-        code = number = None
-        if self.exit_status is not None and os.WIFSIGNALED(self.exit_status):
-            number = os.WTERMSIG(self.exit_status)
-        elif self.exit_status is not None:
-            code = os.WEXITSTATUS(self.exit_status)
-        if not self.why and self.exit_status and self.cgroup.has_oom_kill():
-            self.why = out_of_memory_reason(self.launch.memory_mib, self.cgroup.peak_mib() or self.rss_mib)
-        if self.launch.container_commands:
-            if self.exit_status and not self.why:
-                self.why = container_supervision.failure_reason(self.launch, code, self.rss_mib)
-            container_supervision.remove_containers(self.launch)
-        self._remove_cgroup()
-        self.log_trimmer.trim()
-        self._run_epilog()
-        lines = [attempt_record.encode_end(time.time(), code, number, self.cpu_s, self.rss_mib, self.why)]
-        saved = self._newest_checkpoint()
-        if saved is not None:
-            at, size, path = saved
-            lines.insert(0, attempt_record.encode_fact("checkpoint", f"{at:.6f}", size, path))
-        self._write(b"".join(lines))
-        self._hint(*lines)
-
-    def _remove_cgroup(self) -> None:
-        """Kill the processes that are left in the cgroup, such as `corral exec` commands, and remove it."""
-        while not self.cgroup.remove():
-            self.cgroup.kill()
-            process_tree.send_signal(self.cgroup.members(), signal.SIGKILL)
-            time.sleep(self.sweep_pause_s)
-            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
-
-    def _run_epilog(self) -> None:
-        """Run the epilog and remove the scratch directory. If that fails, log the failure; the result of
-        the job stays the same.
-        """
-        launch = self.launch
-        problem = hooks.run_hook(
-            "epilog", launch.epilog, launch.hook_env, launch.directory, launch.hook_timeout_s, lambda: False
-        )
-        if problem:
-            print(f"{launch.key}: {problem}", file=sys.stderr)
-        if launch.epilog:
-            process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
-        if launch.scratch_dir and not scratch.remove_directory(launch.scratch_dir):
-            write_notice(launch.directory, f"the scratch directory {launch.scratch_dir} could not be removed")
-            print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
-
-    def _newest_checkpoint(self) -> directory.FoundCheckpoint | None:
-        """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed, ignore
-        checkpoints that were changed after the job was ordered to end: they may be incomplete.
-        """
-        if not (self.tasks and self.launch.checkpoint_dir):
-            return None
-        return directory.newest_checkpoint(self.launch, None if self.ended_in_time else self.end_requested_at)
-
-    # --- clean-up after a lost supervisor ---
-
-    def _end_lost_attempt(self, known: list[list[str]]) -> None:
-        """Kill the processes that a lost supervisor has left. Then record the end of the attempt, with
-        unknown exit code.
-        """
-        started = next((fact for fact in known if fact[0] == "started"), None)
-        leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
-        empty = 0
-        while empty < 2:
-            # Two scans in a row must find no process, because one scan of /proc may miss a process that is
-            # being forked.
-            uid = None if self.launch.user is None else self.launch.user[0]
-            pids = process_tree.find_strays(
-                self.launch.directory, self.launch.key, leader, ticks, uid, self.launch.mark_key
-            )
-            pids += self.cgroup.members()
-            empty = 0 if pids else empty + 1
-            # Kill other supervisors first. Otherwise one of them could record the kill as the end of the
-            # job itself.
-            process_tree.send_signal(
-                pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
-            )
-            time.sleep(self.sweep_pause_s)
-            self.sweep_pause_s = min(self.sweep_pause_s * 2, _SWEEP_PAUSES_S[1])
-        reason = next((fact[1] for fact in known if fact[0] == "lost"), "")
-        self._end_with_reason(reason or (known[1][2] if len(known[1]) > 2 else LOST))
-
     # --- record and hints (messages to the agent on the FIFO) ---
 
-    def _end_with_reason(self, why: str) -> None:
-        self.why = why
-        self._record_end()
-
-    def _write(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Append a line to the record. Repeat a failed write until it succeeds, because the agent relies on
         the record.
         """
@@ -667,7 +579,7 @@ class Supervisor:
                 time.sleep(_RETRY_S)
         self.record_end += len(line)
 
-    def _hint(self, *lines: bytes) -> None:
+    def hint(self, *lines: bytes) -> None:
         """Send `lines` of the record to the agent through the agent's FIFO. Without `lines`, send the lines
         again that did not fit into the FIFO the last time.
         """

@@ -1,0 +1,123 @@
+"""Ends an attempt whose processes have exited: cleans up its node, runs the epilog and records the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from agent.attempts import attempt_record
+from agent.checkpoints import directory
+from agent.isolation import container_supervision, scratch
+from agent.isolation.attempt_cgroup import out_of_memory_reason
+from agent.supervisor import hooks, process_tree
+from agent.supervisor.task_process import write_notice
+
+if TYPE_CHECKING:
+    from agent.supervisor.supervisor import Supervisor
+
+LOST = "supervisor_lost"
+"""The reason of an attempt that ended because its supervisor, or its container, was lost."""
+SWEEP_PAUSES_S = (0.01, 1.0)
+"""The shortest and the longest pause between two attempts to kill the processes that are left."""
+
+
+def finish_attempt(attempt: Supervisor) -> None:
+    """Clean up after the attempt, and record its end.
+
+    1. Find the reason of the end, such as too little memory, in the cgroup or in the container engine.
+    2. Remove containers and cgroup, trim the log files, and run the epilog.
+    3. Find the newest complete checkpoint. Write it and the end to the record, and send both to the agent.
+    """
+    launch, status, code, number = attempt.launch, attempt.exit_status, None, None
+    if status is not None and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+    elif status is not None:
+        code = os.WEXITSTATUS(status)
+    if not attempt.why and status and attempt.cgroup.has_oom_kill():
+        peak_mib = attempt.cgroup.peak_mib() or attempt.rss_mib
+        attempt.why = out_of_memory_reason(launch.memory_mib, peak_mib)
+    if launch.container_commands:
+        if status and not attempt.why:
+            attempt.why = container_supervision.failure_reason(launch, code, attempt.rss_mib)
+        container_supervision.remove_containers(launch)
+    _remove_cgroup(attempt)
+    attempt.log_trimmer.trim()
+    _run_epilog(attempt)
+    lines = [
+        attempt_record.encode_end(time.time(), code, number, attempt.cpu_s, attempt.rss_mib, attempt.why)
+    ]
+    saved = _newest_checkpoint(attempt)
+    if saved is not None:
+        at, size, path = saved
+        lines.insert(0, attempt_record.encode_fact("checkpoint", f"{at:.6f}", size, path))
+    attempt.write(b"".join(lines))
+    attempt.hint(*lines)
+
+
+def _remove_cgroup(attempt: Supervisor) -> None:
+    """Kill the processes that are left in the cgroup, such as `corral exec` commands, and remove it."""
+    while not attempt.cgroup.remove():
+        attempt.cgroup.kill()
+        process_tree.send_signal(attempt.cgroup.members(), signal.SIGKILL)
+        _pause(attempt)
+
+
+def _pause(attempt: Supervisor) -> None:
+    time.sleep(attempt.sweep_pause_s)
+    attempt.sweep_pause_s = min(attempt.sweep_pause_s * 2, SWEEP_PAUSES_S[1])
+
+
+def _run_epilog(attempt: Supervisor) -> None:
+    """Run the epilog and remove the scratch directory. If that fails, log the failure; the result of the job
+    stays the same.
+    """
+    launch = attempt.launch
+    problem = hooks.run_hook(
+        "epilog", launch.epilog, launch.hook_env, launch.directory, launch.hook_timeout_s, lambda: False
+    )
+    if problem:
+        print(f"{launch.key}: {problem}", file=sys.stderr)
+    if launch.epilog:
+        process_tree.send_signal(process_tree.descendants(os.getpid()), signal.SIGKILL)
+    if launch.scratch_dir and not scratch.remove_directory(launch.scratch_dir):
+        write_notice(launch.directory, f"the scratch directory {launch.scratch_dir} could not be removed")
+        print(f"{launch.key}: {launch.scratch_dir} could not be removed", file=sys.stderr)
+
+
+def _newest_checkpoint(attempt: Supervisor) -> directory.FoundCheckpoint | None:
+    """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed, ignore
+    checkpoints that were changed after the job was ordered to end: they may be incomplete.
+    """
+    if not (attempt.tasks and attempt.launch.checkpoint_dir):
+        return None
+    before = None if attempt.ended_in_time else attempt.end_requested_at
+    return directory.newest_checkpoint(attempt.launch, before)
+
+
+def end_lost_attempt(attempt: Supervisor, known: list[list[str]]) -> None:
+    """Kill the processes that a lost supervisor has left. Then record the end of the attempt, with unknown
+    exit code. `known` has the facts that are already in the record.
+    """
+    launch = attempt.launch
+    started = next((fact for fact in known if fact[0] == "started"), None)
+    leader, ticks = (int(started[1]), int(started[2])) if started else (None, None)
+    uid = None if launch.user is None else launch.user[0]
+    empty = 0
+    while empty < 2:
+        # Two scans in a row must find no process, because one scan of /proc may miss a process that is being
+        # forked.
+        pids = process_tree.find_strays(launch.directory, launch.key, leader, ticks, uid, launch.mark_key)
+        pids += attempt.cgroup.members()
+        empty = 0 if pids else empty + 1
+        # Kill other supervisors first. Otherwise one of them could record the kill as the end of the job
+        # itself.
+        process_tree.send_signal(
+            pids + [child for pid in pids for child in process_tree.descendants(pid)], signal.SIGKILL
+        )
+        _pause(attempt)
+    reason = next((fact[1] for fact in known if fact[0] == "lost"), "")
+    attempt.why = reason or (known[1][2] if len(known[1]) > 2 else LOST)
+    finish_attempt(attempt)
