@@ -12,7 +12,6 @@ from controller.core.cluster.node_table import ABSENT
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.lifecycle.dependencies import Target, targets_of_job
 from controller.core.lifecycle.priority_inheritance import lend_targets
-from controller.core.quota.usage_counters import UsageCounters
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, JobState, Reason
 
@@ -176,9 +175,7 @@ def _check_inherited(state: State) -> list[str]:
 
 def _check_accounts(state: State) -> list[str]:
     """Compare the usage counters of users, projects and queues with a new count."""
-    fresh = UsageCounters(state.accounts.window_s, state.models_of_node, state.quotas.models)
-    for job in state.jobs.values():
-        fresh.load_job(job)
+    fresh = state.accounts.counted_again(state.jobs.values())
     keys = {*fresh.by_key, *state.accounts.by_key}
     return [
         f"the counters of {scope} {name} are {kept}, but its jobs hold {used}"

@@ -23,7 +23,7 @@ from controller.registry.policy_summary import (
     uses_shares,
 )
 from controller.registry.projects import named_projects
-from controller.registry.queues import dead_preemption_keys
+from controller.registry.queues import dead_exemptions, dead_preemption_keys
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
@@ -255,5 +255,6 @@ CHECKS: tuple[Check, ...] = (
     dead_rebalancing,
     dead_strategies,
     dead_preemption_keys,
+    dead_exemptions,
 )
 """The functions that find warnings."""

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from controller.config import Config, ConfigProblem, QueueSection, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.pipeline.pipeline import Pipeline
-from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
+from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
+from controller.registry.policy_summary import policies, uses_shares
+from wire.cluster.quota import ANY_NAME
 from wire.names import priority_name
 
 _AS_WRITTEN = (
@@ -20,6 +23,9 @@ _AS_WRITTEN = (
     "max_gpus_per_job",
     "preemptible",
     "min_runtime_s",
+    "max_running_per_user",
+    "max_gpus_per_user",
+    "max_jobs_per_user",
 )
 """The keys of [queues.NAME] whose values a QueueRule has without a change."""
 
@@ -36,6 +42,7 @@ def _rule(section: QueueSection) -> QueueRule:
         projects=tuple(section.projects),
         select=dict(section.select),
         defaults=section.defaults,
+        exempt=frozenset(section.exempt),
         may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
 
@@ -80,8 +87,7 @@ def _unknown_queues(config: Config) -> Iterator[ConfigProblem]:
 
 def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning for each key of a queue about preemption that has no effect."""
-    policies = [each.policy for each in pipeline.profiles] or [pipeline]
-    preempts = any(each.strategies for each in policies)
+    preempts = any(each.strategies for each in policies(pipeline))
     rules = pipeline.rules
     for name, each in config.queues.items():
         above = ("queues", name)
@@ -95,3 +101,26 @@ def dead_preemption_keys(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
         if each.min_runtime_s is not None and not each.preemptible:
             message = "has no effect, because the queue is not preemptible"
             yield problem_at(config.source, (*above, "min_runtime_s"), message)
+
+
+def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each value of `exempt` from which jobs of the queue cannot be exempt, because no
+    such quota and no such charge exists.
+    """
+    provider = pipeline.rules.provider
+    quotas = any(
+        provider.quota(scope, ANY_NAME) is not None or any(provider.names(scope))
+        for scope in ("user", "project")
+    )
+    compared = any(uses_shares(each.order) for each in policies(pipeline)) or any(
+        isinstance(strategy, FairShareStrategy) for each in policies(pipeline) for strategy in each.strategies
+    )
+    dead = {
+        EXEMPT_QUOTA: "" if quotas else "no user and no project has a quota",
+        EXEMPT_FAIR_SHARE: "" if compared else "the order of jobs ignores the usage of projects",
+    }
+    for name, each in config.queues.items():
+        for index, what in enumerate(each.exempt):
+            if dead[what]:
+                key = ("queues", name, "exempt", index)
+                yield problem_at(config.source, key, f"{what!r} has no effect, because {dead[what]}")

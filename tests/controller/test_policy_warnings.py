@@ -49,6 +49,16 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "dead_exemptions",
+        "[queues.default]\ndefault_time_limit_s = 60\nexempt = ['quota']",
+        "queues.default.exempt[0]: 'quota' has no effect, because no user and no project has a quota",
+    ),
+    (
+        "dead_exemptions",
+        "[scheduler]\norder = 'fifo'\n[queues.default]\ndefault_time_limit_s = 60\nexempt = ['fair_share']",
+        "queues.default.exempt[0]: 'fair_share' has no effect, because the order of jobs ignores the usage",
+    ),
+    (
         "dead_preemption_keys",
         "[queues.default]\ndefault_time_limit_s = 60\nmay_preempt = ['default']",
         "queues.default.may_preempt: has no effect, because [preemption] strategies is empty",

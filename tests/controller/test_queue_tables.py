@@ -12,6 +12,7 @@ from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.registry import build_pipeline
 from tests.engine_harness import EngineHarness, spec
+from wire.names import JobState, Reason
 
 
 def under(text: str, nodes: int = 1) -> EngineHarness:
@@ -200,3 +201,131 @@ def test_a_queue_that_does_not_exist_cannot_be_preempted() -> None:
     assert problems(text) == [
         "queues.default.may_preempt[1]: there is no queue 'scavange'. Did you mean 'scavenge'?"
     ]
+
+
+def test_a_queue_limits_the_running_jobs_and_the_gpus_of_each_user() -> None:
+    harness = under("[queues.book]\nmax_running_per_user = 2\n[queues.wide]\nmax_gpus_per_user = 3")
+    for _ in range(2):
+        running(harness, gpus=1, queue="book")
+    third = harness.submit(spec(1, queue="book"))
+    other = harness.submit(spec(1, queue="book"), "bob")
+    elsewhere = harness.submit(spec(2, queue="wide"))
+    wide = harness.submit(spec(2, queue="wide"))
+    harness.tick()
+    assert [bool(harness.nodes_of(job)) for job in (third, other, elsewhere, wide)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert harness.why(third).reason is Reason.QUOTA
+    assert harness.why(third).sentence == (
+        "the limit of user 'ada' in queue 'book' on running jobs: 2 of 2 in use"
+    )
+    assert harness.why(wide).sentence == (
+        "the limit of user 'ada' in queue 'wide' on GPUs: 2 of 3 in use, and this asks for 2"
+    )
+    harness.exit(1)
+    harness.tick()
+    assert harness.nodes_of(third) == ["n1"]
+    assert (
+        "the limit of user 'ada' in queue 'wide' on GPUs is 3"
+        in refused(harness, queue="wide", gpus=4).message
+    )
+
+
+def test_a_queue_limits_the_waiting_and_running_jobs_of_each_user() -> None:
+    harness = under("[queues.book]\nmax_jobs_per_user = 3\n[queues.default]")
+    running(harness, gpus=8, queue="book")
+    harness.submit(spec(8, queue="book"))
+    waiting = harness.submit(spec(8))
+    assert refused(harness, queue="book", array="0-1").message == (
+        "user 'ada' has 2 jobs in queue 'book', and may have 3 jobs there"
+    )
+    harness.tell(inputs.Edit(waiting, "ada", {"queue": "book"}))
+    assert harness.job(waiting).spec.queue == "book"
+    harness.submit(spec(8, queue="book"), "bob")
+    refused(harness, queue="book")
+    harness.exit(1)
+    harness.submit(spec(8, queue="book"))
+
+
+def test_limits_on_users_of_a_queue_hold_after_a_restart_and_follow_a_reload() -> None:
+    text = "[queues.book]\nmax_running_per_user = {}"
+    harness = under(text.format(1))
+    running(harness, gpus=1, queue="book")
+    waiting = harness.submit(spec(1, queue="book"))
+    again = harness.restarted()
+    assert again.why(waiting).reason is Reason.QUOTA
+    wider = harness.restarted(build_pipeline(load_text(text.format(2), "scheduler.toml")))
+    wider.join("n1")
+    wider.tick()
+    assert wider.job(waiting).state is JobState.SCHEDULED
+    without = harness.restarted(build_pipeline(load_text("", "scheduler.toml")))
+    without.join("n1")
+    without.tick()
+    assert without.job(waiting).state is JobState.SCHEDULED
+
+
+QUOTAS = """
+[quota]
+users."*" = { gpus = 2 }
+projects.default = { gpus = 4 }
+queues.scavenge = { gpus = 6 }
+[queues.default]
+[queues.scavenge]
+"""
+
+
+def test_a_queue_exempt_from_quotas_counts_for_no_user_and_no_project() -> None:
+    for table, starts in (("", 2), ("exempt = ['quota']", 6)):
+        harness = under(QUOTAS + table, nodes=2)
+        jobs = [harness.submit(spec(1, queue="scavenge")) for _ in range(8)]
+        harness.tick()
+        assert sum(bool(harness.nodes_of(job)) for job in jobs) == starts
+        own = harness.submit(spec(2))
+        harness.tick()
+        assert bool(harness.nodes_of(own)) == bool(table)
+    plain = harness.restarted(build_pipeline(load_text(QUOTAS, "scheduler.toml")))
+    assert plain.state.accounts.tenant(("user", "ada")).used[2] == 8_000
+    assert harness.state.accounts.tenant(("user", "ada")).used[2] == 2_000
+
+
+def test_reclaim_of_quota_leaves_exempt_jobs_out() -> None:
+    text = """
+        [quota]
+        reclaim = "preempt"
+        projects.a = { gpus = 4, borrow = { gpus = 4 } }
+        projects.b = { gpus = 4 }
+        [preemption]
+        min_runtime_s = 0
+        [queues.default]
+        [queues.scavenge]
+        exempt = ["quota"]
+        """
+    harness = under(text)
+    running(harness, gpus=8, project="a", queue="scavenge")
+    waiting = harness.submit(spec(4, project="b"))
+    harness.tick()
+    assert not harness.job(waiting).claim
+    harness.exit(1)
+    harness.tick()
+    harness.start(waiting)
+    running(harness, gpus=4, project="a")
+    exempt = harness.submit(spec(4, project="b", queue="scavenge"))
+    harness.tick()
+    assert not harness.job(exempt).claim
+
+
+def test_a_queue_exempt_from_fair_share_is_not_charged() -> None:
+    text = "[preemption]\nstrategies = ['fair']\nmin_runtime_s = 0\n[queues.default]\n[queues.scavenge]\n{}"
+    for table, charge in (("", 8.0), ("exempt = ['fair_share']", 0.0)):
+        harness = under(text.format(table))
+        held = running(harness, gpus=8, project="a", queue="scavenge")
+        assert harness.job(held).charge == charge
+        assert harness.state.shares.accounts[("a", "ada")].usage.rate == charge
+        waiting = harness.submit(spec(4, project="b"))
+        harness.tick()
+        assert bool(harness.job(waiting).claim) == bool(charge)
+        harness.exit(held)
+        assert harness.state.shares.accounts[("a", "ada")].usage.rate == 0.0

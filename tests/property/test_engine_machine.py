@@ -614,11 +614,14 @@ class EngineMachine(RuleBasedStateMachine):
         state = self.harness.state
         expected = _rows(state)
         folded = State(self.pipeline.order, sharing=self.pipeline.sharing)
+        folded.set_quota_config(self.pipeline.rules)
         applied = (given.pipeline for given, _ in self.given if isinstance(given, inputs.ApplyConfig))
         for event in self.harness.events:
             apply(folded, event_of(kind_of(event), body_of(event)))
             if isinstance(event, ConfigApplied):
-                folded = state_under(folded, next(applied), folded.jobs.values(), folded.estimates)
+                under = next(applied)
+                folded = state_under(folded, under, folded.jobs.values(), folded.estimates)
+                folded.set_quota_config(under.rules)
         assert _rows(folded) == expected
         pipeline = self.harness.engine.pipeline
         restored = State(pipeline.order, sharing=pipeline.sharing)

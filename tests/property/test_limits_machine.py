@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant, rule
 
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, JobQueued
-from controller.core.quota.queue_rules import QueueRule
+from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.core.quota.quotas import QuotaConfig
 from controller.core.quota.usage_counters import CPU, GPU, GPU_TIME, QUEUED, RUNNING
 from controller.plugins.backfill.kinds import Conservative
@@ -28,7 +28,11 @@ from wire.cluster.reservation import ReservationSpec
 
 NAMES = ("r", "s")
 RULES = QuotaConfig(
-    {"short": QueueRule(priority=3, max_running=2, max_time_limit_s=90.0), "default": QueueRule()},
+    {
+        "short": QueueRule(priority=3, max_running=2, max_time_limit_s=90.0),
+        "default": QueueRule(),
+        "spare": QueueRule(exempt=frozenset({EXEMPT_QUOTA, EXEMPT_FAIR_SHARE}), max_running_per_user=1),
+    },
     LocalQuotas(
         users={
             "*": QuotaTable(running=6, queued=40, soft=QuotaAmounts(gpus=4)),
@@ -58,7 +62,7 @@ class LimitsMachine(EngineMachine):
         limit=st.sampled_from([None, 30, 90, 300]),
         user=st.sampled_from(["ada", "bo"]),
         project=st.sampled_from(["p", "q"]),
-        queue=st.sampled_from(["default", "short", "shrot"]),
+        queue=st.sampled_from(["default", "short", "spare", "shrot"]),
         licences=st.dictionaries(st.sampled_from("mn"), st.sampled_from([1, 1, 2]), max_size=2),
     )
     def submit_with_limit(

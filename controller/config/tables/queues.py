@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,10 @@ class QueueSection(SizesSection):
     preemptible: bool = True
     may_preempt: list[Name] | None = None
     min_runtime_s: Seconds | None = None
+    max_running_per_user: int | None = Field(None, ge=0, le=1_000_000)
+    max_gpus_per_user: Gpus | None = None
+    max_jobs_per_user: int | None = Field(None, ge=0, le=1_000_000)
+    exempt: list[Literal["quota", "fair_share"]] = []
     select: dict[str, str] = {}
 
     @model_validator(mode="after")
@@ -35,6 +39,7 @@ class QueueSection(SizesSection):
         for less, more in (
             ("default_time_limit_s", "max_time_limit_s"),
             ("min_gpus_per_job", "max_gpus_per_job"),
+            ("min_gpus_per_job", "max_gpus_per_user"),
         ):
             least, most = getattr(self, less), getattr(self, more)
             if least is not None and most is not None and least > most:

@@ -155,15 +155,13 @@ class QuotaReservations:
         """
         project = "project", job.spec.project
         kinds = (*KINDS, *range(FIRST_MODEL, len(need)))
-        limits: list[tuple[TenantKey, Limit]] = [
-            (account.key, (account.key, kind, False))
-            for account in self._state.accounts.tenants_of(job.user, job.spec)
-            for kind in kinds
-        ]
+        keys = [account.key for account in self._state.accounts.tenants_of(job.user, job.spec)]
+        limits: list[tuple[TenantKey, Limit]] = [(key, (key, kind, False)) for key in keys for kind in kinds]
         limits += [
             (project, (("project", ""), kind, True))
             for kind in kinds
-            if (("project", ""), kind, True) in self._by_limit
+            if project in keys
+            and (("project", ""), kind, True) in self._by_limit
             and self._state.quotas.borrows(job.spec.project, kind, need[kind])
         ]
         return [

@@ -13,6 +13,7 @@ from controller.core.model.request import ResourceRequest
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.quota.queue_rules import QueueRule
 from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
+from controller.core.quota.usage_counters import QUEUED, RUNNING, queue_user
 from wire.cluster.quota import SCOPES
 from wire.job.spec import JobSpec
 from wire.text import counted, duration, printable
@@ -114,7 +115,7 @@ def quota_refusal(
     kept = {account.key: [0, 0, 0, 0, -count, 0, *none] for account in counted}
     over = quotas.over_hard(user, spec, (0, 0, 0, 0, count, 0, *none), now, kept)
     if over is None:
-        return None
+        return _too_many_jobs(quotas, spec, user, count, was)
     more = f", and these are {count} more" if count > 1 else ""
     return Refusal("over_quota", f"{over}{more}", hint=f"Wait until some have started. {QUOTA_HINT}")
 
@@ -132,6 +133,27 @@ def _never_on_any_model(
     suited = milli_by_model(shape.part, placer.nodes.columns)
     limits = [quotas.never_on_model(user, spec, model, milli * nodes) for model, milli in suited.items()]
     return limits[0] if limits and None not in limits else None
+
+
+def _too_many_jobs(
+    quotas: Quotas, spec: JobSpec, user: str, count: int, was: JobSpec | None
+) -> Refusal | None:
+    """Return a refusal if the user would have too many waiting and running jobs in the queue; otherwise None.
+    `was` is the spec before an edit.
+    """
+    most = quotas.rules.queue(spec.queue).max_jobs_per_user
+    if most is None:
+        return None
+    used = quotas.accounts.tenant(queue_user(spec.queue, user)).used
+    present = used[QUEUED] + used[RUNNING]
+    more = count if was is None or was.queue != spec.queue else 0
+    if not more or present + more <= most:
+        return None
+    message = (
+        f"user {printable(user)!r} has {counted(present, 'job')} in queue {spec.queue!r}, "
+        f"and may have {counted(most, 'job')} there"
+    )
+    return Refusal("over_quota", message, "queue", "Wait until some have ended, or ask for another queue.")
 
 
 def tenant_problem(scope: str, name: str) -> Refusal | None:

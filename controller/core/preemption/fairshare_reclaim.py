@@ -12,6 +12,7 @@ from controller.core.fairshare.share_tree import SharePath
 from controller.core.model.events import Allocation
 from controller.core.model.job import Job, Member
 from controller.core.placement.placer import Placer, quota_need
+from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA
 from controller.core.quota.usage_counters import CPU, FIRST_MODEL, GPU, MEMORY, RUNNING, Amount
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class ReclaimStrategy(Protocol):
     def group(self, job: Job, state: State) -> Hashable:
         """Return the tenant or project whose use decides whether the job may be stopped.
 
-        The result for a job must not change while the job runs.
+        None if the job counts for no tenant, so that the strategy never stops it. The result for a job must
+        not change while the job runs.
         """
         ...
 
@@ -64,18 +66,29 @@ class ReclaimStrategy(Protocol):
         ...
 
 
-def pending_transfers(state: State) -> Iterator[tuple[Job, list[Allocation], int]]:
+def is_exempt(state: State, job: Job, what: str) -> bool:
+    """Return whether the queue of the job exempts it from quotas (EXEMPT_QUOTA) or from charges to shares
+    (EXEMPT_FAIR_SHARE).
+    """
+    return what in state.quotas.rules.queue(job.spec.queue).exempt
+
+
+def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Allocation], int]]:
     """Yield (job, allocations, sign) for the allocations that jobs will get or lose when victims have ended.
+    Jobs that their queue exempts from `what` are left out, because they do not count for their tenants.
 
     With sign 1 a job that waits for its victims will get the allocations, with sign -1 a victim will lose
     them. Reclaim policies add these allocations to what each tenant holds now. Otherwise two preemptions in a
     row would reclaim the same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
-        yield claimant, list(claimant.claim), 1
+        if not is_exempt(state, claimant, what):
+            yield claimant, list(claimant.claim), 1
         for victim in claimant.claim_from:
             job = state.jobs.get(victim.job)
-            if job is not None and job.attempt == victim.attempt and job.unended:
+            if job is None or is_exempt(state, job, what):
+                continue
+            if job.attempt == victim.attempt and job.unended:
                 going = [member.allocation for member in job.running if _leaves(state, job, member, claimant)]
                 yield job, [each for each in going if not victim.nodes or each.node in victim.nodes], -1
 
@@ -117,7 +130,7 @@ class FairShareReclaim:
         self._threshold = threshold
         self._path = context.state.tenant(job)
         self._shifted = dict[SharePath, float]()
-        for each, allocations, sign in pending_transfers(context.state):
+        for each, allocations, sign in pending_transfers(context.state, EXEMPT_FAIR_SHARE):
             self._shift(context.state.tenant(each), sign * self._charge(allocations))
         asked = self._asked(context, job)
         depths = range(1, len(self._path) + 1)
@@ -172,6 +185,8 @@ class FairShareReclaim:
         """Return whether the tenant `group` belongs to a branch of the share tree that uses more than
         `threshold` times its fair share.
         """
+        if group is None:
+            return False
         assert isinstance(group, tuple)
         side = self._side(group)
         return side is not None and self._excess(side) > _NOISE
@@ -185,6 +200,8 @@ class FairShareReclaim:
         left = dict[SharePath, float]()
         for job in jobs:
             side = self._side(self._state.tenant(job))
+            if is_exempt(self._state, job, EXEMPT_FAIR_SHARE):
+                continue
             if side is not None and left.setdefault(side, self._excess(side)) > _NOISE:
                 left[side] -= job.charge
                 yield job
@@ -194,6 +211,8 @@ def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> R
     """Return the policy that decides which jobs may be stopped for this waiting job. Return None if its user
     would be above the user's fair share with the job.
     """
+    if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
+        return None
     policy = FairShareReclaim(context, job, threshold)
     return policy if policy.entitled else None
 
@@ -220,7 +239,7 @@ class QuotaReclaim:
         lendable = *LENDABLE, *range(FIRST_MODEL, len(need))
         self._needed = tuple(resource for resource in lendable if need[resource])
         self._shifted: dict[str, list[int]] = {}
-        for job, allocations, sign in pending_transfers(state):
+        for job, allocations, sign in pending_transfers(state, EXEMPT_QUOTA):
             shifted = self._shifted.setdefault(job.spec.project, [0] * len(need))
             for resource, amount in enumerate(state.accounts.held(job, allocations)):
                 shifted[resource] += sign * amount
@@ -254,7 +273,7 @@ class QuotaReclaim:
 
     def must_give_back(self, group: Hashable) -> bool:
         """Return whether a project (`group`) has borrowed a resource that the waiting job needs."""
-        return group != self._project and bool(self._borrowed(str(group)))
+        return group is not None and group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield those of `jobs` that may be stopped, in the same order.
@@ -265,7 +284,7 @@ class QuotaReclaim:
         left: dict[str, dict[int, int]] = {}
         for job in jobs:
             project = job.spec.project
-            if not self.must_give_back(project):
+            if is_exempt(self._state, job, EXEMPT_QUOTA) or not self.must_give_back(project):
                 continue
             borrowed = left.setdefault(project, dict(self._borrowed(project)))
             amount = self._state.accounts.held(job, [member.allocation for member in job.running])
@@ -280,7 +299,7 @@ def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
     project would exceed its own quota with the job.
     """
     state = context.state
-    if state.quotas.unlimited:
+    if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
         return None  # Without quotas no project can have borrowed quota.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
 
+EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
+"""The values of `[queues.NAME] exempt`."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
@@ -30,6 +33,25 @@ class QueueRule:
     """The queues whose jobs its waiting jobs may preempt; None: the preemption strategies alone decide."""
     min_runtime_s: float | None = None
     """Its jobs are not preempted before they have run so many seconds; None: [preemption] decides."""
+    max_running_per_user: int | None = None
+    max_gpus_per_user: float | None = None
+    max_jobs_per_user: int | None = None
+    """The most waiting and running jobs that one user may have in the queue."""
+    exempt: frozenset[str] = frozenset()
+    """With EXEMPT_QUOTA, its jobs do not count for the quotas of users and projects, and these quotas do not
+    stop them. With EXEMPT_FAIR_SHARE, its jobs are not charged to shares.
+    """
+
+    @property
+    def limits_users(self) -> bool:
+        """True if the queue limits how much one user may use in it."""
+        most = self.max_running_per_user, self.max_gpus_per_user, self.max_jobs_per_user
+        return any(each is not None for each in most)
+
+    @property
+    def limits_starts(self) -> bool:
+        """True if the queue has a limit that can keep a job from starting, or from being queued."""
+        return self.max_running is not None or self.limits_users
 
 
 NO_QUEUE_RULE = QueueRule()

@@ -23,6 +23,7 @@ from controller.core.quota.usage_counters import (
     GPU_TIME,
     HOUR_S,
     MEMORY,
+    QUEUE_USER,
     QUEUED,
     RUNNING,
     WEEK_S,
@@ -99,7 +100,7 @@ class QuotaConfig:
     @property
     def unlimited(self) -> bool:
         return isinstance(self.provider, Unlimited) and not any(
-            rule.max_running is not None for rule in self.queues.values()
+            rule.limits_starts for rule in self.queues.values()
         )
 
 
@@ -155,9 +156,11 @@ class LimitExceeded:
 def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
     """Return the name of a tenant's limit on a resource, for a sentence."""
     scope, name = key
-    return (
-        f"the quota of {scope} {printable(name)!r} on {f'{printable(model)} GPUs' if model else _NAMES[kind]}"
-    )
+    what = f"{printable(model)} GPUs" if model else _NAMES[kind]
+    if scope == QUEUE_USER:
+        queue, _, user = name.partition("/")
+        return f"the limit of user {printable(user)!r} in queue {printable(queue)!r} on {what}"
+    return f"the quota of {scope} {printable(name)!r} on {what}"
 
 
 _NAMES = {
@@ -298,17 +301,20 @@ class Quotas:
         the number of GPUs to which it amounts now.
         """
         scope, name = key
+        if scope == QUEUE_USER:
+            rule = self.rules.queue(name.partition("/")[0])
+            return Quota(Limits(gpus=rule.max_gpus_per_user, running=rule.max_running_per_user))
         default = scope, ANY_NAME
         stated = self.rules.provider.quota
         found = Quota()
         for each in (self.edits.get(key), stated(*key), self.edits.get(default), stated(*default)):
             if each is not None:
                 found = found.over(each)
-        rule = self.rules.queues.get(name) if scope == "queue" else None
-        if rule is not None and rule.max_running is not None:
+        most = self.rules.queue(name).max_running if scope == "queue" else None
+        if most is not None:
             running = found.hard.running
-            if running is None or running == UNLIMITED or running > rule.max_running:
-                found = Quota(Limits(running=rule.max_running).over(found.hard), found.soft, found.borrow)
+            if running is None or running == UNLIMITED or running > most:
+                found = Quota(Limits(running=most).over(found.hard), found.soft, found.borrow)
         if not self._has_percentages:
             return found
         return Quota(*(self._with_numbers(each) for each in (found.hard, found.soft, found.borrow)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from controller.core.cluster.node_table import names_model
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
+from controller.core.quota.queue_rules import EXEMPT_QUOTA, NO_QUEUE_RULE, QueueRule
 from wire.job.spec import JobSpec
 from wire.names import JobState
 
@@ -24,6 +25,13 @@ WEEK_S = 7 * 24 * HOUR_S
 
 TenantKey = tuple[str, str]
 """(scope, name) of a tenant, for example ("user", "ada")."""
+QUEUE_USER = "queue-user"
+"""The scope of a user within a queue that limits its users, for example ("queue-user", "interactive/ada")."""
+
+
+def queue_user(queue: str, user: str) -> TenantKey:
+    """Return the key of a user within a queue."""
+    return QUEUE_USER, f"{queue}/{user}"
 
 
 ModelsOfNode = Callable[[str], Mapping[str, str]]
@@ -36,7 +44,7 @@ def no_models(_node: str) -> Mapping[str, str]:
 
 
 class TenantUsage:
-    """The usage counters of one user, project or queue.
+    """The usage counters of one user, project or queue, or of one user in one queue.
 
     GPU time has two parts: `used[GPU_TIME]` is the time that running attempts will have used at their time
     limits, and `spent` is the time that ended attempts have used, by hour.
@@ -91,7 +99,11 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """The counters of all tenants. Each job counts for three tenants: its user, its project and its queue.
+    """The counters of all tenants. A job counts for up to four tenants: its user, its project, its queue, and
+    its user within this queue.
+
+    A job in a queue that is exempt from quotas counts neither for its user nor for its project. The fourth
+    tenant exists only if the queue limits its users ([queues.NAME] max_running_per_user and so on).
 
     1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
        gets more nodes.
@@ -114,21 +126,28 @@ class UsageCounters:
         """The GPU models that quotas limit."""
         self._models_of = models_of
         self.by_key: dict[TenantKey, TenantUsage] = {}
-        self._of: dict[tuple[str, str, str], tuple[TenantUsage, TenantUsage, TenantUsage]] = {}
+        self._queues: Mapping[str, QueueRule] = {}
+        """The rules of the queues that limit their users or are exempt from quotas."""
+        self._of: dict[tuple[str, str, str], tuple[TenantUsage, ...]] = {}
         self._gpu_time_held: dict[int, int] = {}
         """For each running job, the GPU time that is counted in `used`: the time that it will have used at
         its time limit.
         """
 
-    def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, TenantUsage, TenantUsage]:
+    def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
+        """Return the counters for which a job of the user counts: those of its user, project and queue, and
+        of its user within the queue. See the class docstring for the exceptions.
+        """
         key = user, spec.project, spec.queue
         found = self._of.get(key)
         if found is None:
-            found = self._of[key] = (
-                self.tenant(("user", user)),
-                self.tenant(("project", spec.project)),
-                self.tenant(("queue", spec.queue)),
-            )
+            rule = self._queues.get(spec.queue, NO_QUEUE_RULE)
+            keys = [("queue", spec.queue)]
+            if EXEMPT_QUOTA not in rule.exempt:
+                keys = [("user", user), ("project", spec.project), *keys]
+            if rule.limits_users:
+                keys.append(queue_user(spec.queue, user))
+            found = self._of[key] = tuple(map(self.tenant, keys))
         return found
 
     def tenant(self, key: TenantKey) -> TenantUsage:
@@ -186,7 +205,8 @@ class UsageCounters:
         self._subtract(job, released)
         if spent:
             for tenant in self.tenants_of(job.user, job.spec):
-                tenant.spend(spent, at, self.window_s)
+                if tenant.key[0] != QUEUE_USER:  # No limit on users in a queue is about GPU time.
+                    tenant.spend(spent, at, self.window_s)
 
     def _subtract(self, job: Job, allocations: Iterable[Allocation]) -> None:
         less = self.held(job, allocations)
@@ -209,6 +229,19 @@ class UsageCounters:
                 used[QUEUED] += again
                 used[GPU_TIME] -= gpu_time
 
+    def follow_queues(self, queues: Mapping[str, QueueRule]) -> bool:
+        """Use the rules of these queues from now on. Return whether jobs may count for other tenants than
+        before, so that all jobs must be counted again.
+        """
+        special = {
+            name: rule for name, rule in queues.items() if rule.limits_users or EXEMPT_QUOTA in rule.exempt
+        }
+        if special == self._queues:
+            return False
+        self._queues = special
+        self._of.clear()
+        return True
+
     def recount(self, jobs: Iterable[Job], window_s: float, models: tuple[str, ...]) -> None:
         """Count all jobs again with another time window and other GPU models. The GPU time that a job counts
         depends on the window.
@@ -219,6 +252,14 @@ class UsageCounters:
             tenant.used = [0] * (FIRST_MODEL + len(models))
         for job in jobs:
             self.load_job(job)
+
+    def counted_again(self, jobs: Iterable[Job]) -> UsageCounters:
+        """Return new counters with these jobs, by the rules of these counters."""
+        fresh = UsageCounters(self.window_s, self._models_of, self.models)
+        fresh._queues = self._queues
+        for job in jobs:
+            fresh.load_job(job)
+        return fresh
 
     def load_job(self, job: Job) -> None:
         """Count a job that was loaded from its database row."""

@@ -168,10 +168,12 @@ class State:
         self._count_models()
         self._regroup()
 
-    def _count_models(self, window_s: float | None = None) -> None:
-        """Count the usage again if quotas limit other GPU models than before, or if their window changed."""
+    def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
+        """Count the usage again if quotas limit other GPU models than before, or if their window changed, or
+        with `again`.
+        """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
-        if (window_s, models) != (self.accounts.window_s, self.accounts.models):
+        if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
             self.accounts.recount(self.jobs.values(), window_s, models)
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
@@ -231,8 +233,9 @@ class State:
         """
         if rules != self.quotas.rules:
             self.licences.total = rules.licences
+            other_tenants = self.accounts.follow_queues(rules.queues)
             self.quotas.adopt(rules)
-            self._count_models(rules.window_s)
+            self._count_models(rules.window_s, again=other_tenants)
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:

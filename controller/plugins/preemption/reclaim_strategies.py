@@ -11,8 +11,10 @@ from controller.core.preemption.fairshare_reclaim import (
     ReclaimContext,
     ReclaimPolicy,
     fair_share_reclaim,
+    is_exempt,
     quota_reclaim,
 )
+from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA
 from controller.core.state.state import State
 
 
@@ -51,8 +53,10 @@ class FairShareStrategy:
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the tenant of the job, because each tenant has one fair share."""
-        return state.tenant(job)
+        """Return the tenant of the job, because each tenant has one fair share. Return None if the job is not
+        charged to shares.
+        """
+        return None if is_exempt(state, job, EXEMPT_FAIR_SHARE) else state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
         """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job
@@ -79,9 +83,11 @@ class QuotaReclaimStrategy:
         """Return 0, which equals the `standing` of all running jobs, so that each of them may be stopped."""
         return 0.0
 
-    def group(self, job: Job, _state: State) -> Hashable:
-        """Return the project of the job, because projects borrow quota from each other."""
-        return job.spec.project
+    def group(self, job: Job, state: State) -> Hashable:
+        """Return the project of the job, because projects borrow quota from each other. Return None if the
+        job does not count for quotas of projects.
+        """
+        return None if is_exempt(state, job, EXEMPT_QUOTA) else job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
         """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job

@@ -19,7 +19,7 @@ from controller.core.quota.usage_counters import (
     TenantKey,
 )
 from wire.api.tenants import QuotaChange, QuotaList, QuotaView
-from wire.cluster.quota import ANY_NAME, GpuLimit, Limits
+from wire.cluster.quota import ANY_NAME, SCOPES, GpuLimit, Limits
 from wire.names import WHOLE_GPU
 
 
@@ -27,7 +27,11 @@ async def listing(call: Call) -> QuotaList:
     """List the limits and the use of every user, project and queue with a quota or with jobs."""
     await call.daemon.settled()
     state = call.daemon.state
-    used = [key for key, account in state.accounts.by_key.items() if any(account.used) or account.spent]
+    used = [
+        key
+        for key, account in state.accounts.by_key.items()
+        if key[0] in SCOPES and (any(account.used) or account.spent)
+    ]
     named = state.quotas.names()
     keys = [*named, *sorted(set(used) - set(named))]
     views = tuple(_view(call, key) for key in keys)

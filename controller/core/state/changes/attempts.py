@@ -10,6 +10,7 @@ from controller.core.cluster.licences import holds_licences
 from controller.core.model import events
 from controller.core.model.job import Job, Member, newest_checkpoint
 from controller.core.model.wait_state import with_gate
+from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE
 from controller.core.state.changes.nominations import unclaim, wait_for_place
 from controller.core.state.changes.queued import admit
 from controller.core.state.state import State
@@ -59,7 +60,9 @@ def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None
 
 
 def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
-    """Give the allocations to the job, and charge its share for them from now on."""
+    """Give the allocations to the job, and charge its share for them from now on, unless its queue is exempt
+    from charges.
+    """
     before = job.charge
     state.nodes.hold(job.id, allocations)
     if job.ask.part.social:
@@ -68,6 +71,8 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
         # Increase the version, so that requests that fitted on no node are tried again: a job with affinity
         # to this job may fit now.
         state.nodes.room_version += 1
+    if EXEMPT_FAIR_SHARE in state.quotas.rules.queue(job.spec.queue).exempt:
+        return
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
     state.shares.change_rate(state.tenant(job), job.charge - before, at)

@@ -12,6 +12,7 @@ from controller.core.invariants import find_violations
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced, JobPreempted, PreemptionDropped, PreemptionPlanned
 from controller.core.preemption.fairshare_reclaim import pending_transfers
+from controller.core.quota.queue_rules import EXEMPT_QUOTA
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from tests.engine_harness import BACKFILLS, PIPELINE, EngineHarness, spec
@@ -489,9 +490,10 @@ def test_nodes_given_up_for_two_preemptors_count_as_free_once() -> None:
     harness, elastic, _high = stretched()
     harness.submit(spec(8, nodes=2, priority=75))
     harness.tick()
-    gone = [each for job, given, sign in pending_transfers(harness.state) for each in given if sign < 0]
+    transfers = [*pending_transfers(harness.state, EXEMPT_QUOTA)]
+    gone = [each for _, given, sign in transfers for each in given if sign < 0]
     assert sorted(each.node for each in gone) == ["a", "b", "c"]
-    assert {job.id for job, _, sign in pending_transfers(harness.state) if sign < 0} == {elastic}
+    assert {job.id for job, _, sign in transfers if sign < 0} == {elastic}
 
 
 def test_reservation_avoids_gpus_kept_for_a_nomination_while_victims_leave() -> None:
