@@ -187,7 +187,8 @@ class Engine:
             self.profile_cycles.forget(event.job)
         self._events.append(event)
         self.timers.on_event(event)
-        self.services.on_event(event)
+        if self.services.active:
+            self.services.on_event(event)
 
     def _on_agent_hello(self, given: inputs.AgentSaidHello, now: float) -> Reply | None:
         reply = self._agent_reports.on_agent_hello(given, now)
@@ -226,7 +227,8 @@ class Engine:
             self._reservations.begin_and_end_due(now)
         if self.timers.next_at <= now:
             self.timers.open_due(now)
-        self.services.run(now)
+        if self.services.active:
+            self.services.run(now)
         self.timers.settle(now)
         self.profile_cycles.run(now, self._carry_out)
         if self.timers.next_at <= now:

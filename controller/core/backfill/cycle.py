@@ -348,7 +348,7 @@ class Cycle:
         lane from the heap.
         """
         lane = heads[0][2]
-        following = None if after is None else lane.after(after)
+        following = lane.after(after) if after is not None and lane.ranks else None
         if following is None:
             heapq.heappop(heads)
         else:

@@ -166,7 +166,8 @@ class Timers:
             self.gated.add(job.id)
         elif self.gated:
             self.gated.discard(job.id)
-        at = _next_due(job)
+        # After its start, a job is due only at its deadline.
+        at = _next_due(job) if job.state is JobState.QUEUED or job.spec.deadline_at is not None else NEVER
         if self._rules.promote_after_s is not None:
             at = min(at, self._promotes_at(job, self._rules.promote_after_s))
         if self.due_times.get(job.id, NEVER) == at:

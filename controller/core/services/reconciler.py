@@ -76,6 +76,8 @@ class ServiceReconciler:
         self._cycles = context.cycles
         self._users = users
         self._services = {each.name: each for each in context.pipeline.services}
+        self.active = bool(self._services or self._state.replicas)
+        """False if scheduler.toml has no service, and no replica of a former service is left."""
         self._due: dict[str, float] = {}
         """The time of the next round of each service that needs one without an event."""
         self.refusals: dict[str, Refusal] = {}

@@ -71,7 +71,8 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
         # Increase the version, so that requests that fitted on no node are tried again: a job with affinity
         # to this job may fit now.
         state.nodes.room_version += 1
-    if EXEMPT_FAIR_SHARE in state.quotas.rules.queue(job.spec.queue).exempt:
+    rule = state.quotas.rules.queues.get(job.spec.queue)
+    if rule is not None and EXEMPT_FAIR_SHARE in rule.exempt:
         return
     for charge in state.shares.sharing.charges(allocations, state.nodes.gpu_models):
         job.charge += charge
