@@ -66,7 +66,7 @@ class AgentLinks:
         self.readings: dict[str, dict[str, GpuSample]] = {}
         """The latest reading of each GPU, by node and UUID."""
         self.processes: dict[str, tuple[GpuProcess, ...]] = {}
-        self.idle_gpus = IdleGpuWatch(pipeline.idling.after_s, self._running_jobs, tell)
+        self.idle_gpus = IdleGpuWatch(pipeline.idling, self._running_jobs, tell)
         self.gpu_health = GpuHealthWatch(pipeline.care, self._gpus_of_jobs, tell)
         self.running_usage = RunningUsage()
         self._pipeline = pipeline
@@ -90,7 +90,7 @@ class AgentLinks:
 
     def reconfigure(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self.idle_gpus.reconfigure(pipeline.idling.after_s, self._now)
+        self.idle_gpus.reconfigure(pipeline.idling, self._now)
         self.gpu_health.reconfigure(pipeline.care)
 
     def stop(self) -> None:

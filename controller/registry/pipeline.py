@@ -30,7 +30,6 @@ from controller.core.framework.circuit_breaker import CircuitBreaker
 from controller.core.framework.interfaces import DeadlinePolicy, PreemptionGuards, WeightedScorer
 from controller.core.framework.order_chain import chain_orders
 from controller.core.framework.profiles import DEFAULT_PROFILE, Profile
-from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.lifecycle.node_loss import NodeLossPolicy
 from controller.core.model.events import Overcommit
 from controller.core.model.job import NEVER
@@ -51,7 +50,7 @@ from controller.registry.plugin_classes import (
     make_plugin,
 )
 from controller.registry.projects import named_projects, project_problems, project_rules_of
-from controller.registry.queues import queue_problems, queue_rules_of
+from controller.registry.queues import idle_policy_of, queue_problems, queue_rules_of
 from controller.registry.services import service_problems, services_of
 from wire.job.start_conditions import OnNodeLost
 
@@ -239,7 +238,7 @@ def build_pipeline(config: Config) -> Pipeline:
             promote_most=section.waiting.promote_most,
             gang_after_s=section.gang_after_s or None,
         ),
-        idling=IdlePolicy(config.gpus.idle_after_s, IdleAction(config.gpus.idle), config.gpus.idle_grace_s),
+        idling=idle_policy_of(config),
         rebalance=RebalanceRules(**{**config.rebalance.model_dump(), "kinds": tuple(config.rebalance.kinds)}),
         care=care_of(config),
         services=services_of(config),

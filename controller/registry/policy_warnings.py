@@ -9,6 +9,7 @@ from typing import Any
 
 from controller.config import Config, ConfigProblem, Key, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.lifecycle.idle_gpus import IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
@@ -166,13 +167,15 @@ def queues_without_limit(config: Config, pipeline: Pipeline) -> Iterator[ConfigP
     yield problem_at(config.source, ("queues",), message, hint)
 
 
-def dead_idle_rule(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+def dead_idle_rule(config: Config, pipeline: Pipeline) -> Iterator[ConfigProblem]:
     """Yield a warning if idle jobs should be ended, but no job ever counts as idle."""
-    if config.gpus.idle != "flag" and config.gpus.idle_after_s == 0:
-        message = (
-            f"{config.gpus.idle!r} has no effect, because idle_after_s = 0 turns the check for idle GPUs off"
-        )
-        yield problem_at(config.source, ("gpus", "idle"), message, "Set idle_after_s.")
+    tables: dict[Key, tuple[str | None, IdlePolicy]] = {("gpus",): (config.gpus.idle, pipeline.idling)}
+    for name, queue in config.queues.items():
+        tables["queues", name] = queue.idle, pipeline.idling.of(name)
+    for table, (idle, policy) in tables.items():
+        if idle not in (None, "flag") and policy.after_s == 0:
+            message = f"{idle!r} has no effect, because idle_after_s = 0 turns the check for idle GPUs off"
+            yield problem_at(config.source, (*table, "idle"), message, "Set idle_after_s.")
 
 
 def dead_rebalancing(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:

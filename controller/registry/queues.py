@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from controller.config import Config, ConfigProblem, QueueSection, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
+from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
@@ -45,6 +47,22 @@ def _rule(section: QueueSection) -> QueueRule:
         exempt=frozenset(section.exempt),
         may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
+
+
+def idle_policy_of(config: Config) -> IdlePolicy:
+    """Return when GPUs count as idle and what happens to their jobs, by [gpus] and the tables of queues."""
+    gpus = config.gpus
+
+    def of_queue(section: QueueSection) -> IdlePolicy:
+        return IdlePolicy(
+            gpus.idle_after_s if section.idle_after_s is None else section.idle_after_s,
+            IdleAction(section.idle or gpus.idle),
+            gpus.idle_grace_s if section.idle_grace_s is None else section.idle_grace_s,
+        )
+
+    default = of_queue(QueueSection())
+    found = {name: of_queue(each) for name, each in config.queues.items()}
+    return replace(default, of_queues={name: each for name, each in found.items() if each != default})
 
 
 def queue_problems(config: Config) -> list[ConfigProblem]:

@@ -6,6 +6,7 @@ import asyncio
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 
+from controller.core.lifecycle.idle_gpus import IdlePolicy
 from controller.core.model import inputs
 from controller.core.model.inputs import Input
 from controller.core.model.job import Job
@@ -97,7 +98,8 @@ class IdleGpuWatch:
        `after_s` ago.
     2. A GPU is busy if its mean over the last third of a window is at least IDLE_PERCENT. Earlier
        measurements do not matter.
-    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start.
+    3. A job is flagged as idle when all its GPUs have been idle for `after_s` since its start. `after_s` is
+       that of the job's queue.
     4. The flag is removed when one of the job's GPUs is busy.
 
     A GPU without a measurement is neither idle nor busy.
@@ -108,23 +110,23 @@ class IdleGpuWatch:
     """
 
     def __init__(
-        self, after_s: float, jobs: Callable[[], Iterable[Job]], tell: Callable[[Input], None]
+        self, idling: IdlePolicy, jobs: Callable[[], Iterable[Job]], tell: Callable[[Input], None]
     ) -> None:
         self._readings: dict[str, dict[str, _Readings]] = {}
         """Readings by node and GPU UUID."""
-        self._after_s = after_s
+        self._idling = idling
         self._jobs = jobs
         self._tell = tell
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def _window_s(self) -> float:
-        return self._after_s or _DEFAULT_S
+        return self._idling.after_s or _DEFAULT_S
 
     def read(self, node: str, samples: Iterable[GpuSample], now: float) -> None:
-        known = self._readings.setdefault(node, {})
+        known, longest_s = self._readings.setdefault(node, {}), self._idling.longest_s or _DEFAULT_S
         for sample in samples:
-            known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, self._window_s)
+            known.setdefault(sample.uuid, _Readings()).add(sample.utilisation, now, longest_s)
 
     def forget(self, node: str) -> None:
         """Delete the measurements of a node after its connection was lost or a new agent has connected."""
@@ -134,20 +136,20 @@ class IdleGpuWatch:
         """Return for each idle GPU of a node, by UUID, the time since which it is idle."""
         found = {}
         for uuid, readings in self._readings.get(node, {}).items():
-            since = self._idle_since(readings, 0.0, now)
+            since = self._idle_since(readings, 0.0, now, self._window_s)
             if since is not None:
                 found[uuid] = since
         return found
 
     def open(self, clock: Callable[[], float]) -> None:
         """Start checking for idle jobs, unless `after_s` is 0."""
-        if self._after_s:
+        if self._idling.longest_s:
             self._check(clock)
 
-    def reconfigure(self, after_s: float, clock: Callable[[], float]) -> None:
-        """Change the idle time (`after_s`) after which jobs are flagged."""
+    def reconfigure(self, idling: IdlePolicy, clock: Callable[[], float]) -> None:
+        """Change the idle times after which jobs are flagged."""
         self.close()
-        self._after_s = after_s
+        self._idling = idling
         self.open(clock)
 
     def close(self) -> None:
@@ -157,7 +159,9 @@ class IdleGpuWatch:
     def _check(self, clock: Callable[[], float]) -> None:
         for given in self.found(clock()):
             self._tell(given)
-        pause = max(_LEAST_S, min(_LONGEST_S, self._after_s / 4))
+        idling = self._idling, *self._idling.of_queues.values()
+        shortest_s = min(each.after_s for each in idling if each.after_s)
+        pause = max(_LEAST_S, min(_LONGEST_S, shortest_s / 4))
         self._timer = asyncio.get_running_loop().call_later(pause, self._check, clock)
 
     def found(self, now: float) -> Iterator[Input]:
@@ -167,13 +171,15 @@ class IdleGpuWatch:
         for job in self._jobs():
             if job.state is not JobState.RUNNING or job.stopping is not None or job.started_at is None:
                 continue
-            since = self._job_idle_since(job, job.started_at, now)
-            if since is not None and now - since >= self._after_s:
+            after_s = self._idling.of(job.spec.queue).after_s
+            window_s = after_s or _DEFAULT_S
+            since = self._job_idle_since(job, job.started_at, now, window_s) if after_s else None
+            if since is not None and now - since >= after_s:
                 yield inputs.GpusIdle(job.id, job.attempt, since)
-            elif job.idle_since is not None and self._is_busy(job, job.started_at, now):
+            elif job.idle_since is not None and self._is_busy(job, job.started_at, now, window_s):
                 yield inputs.GpusBusy(job.id, job.attempt)
 
-    def _job_idle_since(self, job: Job, begun: float, now: float) -> float | None:
+    def _job_idle_since(self, job: Job, begun: float, now: float, window_s: float) -> float | None:
         """Return the time since which all GPUs of the job are idle; None if one is not idle or has no
         measurement."""
         latest = None
@@ -181,23 +187,23 @@ class IdleGpuWatch:
             known = self._readings.get(member.allocation.node, {})
             for gpu in member.allocation.gpus:
                 readings = known.get(gpu.uuid)
-                since = None if readings is None else self._idle_since(readings, begun, now)
+                since = None if readings is None else self._idle_since(readings, begun, now, window_s)
                 if since is None:
                     return None
                 latest = since if latest is None else max(latest, since)
         return latest
 
-    def _is_busy(self, job: Job, begun: float, now: float) -> bool:
+    def _is_busy(self, job: Job, begun: float, now: float, window_s: float) -> bool:
         """Whether at least one GPU of the job is busy."""
         return any(
-            self._gpu_is_busy(readings, begun, now)
+            self._gpu_is_busy(readings, begun, now, window_s)
             for member in job.running
             for gpu in member.allocation.gpus
             if (readings := self._readings.get(member.allocation.node, {}).get(gpu.uuid)) is not None
         )
 
-    def _idle_since(self, readings: _Readings, begun: float, now: float) -> float | None:
-        return None if self._gpu_is_busy(readings, begun, now) else readings.idle_since(begun, now)
+    def _idle_since(self, readings: _Readings, begun: float, now: float, window_s: float) -> float | None:
+        return None if self._gpu_is_busy(readings, begun, now, window_s) else readings.idle_since(begun, now)
 
-    def _gpu_is_busy(self, readings: _Readings, begun: float, now: float) -> bool:
-        return readings.mean(max(begun, now - self._window_s / 3), now) >= IDLE_PERCENT
+    def _gpu_is_busy(self, readings: _Readings, begun: float, now: float, window_s: float) -> bool:
+        return readings.mean(max(begun, now - window_s / 3), now) >= IDLE_PERCENT

@@ -49,6 +49,11 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "dead_idle_rule",
+        "[queues.default]\ndefault_time_limit_s = 60\nidle = 'cancel'\nidle_after_s = 0",
+        "queues.default.idle: 'cancel' has no effect, because idle_after_s = 0 turns the check for idle",
+    ),
+    (
         "dead_exemptions",
         "[queues.default]\ndefault_time_limit_s = 60\nexempt = ['quota']",
         "queues.default.exempt[0]: 'quota' has no effect, because no user and no project has a quota",

@@ -329,3 +329,28 @@ def test_a_queue_exempt_from_fair_share_is_not_charged() -> None:
         assert bool(harness.job(waiting).claim) == bool(charge)
         harness.exit(held)
         assert harness.state.shares.accounts[("a", "ada")].usage.rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("queue", "state"), [("book", JobState.CANCELLED), ("again", JobState.QUEUED), ("default", None)]
+)
+def test_each_queue_decides_what_happens_to_idle_jobs(queue: str, state: JobState | None) -> None:
+    harness = under(
+        """
+        [queues.book]
+        idle = "cancel"
+        idle_grace_s = 10
+        [queues.again]
+        idle = "requeue"
+        idle_grace_s = 10
+        """
+    )
+    job = running(harness, gpus=1, queue=queue)
+    harness.now += 3_600.0
+    harness.tell(inputs.GpusIdle(job, 1, harness.now - 1_800.0))
+    harness.now += 10.0
+    harness.tell(inputs.GpusIdle(job, 1, harness.now - 1_810.0))
+    assert (harness.job(job).stopping is Reason.IDLE) == (state is not None)
+    if state is not None:
+        harness.exit(job, None, signal=15)
+        assert harness.job(job).state is state

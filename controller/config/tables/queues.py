@@ -32,6 +32,9 @@ class QueueSection(SizesSection):
     max_gpus_per_user: Gpus | None = None
     max_jobs_per_user: int | None = Field(None, ge=0, le=1_000_000)
     exempt: list[Literal["quota", "fair_share"]] = []
+    idle: Literal["flag", "requeue", "cancel"] | None = None
+    idle_after_s: Seconds | None = None
+    idle_grace_s: Seconds | None = None
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

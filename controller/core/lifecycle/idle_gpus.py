@@ -5,8 +5,8 @@ says so.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from controller.core.cluster.nodes import Node
 from controller.core.model import inputs
@@ -32,14 +32,27 @@ class IdleAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
-    """The settings in `[gpus]` about idle GPUs: after how many idle seconds a job is flagged, and what
-    happens then.
+    """When the GPUs of a job count as idle, and what happens to the job then: the settings in `[gpus]`, and
+    those of queues that have their own.
     """
 
     after_s: float = 1_800.0
     reclaim: IdleAction = IdleAction.FLAG
     grace_s: float = 600.0
     """Seconds between the flag and the end of the job."""
+    of_queues: Mapping[str, IdlePolicy] = field(default_factory=dict)
+    """The settings of the queues that have their own, by queue."""
+
+    def of(self, queue: str) -> IdlePolicy:
+        """Return the settings for the jobs in a queue."""
+        return self.of_queues.get(queue, self)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest idle time in seconds after which a job of any queue is flagged; 0 if jobs are never
+        flagged.
+        """
+        return max(self.after_s, *(each.after_s for each in self.of_queues.values()), 0.0)
 
 
 DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
@@ -72,8 +85,8 @@ class IdleGpuHandler:
         if job is None:
             return
         if job.idle_since is None:
-            ends = self._idling.reclaim is not IdleAction.FLAG
-            until = now + self._idling.grace_s if ends else None
+            idling = self._idling.of(job.spec.queue)
+            until = None if idling.reclaim is IdleAction.FLAG else now + idling.grace_s
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
             for member in job.running:
                 # The warning is written to the job's log, because the owner of the job reads the log.

@@ -133,7 +133,7 @@ def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobR
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
     why = job.stopped_by
-    if idling.reclaim is IdleAction.REQUEUE:
+    if idling.of(job.spec.queue).reclaim is IdleAction.REQUEUE:
         return JobRequeued(job.id, ended.at, job.attempt, Reason.IDLE, f"queued again: {why}")
     return JobEnded(job.id, ended.at, JobState.CANCELLED, Reason.IDLE, why, ended.code, ended.signal)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.core.lifecycle.idle_gpus import IdlePolicy
 from controller.core.model import inputs
 from controller.watchers.idle_gpus import IdleGpuWatch
 from tests.engine_harness import EngineHarness, spec
@@ -26,7 +27,7 @@ def watched(after_s: float) -> tuple[EngineHarness, IdleGpuWatch, int]:
     harness.tick()
     harness.start(job)
     assert harness.gpus_of(job) == [0]
-    return harness, IdleGpuWatch(after_s, lambda: [harness.job(job)], lambda _: None), job
+    return harness, IdleGpuWatch(IdlePolicy(after_s), lambda: [harness.job(job)], lambda _: None), job
 
 
 def test_job_is_idle_when_all_its_gpus_are_idle_long_enough() -> None:
@@ -36,7 +37,7 @@ def test_job_is_idle_when_all_its_gpus_are_idle_long_enough() -> None:
     harness.tick()
     harness.start(job)
     first, second = (f"GPU-a-{index}" for index in harness.gpus_of(job))
-    watch = IdleGpuWatch(600.0, lambda: [harness.job(job)], lambda _: None)
+    watch = IdleGpuWatch(IdlePolicy(600.0), lambda: [harness.job(job)], lambda _: None)
     assert reported(harness, watch, 1_700.0) == []  # no reading has arrived yet
     watch.read("a", [GpuSample(first, 0), GpuSample(second, 80)], 1_100.0)
     assert reported(harness, watch, 1_800.0) == []
@@ -52,7 +53,7 @@ def test_job_is_idle_when_all_its_gpus_are_idle_long_enough() -> None:
 def test_idle_time_before_a_job_does_not_count() -> None:
     harness = EngineHarness()
     harness.join("a")
-    watch = IdleGpuWatch(600.0, lambda: [harness.job(1)], lambda _: None)
+    watch = IdleGpuWatch(IdlePolicy(600.0), lambda: [harness.job(1)], lambda _: None)
     watch.read("a", [GpuSample(f"GPU-a-{index}", 0) for index in range(8)], 0.0)
     job = harness.submit(spec(1))
     harness.tick()
@@ -111,5 +112,24 @@ def test_a_job_without_gpus_never_idles() -> None:
     job = harness.submit(spec(0))
     harness.tick()
     harness.start(job)
-    watch = IdleGpuWatch(1.0, lambda: [harness.job(job)], lambda _: None)
+    watch = IdleGpuWatch(IdlePolicy(1.0), lambda: [harness.job(job)], lambda _: None)
     assert reported(harness, watch, 9_000.0) == []
+
+
+def test_each_queue_has_its_own_idle_time() -> None:
+    idling = IdlePolicy(
+        600.0, of_queues={"book": IdlePolicy(60.0), "batch": IdlePolicy(0.0), "long": IdlePolicy(900.0)}
+    )
+    harness = EngineHarness()
+    harness.join("a")
+    jobs = [harness.submit(spec(1, queue=queue)) for queue in ("default", "book", "batch", "long")]
+    harness.tick()
+    for job in jobs:
+        harness.start(job)
+    watch = IdleGpuWatch(idling, lambda: [harness.job(job) for job in jobs], lambda _: None)
+    watch.read("a", [GpuSample(f"GPU-a-{index}", 0) for index in range(8)], 1_000.0)
+    flagged = {
+        now: {each.job for each in reported(harness, watch, now)} for now in (1_060.0, 1_600.0, 1_900.0)
+    }
+    default, book, _, long = jobs
+    assert flagged == {1_060.0: {book}, 1_600.0: {book, default}, 1_900.0: {book, default, long}}
