@@ -229,6 +229,8 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     for moment, _ in enumerate(iter(simulation.step, False)):
         if progress is not None and not moment % _OFTEN:
             progress(state.next_job - 1 - len(state.jobs))
+    # Leave out replicas of services, because they are not in the log and never end.
+    records.by_job = {job: each for job, each in records.by_job.items() if job in simulation.trace_jobs}
     for number, record in records.by_job.items():
         record.number = simulation.trace_jobs[number].number
     return simulation, records

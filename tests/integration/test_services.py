@@ -6,6 +6,11 @@ from collections.abc import Callable
 
 import tomli_w
 
+from controller.config import load, policy_config
+from controller.registry import build_pipeline
+from controller.sim.replay.history import history_of
+from controller.sim.replay.journal import read_journal
+from controller.sim.replay.replayer import Replay
 from tests.processes import Process
 from tests.systems import System
 from wire.api.services import ReplicaView, ServiceView
@@ -49,10 +54,9 @@ def test_a_service_keeps_its_replicas_running(build: Callable[..., System]) -> N
     }
     system.sections["services"] = {"web": web}
     system.start()
+    started_with = load(system.config)
     first = await_ready(system, 2)
-    used = sorted(each.nodes[0] for each in first)
-    (free,) = {"gpu01", "gpu02", "gpu03"} - {*used}
-    assert len(used) == 2
+    assert len({each.nodes for each in first}) == 2
     assert "web.0" in system.corral("queue")
     assert "WANTED" in system.corral("service")
 
@@ -71,10 +75,11 @@ def test_a_service_keeps_its_replicas_running(build: Callable[..., System]) -> N
     system.until(lambda: len(sleeps(system)) == 2, "the old replicas have ended")
 
     # A drain moves the replica of the node.
-    (moved,) = [each for each in second if each.nodes == (used[0],)]
-    system.corral("nodes", "drain", used[0])
+    moved, stays = second
+    (free,) = {"gpu01", "gpu02", "gpu03"} - {*moved.nodes, *stays.nodes}
+    system.corral("nodes", "drain", *moved.nodes)
     third = await_ready(system, 2, without=frozenset({moved.job}))
-    assert {each.nodes for each in third} == {(used[1],), (free,)}
+    assert {each.nodes for each in third} == {stays.nodes, (free,)}
     (queued,) = [each for each in third if each.replaces is not None]
     assert queued.replaces == moved.job
 
@@ -87,7 +92,7 @@ def test_a_service_keeps_its_replicas_running(build: Callable[..., System]) -> N
     # The number of replicas, set by an operator and then by scheduler.toml.
     system.corral("service", "scale", "web", "1")
     await_ready(system, 1)
-    system.corral("nodes", "resume", used[0])
+    system.corral("nodes", "resume", *moved.nodes)
     system.sections["services"] = {"web": {**web, "replicas": 3}}
     system.config.write_text(tomli_w.dumps(system.sections))
     system.corral("config", "apply", "--yes")
@@ -100,3 +105,14 @@ def test_a_service_keeps_its_replicas_running(build: Callable[..., System]) -> N
     events = system.corral("events", "-n", "1000")
     assert "was queued for replica 0 of service web" in events
     assert "resources are kept for the restart of job" in events
+
+    # A replay of the journal makes the same replicas at the same times and places.
+    assert system.stop() == 0
+    again = Replay(
+        history_of(read_journal(system.store_url)),
+        build_pipeline(started_with),
+        policies=lambda policy: build_pipeline(policy_config(policy)),
+    )
+    again.run()
+    assert again.as_recorded == again.placements
+    assert again.placements == sum(job.attempt for job in again.engine.state.jobs.values())

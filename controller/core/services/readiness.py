@@ -14,9 +14,14 @@ def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
     """
     if job.state is not JobState.RUNNING or job.stopping is not None:
         return False
-    if not all(state.nodes.by_name[member.allocation.node].up for member in job.running):
+    if is_silent(state, job):
         return False
     return job.healthy is True if job.spec.health is not None else now >= ready_at(service, job)
+
+
+def is_silent(state: State, job: Job) -> bool:
+    """Return whether a node of the running replica does not report, so that the replica may serve or not."""
+    return not all(state.nodes.by_name[member.allocation.node].up for member in job.running)
 
 
 def ready_at(service: Service, job: Job) -> float:

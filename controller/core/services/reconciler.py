@@ -12,7 +12,7 @@ from controller.core.model.events import Event, JobEvent
 from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.services import Replica, Service
-from controller.core.services.readiness import is_ready, must_leave, ready_at
+from controller.core.services.readiness import is_ready, is_silent, must_leave, ready_at
 from wire.names import JobState, Reason
 from wire.text import printable
 
@@ -57,7 +57,7 @@ class ServiceReconciler:
        when the replacement is ready.
     4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
        successor gets its resources. At most `max_unavailable` replicas may be unready meanwhile. If that is
-       0, the replica gets a replacement as in step 3.
+       0, the replica gets a replacement as in step 3. Replicas on nodes that do not report are left alone.
     5. Queue a job for each wanted number without a job.
 
     Invariant: a replica number has at most two jobs that are not being ended. A round is a function of the
@@ -204,6 +204,10 @@ class ServiceReconciler:
         replacing = any(len(each) > 1 for each in current.holders.values())
         for job in outdated:
             assert job.replica is not None
+            if is_silent(self._state, job):
+                # The replica may still serve, because no node reports right after a restart of the controller.
+                # Wait until the node reports or the replica is lost.
+                continue
             if is_ready(self._state, service, job, current.now):
                 if not service.max_unavailable and not replacing:
                     self._queue(current, job.replica.number, replaces=job)

@@ -78,10 +78,14 @@ def reconnect(harness: EngineHarness) -> EngineHarness:
     other.engine = Engine(harness.engine.pipeline, other.state)
     other.tell(inputs.ControllerStarted(tuple(node.name for node in harness.state.nodes)))
     for node in harness.state.nodes:
-        running = [
-            AttemptStatus(job.id, job.attempt, 100 + job.id, member.started_at)
-            for job in map(harness.job, sorted(node.held))
-            if (member := job.members[node.name]).started_at is not None
-        ]
-        other.join(node.name, tuple(running))
+        other.join(node.name, running_on(harness, node.name))
     return other
+
+
+def running_on(harness: EngineHarness, node: str) -> tuple[AttemptStatus, ...]:
+    """What the agent of the node reports about its attempts."""
+    return tuple(
+        AttemptStatus(job.id, job.attempt, 100 + job.id, member.started_at)
+        for job in map(harness.job, sorted(harness.state.nodes.by_name[node].held))
+        if (member := job.members[node]).started_at is not None
+    )

@@ -14,6 +14,7 @@ from tests.controller.core.services.services import (
     pipeline_with,
     reconnect,
     replicas,
+    running_on,
     service,
     settle,
 )
@@ -102,6 +103,21 @@ def test_a_restart_begins_the_next_replica_when_the_one_before_is_ready() -> Non
     jobs = replicas(harness)
     assert len(jobs) == 3
     assert old.isdisjoint(job.id for job in jobs)
+
+
+def test_replicas_on_nodes_that_do_not_report_are_not_restarted() -> None:
+    harness = running(service(replicas=3))
+    for node in ("gpu0", "gpu1"):
+        harness.tell(inputs.LinkWentDown(node, "the controller has just started"))
+    harness.tell(inputs.RestartService("web", "root"))
+    settle(harness)
+    assert [job.stopping for job in replicas(harness)] == [None, None, None]
+    harness.join("gpu0", running_on(harness, "gpu0"))
+    settle(harness)
+    assert sum(job.id > 3 for job in replicas(harness)) == 0, "two of three replicas would be unready"
+    harness.join("gpu1", running_on(harness, "gpu1"))
+    settle(harness)
+    assert all(job.id > 3 for job in replicas(harness))
 
 
 def test_max_unavailable_0_starts_each_replacement_first() -> None:
