@@ -52,6 +52,7 @@ def of_job(detail: JobDetail) -> Facts:
         ("moves", "\n".join(map(_moved, detail.moves))),
         ("checkpoint", _checkpoint(detail.checkpoint)),
         ("profile", job.profile),
+        ("service", job.service),
         ("placement", of_quality(job)),
         ("holds", "\n".join(map(_held, job.held))),
         ("gpu use", _gpu_use(job)),

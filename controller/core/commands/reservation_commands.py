@@ -34,7 +34,7 @@ class ReservationCommands:
     2. A reservation for a number of nodes or GPUs gets the nodes that are free soonest (`_chosen`); on a tie,
        the nodes with the fewest jobs, then the first by name.
     3. A reservation is refused if a job that may not run in it could still run on its nodes when it begins,
-       unless `anyway` is set.
+       unless `anyway` is set. Replicas of services do not count.
 
     Cost: O(nodes log nodes + reservations * nodes) to make one; O(reservations) when one begins or ends.
     """
@@ -166,6 +166,9 @@ def _busy(state: State, spec: ReservationSpec, nodes: list[Node]) -> Refusal | N
     for node in nodes:
         for number in sorted(node.held):
             job = state.jobs[number]
+            if job.replica is not None:
+                # A replica of a service moves to another node before the reservation begins.
+                continue
             if not mine.admits(job.user, job.spec.project) and job.latest_end > spec.starts_at:
                 over = job.latest_end - spec.starts_at
                 how = "has no time limit" if over == NEVER else f"may run {duration(over)} into it"

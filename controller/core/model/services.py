@@ -13,6 +13,9 @@ from wire.job.spec import JobSpec
 LABEL = "service"
 """The job label with the name of the service. Replicas are spread over nodes by this label."""
 
+MOVE_BEFORE_S = 1_800.0
+"""Replicas leave a node this many seconds before a reservation of the node for others begins."""
+
 _PLAIN = JobSpec(command=())
 
 

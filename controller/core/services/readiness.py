@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from controller.core.model.job import NEVER, Job
-from controller.core.model.services import Service
+from controller.core.model.services import MOVE_BEFORE_S, Service
 from controller.core.state.state import State
 from wire.names import JobState
 
@@ -31,6 +33,22 @@ def ready_at(service: Service, job: Job) -> float:
     return job.started_at + service.ready_after_s
 
 
-def must_leave(state: State, job: Job) -> bool:
-    """Return whether a node of the running replica is drained."""
-    return any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
+def must_leave(state: State, job: Job, now: float) -> bool:
+    """Return whether a node of the running replica is drained, or is or soon will be reserved for others."""
+    drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
+    return drained or any(at <= now for at in _leave_times(state, job))
+
+
+def leaves_at(state: State, job: Job, now: float) -> float:
+    """Return the next time from which the replica must leave a node because of a reservation; NEVER if no
+    reservation is coming.
+    """
+    return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
+
+
+def _leave_times(state: State, job: Job) -> Iterator[float]:
+    """Yield for each reservation of the replica's nodes for others the time at which its move begins."""
+    nodes = {member.allocation.node for member in job.running} if state.reservations else set()
+    for each in state.reservations:
+        if not nodes.isdisjoint(each.nodes) and not each.admits(job.user, job.spec.project):
+            yield each.starts_at - MOVE_BEFORE_S

@@ -12,7 +12,7 @@ from controller.core.model.events import Event, JobEvent
 from controller.core.model.inputs import Accepted, Refusal, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.services import Replica, Service
-from controller.core.services.readiness import is_ready, is_silent, must_leave, ready_at
+from controller.core.services.readiness import is_ready, is_silent, leaves_at, must_leave, ready_at
 from wire.names import JobState, Reason
 from wire.text import printable
 
@@ -27,6 +27,7 @@ _OF_NODES = (
     events.NodeWentDown,
 )
 """Events after which replicas on the node may be unready, or may have to leave the node."""
+_OF_RESERVATIONS = (events.ReservationMade, events.ReservationEnded, events.ReservationCancelled)
 
 
 @dataclass(slots=True)
@@ -53,8 +54,8 @@ class ServiceReconciler:
        has are not wanted.
     2. Where two jobs have the same number, the later one replaces the earlier one. End the earlier one when
        the later one is ready. End the later one if it still waits and the earlier one may stay after all.
-    3. A replica on a drained node gets a replacement with the same number. Because of step 2 it ends only
-       when the replacement is ready.
+    3. A replica on a node that is drained, or that is soon reserved for others, gets a replacement with the
+       same number. Because of step 2 it ends only when the replacement is ready.
     4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
        successor gets its resources. At most `max_unavailable` replicas may be unready meanwhile. If that is
        0, the replica gets a replacement as in step 3. Replicas on nodes that do not report are left alone.
@@ -99,6 +100,8 @@ class ServiceReconciler:
         elif isinstance(event, _OF_NODES):
             for number in self._state.nodes.by_name[event.node].held:
                 self._plan(self._state.jobs[number], event.at)
+        elif isinstance(event, _OF_RESERVATIONS):
+            self._changed.update(dict.fromkeys(self._state.replicas, event.at))
         elif isinstance(event, events.ServiceRestarted | events.ServiceScaled):
             self._changed[event.service] = event.at
 
@@ -151,6 +154,7 @@ class ServiceReconciler:
                 before = [job for job in jobs if job.replica is not None and job.replica.number == number]
                 self._queue(current, number, before[-1] if before else None)
         waits = [ready_at(service, each[-1]) for each in current.holders.values() if each]
+        waits += [leaves_at(self._state, each[0], now) for each in current.holders.values() if each]
         self._due[name] = min((at for at in waits if at > now), default=NEVER)
 
     def _end_surplus(self, current: _Round, jobs: list[Job], wanted: int) -> None:
@@ -182,7 +186,7 @@ class ServiceReconciler:
                 return []
         job = holders[0]
         assert job.replica is not None
-        if must_leave(state, job) and job.stopping is None:
+        if must_leave(state, job, now) and job.stopping is None:
             self._queue(current, number, replaces=job)
             return []
         return [job] if job.replica.revision != current.revision else []
@@ -195,7 +199,8 @@ class ServiceReconciler:
         assert new.replica is not None
         if new.replica.revision != current.revision:
             return True
-        return not must_leave(self._state, old) and old.replica.revision == current.revision
+        leaves = must_leave(self._state, old, current.now)
+        return not leaves and old.replica.revision == current.revision
 
     def _restart_outdated(self, current: _Round, outdated: list[Job], wanted: int) -> None:
         """Do step 4 of a round."""
@@ -205,7 +210,7 @@ class ServiceReconciler:
         for job in outdated:
             assert job.replica is not None
             if is_silent(self._state, job):
-                # The replica may still serve, because no node reports right after a restart of the controller.
+                # The replica may still serve: right after a restart of the controller no node reports yet.
                 # Wait until the node reports or the replica is lost.
                 continue
             if is_ready(self._state, service, job, current.now):

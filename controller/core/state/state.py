@@ -23,7 +23,7 @@ from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import ResourceRequest, request_of
 from controller.core.model.rows import UsageRow
-from controller.core.model.services import NO_ORDERS, ServiceOrders
+from controller.core.model.services import MOVE_BEFORE_S, NO_ORDERS, ServiceOrders
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ProfileQueues, Queue
 from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
@@ -285,11 +285,13 @@ class State:
         there are no reservations.
 
         The job cannot use a node if it could still run there when the reservation begins, and the reservation
-        does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later.
+        does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later. A
+        replica of a service leaves the node before that, so it may use a node that is not reserved soon.
         """
         if not self.reservations.by_name:
             return None
-        return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, job.span + later_s)
+        length = (job.span if job.replica is None else 2 * MOVE_BEFORE_S) + later_s
+        return self.reservations.barred_rows(self.nodes, job.user, job.spec.project, now, length)
 
     def add_release(self, job: Job) -> None:
         """Add the expected end of a placed or nominated job to the sorted list `releases`."""

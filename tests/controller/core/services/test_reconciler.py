@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.core.model import inputs
-from controller.core.model.services import Service
+from controller.core.model.services import MOVE_BEFORE_S, Service
 from tests.controller.core.services.services import (
     HEALTH,
     act,
@@ -19,6 +19,7 @@ from tests.controller.core.services.services import (
     settle,
 )
 from tests.engine_harness import EngineHarness, spec
+from wire.cluster.reservation import ReservationSpec
 from wire.names import JobState, Reason
 
 
@@ -225,6 +226,37 @@ def test_a_drained_node_gives_its_replica_to_another_before_it_ends() -> None:
     settle(harness)
     assert len(replicas(harness)) == 2
     assert harness.state.nodes.by_name[node].held == {}
+
+
+def test_maintenance_moves_replicas_half_an_hour_before_it_begins() -> None:
+    harness = running(service(health=HEALTH), nodes=2)
+    (job,) = replicas(harness)
+    (node,) = harness.nodes_of(job.id)
+    begins = harness.now + 86_400
+    harness.tell(inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, (node,)), "root"))
+    settle(harness)
+    assert replicas(harness) == [job]
+    harness.exit(job.id, 1)
+    settle(harness)
+    assert harness.nodes_of(job.id) == [node], "until the move it may restart on the node"
+    assert harness.engine.next_at == begins - MOVE_BEFORE_S
+    harness.now = begins - MOVE_BEFORE_S
+    settle(harness)
+    (moved,) = replicas(harness)
+    assert moved.id != job.id
+    assert harness.nodes_of(moved.id) != [node]
+
+
+def test_a_replica_that_cannot_move_runs_on_and_its_replacement_is_cancelled_after_the_maintenance() -> None:
+    harness = running(service(health=HEALTH), nodes=1)
+    (job,) = replicas(harness)
+    begins = harness.now + MOVE_BEFORE_S
+    harness.tell(inputs.Reserve(ReservationSpec("pdu", begins, 3_600.0, ("gpu0",)), "root"))
+    settle(harness)
+    assert [each.state for each in replicas(harness)] == [JobState.RUNNING, JobState.QUEUED]
+    harness.now = begins + 3_600
+    settle(harness)
+    assert replicas(harness) == [job]
 
 
 def test_users_cannot_change_the_request_of_a_replica() -> None:
