@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.config import Config, Plugin, load, nearest
+from controller.core.accounting.cluster_accounting import ClusterAccounting
+from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.engine import Engine
 from controller.core.framework.profiles import DEFAULT_PROFILE
 from controller.core.pipeline.pipeline import Pipeline
@@ -27,11 +29,14 @@ from controller.sim.metrics import Figures, figures_of
 from controller.sim.parallel import run_in_processes
 from controller.sim.simulation import Simulation
 from controller.sim.trace_job import TraceJob
+from wire.api.reports import FairnessReport, WasteReport
 
 Progress = Callable[[int], None]
 """A function that gets the number of ended jobs from time to time."""
 _OFTEN = 500
 _ALL = 1_000_000
+SHORTEST_STEP_S, LONGEST_STEP_S, STEPS = 1.0, 1_800.0, 500
+"""Seconds between two samples of the causes of idle GPUs, and the number of steps of a short log."""
 PREDICTED = "+predicted"
 """Suffix of the name of a policy in which backfill uses predicted run times instead of time limits."""
 _ORDERS = {"sjf": "shortest"}
@@ -171,6 +176,17 @@ class RunResult:
     cpu_s: float
     records: list[SimulatedJob]
     """The SimulatedJob of every job, if the task has `keep_records`."""
+    accounted: AccountedReports | None = None
+    """The reports on fairness and idle GPU-hours; None if the cluster has no GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountedReports:
+    """The reports of `corral report fairness` and `corral report waste` on a whole run."""
+
+    projects: FairnessReport
+    users: FairnessReport
+    waste: WasteReport
 
 
 def run(task: RunTask, progress: Progress | None = None) -> RunResult:
@@ -195,6 +211,21 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
         Counter(refusal.message for _, refusal in simulation.refused),
         taken,
         [*records.by_job.values()] if task.keep_records else [],
+        _accounted(simulation) if task.cluster.gpus else None,
+    )
+
+
+def _accounted(simulation: Simulation) -> AccountedReports | None:
+    accounting, engine = simulation.accounting, simulation.engine
+    if accounting is None:
+        return None
+    now = accounting.last_input_at
+    accounting.close_until(engine, now)
+    periods = accounting.periods
+    return AccountedReports(
+        fairness(periods, engine.state, PROJECT, 0.0, now),
+        fairness(periods, engine.state, USER, 0.0, now),
+        waste(periods, 0.0, now),
     )
 
 
@@ -221,7 +252,7 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     jobs."""
     pipeline = build_pipeline(task.policy.config)
     records = SimulatedJobs()
-    simulation = _simulation(task.same_second, pipeline, records)
+    simulation = _simulation(task, pipeline, records)
     for name, facts in task.cluster.nodes.items():
         simulation.add_node(name, facts)
     simulation.add_work(map(with_exact_estimate, task.work) if task.clairvoyant else task.work)
@@ -236,10 +267,16 @@ def simulate(task: RunTask, progress: Progress | None = None) -> tuple[Simulatio
     return simulation, records
 
 
-def _simulation(same_second: SameSecond, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
-    kind = Sc15Simulation if same_second is SameSecond.SC15 else Simulation
+def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Simulation:
+    kind = Sc15Simulation if task.same_second is SameSecond.SC15 else Simulation
+    accounting = None
+    if task.cluster.gpus:
+        submits = [work.submit_s for work in task.work] or [0.0]
+        step_s = max(SHORTEST_STEP_S, min(LONGEST_STEP_S, (max(submits) - min(submits)) / STEPS))
+        accounting = ClusterAccounting(step_s, kept_days=_ALL, starts_at=min(submits))
     # Keep no ended jobs in the engine, because SimulatedJobs keeps their results.
-    return kind(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), records.observe)
+    engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
+    return kind(engine, records.observe, accounting)
 
 
 def with_exact_estimate(work: TraceJob) -> TraceJob:

@@ -10,6 +10,8 @@ from typing import Any
 from cli.output.formats import Column, Format, Table, write_data, write_facts
 from wire.text import duration
 
+JUDGED = 6
+"""The most sentences about projects and users out of bounds that the results of one run show."""
 Body = Mapping[str, Any]
 """The results of one simulated run, as JSON data."""
 
@@ -71,7 +73,27 @@ def _facts(run: Body) -> list[tuple[str, str]]:
         ("fairness", f"{run['fairness']:.3f} between users"),
         ("preemptions", f"{run['preemptions']:,}, {run['gpu_hours_lost']:,.1f} GPU-hours lost"),
         ("moves", f"{run['moves']:,} of these" if run["moves"] else ""),
+        *_accounted_facts(run),
         ("CPU time", f"{run['cpu_s']:.2f}s"),
+    ]
+
+
+def _accounted_facts(run: Body) -> list[tuple[str, str]]:
+    """Return the idle GPU-hours by cause, and the sentences about projects and users out of bounds."""
+    if "waste" not in run:
+        return []
+    idle = [
+        f"{each['percent']:.1f}% {each['cause']}" for each in run["waste"]["idle"] if each["percent"] >= 0.1
+    ]
+    rows = [*run["project_fairness"]["rows"], *run["user_fairness"]["rows"]]
+    judged = [each["judgement"] for each in rows if each["judgement"]]
+    more = f", and {len(judged) - JUDGED} more" if len(judged) > JUDGED else ""
+    return [
+        ("idle GPUs", ", ".join(idle) or "none"),
+        (
+            "entitlement",
+            "\n".join(judged[:JUDGED]) + more if judged else "no project or user is out of bounds",
+        ),
     ]
 
 

@@ -21,7 +21,7 @@ from wire.http import addresses
 if TYPE_CHECKING:
     from controller.sim.cluster import Cluster
     from controller.sim.logs.job_log import JobLog
-    from controller.sim.run import JobTimes, Policy, RunResult, RunTask
+    from controller.sim.run import AccountedReports, JobTimes, Policy, RunResult, RunTask
 
 EXAMPLES = examples(
     "corral sim run log.swf.gz",
@@ -282,4 +282,13 @@ def _body(outcome: RunResult, dropped: Mapping[str, int], skipped: int) -> dict[
         "cpu_s": round(outcome.cpu_s, 3),
         "skipped_lines": skipped,
         "dropped": _not_run(outcome, dropped),
+        **({} if outcome.accounted is None else _accounted_body(outcome.accounted)),
+    }
+
+
+def _accounted_body(accounted: AccountedReports) -> dict[str, Any]:
+    return {
+        "project_fairness": asdict(accounted.projects),
+        "user_fairness": asdict(accounted.users),
+        "waste": asdict(accounted.waste),
     }

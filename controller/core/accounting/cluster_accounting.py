@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.accounting.hours import HOUR_S, KEPT_DAYS, Period, Periods, Tenant
-from controller.core.accounting.idle_causes import CLOSED, IdleCause, idle_gpus
+from controller.core.accounting.idle_causes import CLOSED, IdleCause, IdleSampler
 from controller.core.accounting.max_min import GpuModels, entitled_parts
 from controller.core.accounting.wait_histogram import bin_of
 from controller.core.cluster.gpu_requirements import gpu_needs_of
@@ -55,6 +55,14 @@ _LOSSES = {
     Reason.TIME_LIMIT: TIME_LIMIT,
 }
 """The cause of a loss, by the reason for which an attempt ended."""
+_WITHOUT_USE = {
+    events.StartEstimated,
+    events.PredictionOutlived,
+    events.DeadlineAtRisk,
+    events.MemberReady,
+    events.StopRequested,
+}
+"""Frequent events that change neither the GPUs of a job nor the time since which its work is not saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +119,23 @@ class _TenantUse:
 class ClusterAccounting:
     """The accounted figures of one cluster. See the docstring of this module."""
 
-    def __init__(self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS) -> None:
+    def __init__(
+        self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS, starts_at: float = -math.inf
+    ) -> None:
+        """`step_s`: seconds of a step, rounded down to whole seconds that divide an hour. `starts_at`: time
+        before this is not accounted.
+        """
         self.periods = Periods(kept_days)
-        self._step_s = step_s
+        self.last_input_at = starts_at
+        self._starts_at = starts_at
+        # Steps end with the hours, so that the figures of a step belong to one hour.
+        self._step_s = max(each for each in range(1, HOUR_S + 1) if not HOUR_S % each and each <= step_s)
         self._settled_at: float | None = None
         """The end of the last closed step; None before the first input."""
         self._saved_at = -math.inf
         self._idle: Mapping[IdleCause, float] = {IdleCause.NO_JOB: 1.0}
         """The last sample of idle GPUs by cause that was not empty."""
+        self._sampler = IdleSampler()
         self._uses: dict[int, _JobUse] = {}
         self._tenants: dict[Tenant, _TenantUse] = {}
 
@@ -135,6 +152,9 @@ class ClusterAccounting:
 
     def advance(self, engine: Engine, now: float) -> None:
         """Close all steps that end at `now` or before. Call it before the state changes at `now`."""
+        if now < self._starts_at:
+            return
+        self.last_input_at = now
         if self._settled_at is None:
             self._settled_at = now
             for use in self._tenants.values():
@@ -148,7 +168,7 @@ class ClusterAccounting:
         """
         if self._settled_at is None or self._settled_at >= end:
             return
-        self._idle = idle = idle_gpus(engine, self._settled_at) or self._idle
+        self._idle = idle = self._sampler.sample(engine, self._settled_at) or self._idle
         while self._settled_at < end:
             hour_ends = (self._settled_at // HOUR_S + 1) * HOUR_S
             self._settled_at = self._close_step(engine.state, self._settled_at, min(end, hour_ends), idle)
@@ -157,7 +177,7 @@ class ClusterAccounting:
         """Count the changes that these events have made to the state at `now`."""
         jobs: dict[int, None] = {}
         for event in happened:
-            if isinstance(event, JobEvent):
+            if isinstance(event, JobEvent) and type(event) not in _WITHOUT_USE:
                 jobs[event.job] = None
                 self._note(state, event)
         for job in jobs:

@@ -1,6 +1,6 @@
 """Divides the idle GPUs by the cause why no waiting job runs on them.
 
-Algorithm of `idle_gpus`
+Algorithm of a sample
 1. Idle GPUs of nodes that take no new jobs count for the reason: node down, drained node, maintenance, a
    reservation for other users, or a GPU out of service. GPUs kept for a nominated job wait for its victims.
 2. If no job may start, the other idle GPUs count as "no job waits", or as "held or not yet due" if jobs wait
@@ -25,20 +25,24 @@ of the quota, which is waste, and 2 because of the reservation, which is not.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from operator import itemgetter
+from typing import ClassVar
 
 import numpy as np
 
 from controller.core.backfill.cycle import Cycle
 from controller.core.cluster.gpu_requirements import gpu_needs_of
-from controller.core.cluster.node_table import ABSENT, Bools
+from controller.core.cluster.node_table import ABSENT, Bools, NodeTable
 from controller.core.engine import Engine
 from controller.core.explain.blockers import deadline_blocker, licence_blocker, limit_blocker
 from controller.core.model.job import Job
+from controller.core.model.request import PerNodeRequest
+from controller.core.placement.placer import Placer
 from controller.core.quota.usage_counters import QUEUED
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU, Reason
@@ -77,28 +81,97 @@ CLOSED = (IdleCause.DOWN, IdleCause.DRAINED, IdleCause.OUT_OF_SERVICE, IdleCause
 """The causes that take GPUs from the capacity that tenants can be entitled to."""
 
 
-def idle_gpus(engine: Engine, now: float) -> dict[IdleCause, float]:
-    """Return the number of idle GPUs by cause."""
-    state = engine.state
-    idle: defaultdict[IdleCause, float] = defaultdict(float)
-    free = _open_gpus(state, idle)
-    if free:
-        queued = len(state.queue)
+@dataclass(frozen=True, slots=True)
+class _FirstGpu:
+    """A picker that reads no value of GPUs, because the value is computed at its first use."""
+
+    name: ClassVar[str] = "first"
+
+    def pick(self, _part: PerNodeRequest, _nodes: NodeTable, _row: int, slots: Sequence[int]) -> int:
+        return slots[0]
+
+
+class IdleSampler:
+    """Samples the idle GPUs by cause, by the algorithm in the docstring of this module.
+
+    Invariant: later decisions of the engine do not depend on a sample. Therefore nodes are found by other
+    placers than those of the scheduling passes, without scores, and the EASY reservations are left as known
+    as they were.
+    """
+
+    def __init__(self) -> None:
+        self._placers: dict[str, tuple[Cycle, Placer]] = {}
+        """The placer without scores for the Cycle of each profile."""
+
+    def sample(self, engine: Engine, now: float) -> dict[IdleCause, float]:
+        """Return the number of idle GPUs by cause."""
+        idle: defaultdict[IdleCause, float] = defaultdict(float)
+        free = _open_gpus(engine.state, idle)
+        with ExitStack() as stack:
+            for cycle in engine.profile_cycles.cycles.values():
+                stack.enter_context(cycle.keeping_easy_reservation())
+            if free:
+                self._divide(engine, now, free, idle)
+        return {cause: gpus for cause, gpus in idle.items() if gpus > 0}
+
+    def _divide(
+        self, engine: Engine, now: float, free: dict[int, float], idle: defaultdict[IdleCause, float]
+    ) -> None:
+        """Add the GPUs in `free`, by row of the node table, to `idle`: steps 2 to 6 of the module."""
+        state = engine.state
         kinds, usable = _kinds_that_fit(engine, free)
         for kind in kinds:  # Step 4 of the docstring.
-            while kind.jobs and (cause := _waste(engine, kind.jobs[-1], now)) and kind.take(free):
+            while kind.jobs and (cause := self._waste(engine, kind.jobs[-1], now)) and kind.take(free):
                 kind.jobs.pop()
                 idle[cause] += kind.gpus
         for kind in kinds:  # Step 5 of the docstring.
             if kind.jobs and kind.nodes_for(free):
-                cause = _blocker(engine, kind.jobs[-1], now)
+                cause = self._blocker(engine, kind.jobs[-1], now)
                 while kind.jobs and kind.take(free):
                     kind.jobs.pop()
                     idle[cause] += kind.gpus
         for row, gpus in free.items():  # Steps 2 and 6 of the docstring.
             left = IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE
-            idle[left if queued else _without_jobs(state)] += gpus
-    return {cause: gpus for cause, gpus in idle.items() if gpus > 0}
+            idle[left if len(state.queue) else _without_jobs(state)] += gpus
+
+    def _placer(self, cycle: Cycle) -> Placer:
+        known = self._placers.get(cycle.profile)
+        if known is None or known[0] is not cycle:
+            plain = replace(cycle.placer.pipeline, scorers=(), picker=_FirstGpu())
+            known = self._placers[cycle.profile] = cycle, Placer(cycle.state.nodes, plain)
+        return known[1]
+
+    def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
+        """Return the cause if the job fits now and would delay no other job; otherwise None."""
+        state, cycle = engine.state, engine.profile_cycles.of(job)
+        placer = self._placer(cycle)
+        if placer.find(job.ask, state.barred_nodes(job, now)) is None:
+            return None
+        if not cycle.starts_next_pass(job, now, placer) or deadline_blocker(state, placer, job, now):
+            return None
+        return IdleCause.QUOTA if _limited(cycle, job, now) else IdleCause.ORDER
+
+    def _blocker(self, engine: Engine, job: Job, now: float) -> IdleCause:
+        """Return the cause that keeps a job from starting that fits on the idle GPUs. The causes are checked
+        in the order in which `corral explain` names them.
+        """
+        state, cycle = engine.state, engine.profile_cycles.of(job)
+        placer, barred = self._placer(cycle), state.barred_nodes(job, now)
+        if _limited(cycle, job, now):
+            return IdleCause.QUOTA
+        if barred is not None and placer.find(job.ask, barred) is None:
+            return IdleCause.BEFORE_RESERVATION
+        if licence_blocker(state, job):
+            return IdleCause.LICENCE
+        return IdleCause.DEADLINE if deadline_blocker(state, placer, job, now) else IdleCause.BACKFILL
+
+
+def _limited(cycle: Cycle, job: Job, now: float) -> bool:
+    """Return whether a quota, a share limit or a reservation of quota keeps the job from starting."""
+    state = cycle.state
+    return state.limited and (
+        limit_blocker(state, cycle.placer, job, now) is not None or cycle.quota_delay(job, now) is not None
+    )
 
 
 def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, float]:
@@ -206,39 +279,3 @@ def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind]
             for jobs in found.values()
         ]
     return [kind for kind in kinds if kind.nodes_for(free)], usable
-
-
-def _waste(engine: Engine, job: Job, now: float) -> IdleCause | None:
-    """Return the cause if the job fits now and would delay no other job; otherwise None."""
-    state, cycle = engine.state, engine.profile_cycles.of(job)
-    if cycle.placer.find(job.ask, state.barred_nodes(job, now)) is None:
-        return None
-    if not cycle.starts_next_pass(job, now) or deadline_blocker(state, cycle.placer, job, now):
-        return None
-    return IdleCause.QUOTA if _limited(cycle, job, now) else IdleCause.ORDER
-
-
-def _limited(cycle: Cycle, job: Job, now: float) -> bool:
-    state = cycle.state
-    return state.limited and (
-        limit_blocker(state, cycle.placer, job, now) is not None or cycle.quota_delay(job, now) is not None
-    )
-
-
-def _blocker(engine: Engine, job: Job, now: float) -> IdleCause:
-    """Return the cause that keeps a job from starting that fits on the idle GPUs."""
-    return next(_blockers(engine, job, now), IdleCause.BACKFILL)
-
-
-def _blockers(engine: Engine, job: Job, now: float) -> Iterator[IdleCause]:
-    """Yield the causes that keep the job from starting, in the order in which `corral explain` names them."""
-    state, cycle = engine.state, engine.profile_cycles.of(job)
-    barred = state.barred_nodes(job, now)
-    if _limited(cycle, job, now):
-        yield IdleCause.QUOTA
-    if barred is not None and cycle.placer.find(job.ask, barred) is None:
-        yield IdleCause.BEFORE_RESERVATION
-    if licence_blocker(state, job):
-        yield IdleCause.LICENCE
-    if deadline_blocker(state, cycle.placer, job, now):
-        yield IdleCause.DEADLINE

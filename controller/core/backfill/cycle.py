@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from controller.core.backfill.candidates import BackfillCandidates
 from controller.core.backfill.conservative.conservative_pass import ConservativePass
@@ -16,6 +17,7 @@ from controller.core.backfill.quota_reservations import QuotaReservations, Quota
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.backfill.start_search import StartSearch
+from controller.core.cluster.node_table import either_mask
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
@@ -547,6 +549,17 @@ class Cycle:
                 self._easy = earliest_reservation(self.state, self.placer, ask, self.head[1], now)
         return self._easy
 
+    @contextmanager
+    def keeping_easy_reservation(self) -> Iterator[None]:
+        """Inside the block, questions may compute the EASY reservation. Afterwards it is as known as before,
+        because a reservation that a later pass computes may be for another time.
+        """
+        before = self._easy, self._easy_known
+        try:
+            yield
+        finally:
+            self._easy, self._easy_known = before
+
     def use_easy_reservation(self, now: float) -> float:
         """Return the time by which a backfilled job must end on nodes that the EASY reservation needs.
 
@@ -575,9 +588,12 @@ class Cycle:
         job, latest = self._latest
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
-    def starts_next_pass(self, job: Job, now: float) -> bool:
+    def starts_next_pass(self, job: Job, now: float, placer: Placer | None = None) -> bool:
         """Return whether a job that fits on free nodes will start in the next pass if nothing else changes
         before that pass.
+
+        `placer` finds nodes instead of the placer of this profile. The caller needs another placer if scores
+        of nodes must not be computed before the next pass.
         """
         if self.backfill.reserves is Reserves.ALL_JOBS:
             reserved = self.reservations.by_job.get(job.id)
@@ -592,13 +608,15 @@ class Cycle:
             return False
         barred = self.state.barred_nodes(job, now)
         if self.shared is not None:
-            return self.shared.find(job, barred, now) is not None
+            if placer is None:
+                return self.shared.find(job, barred, now) is not None
+            return placer.find(job.ask, either_mask(barred, self.shared.barred(job, now))) is not None
         easy, shape = self.easy_reservation(now), self.placer.shape(job.ask)
         if shape is None:
             return False
         if easy is None or now + self.runtime(job) <= self.backfill_ends_by(easy):
             return True
-        return find_beside_reservation(self.placer, shape, easy, barred) is not None
+        return find_beside_reservation(placer or self.placer, shape, easy, barred) is not None
 
     def share(self, shared: SharedReservations | None) -> None:
         """Keep this profile's reservations in the table that several profiles share.

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+import pytest
+
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
+from cli.commands.sim import figures_table
+from cli.output.formats import Format
+from controller.sim.metrics import Figures
 from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
 
 
@@ -33,3 +40,20 @@ def test_waste_table_and_its_sentence() -> None:
     assert waste_sentence(WasteReport(0.0, 1.0, 0.0, 0.0, (), ())) == (
         "No GPU-hours were accounted in this time."
     )
+
+
+def test_simulation_results_show_idle_gpus_and_rows_out_of_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = Figures(1, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.5, 0.0, 1.0, 1.0, 0, 0.0)
+    policy = {"policy": "easy", "order": "fifo", "backfill": "easy", "cluster": "1 node", "cpu_s": 0.0}
+    waste = {"idle": [{"percent": 5.0, "cause": "no job waits"}, {"percent": 0.01, "cause": "node down"}]}
+    body = {**policy, **asdict(figures), "waste": waste}
+    rows = [{"judgement": f"project p{number}: got less"} for number in range(8)]
+    figures_table.show(
+        Format.TABLE,
+        [body | {"project_fairness": {"rows": rows}, "user_fairness": {"rows": [{"judgement": ""}]}}],
+        alone=True,
+    )
+    out = capsys.readouterr().out
+    assert "idle GPUs         5.0% no job waits\n" in out
+    assert "entitlement       project p0: got less\n" in out
+    assert "project p5: got less, and 2 more\n" in out

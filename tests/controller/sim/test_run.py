@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,3 +271,41 @@ def test_policies_have_names() -> None:
     with pytest.raises(SimulationRefused, match="no policy 'eazy'") as refused:
         policy_of("eazy", Config())
     assert "Did you mean 'easy'?" in refused.value.hint
+
+
+def _gpu_work(seed: int) -> list[TraceJob]:
+    """Jobs of several sizes for 4 nodes of 8 GPUs, more than the nodes can run at once."""
+    rng, work = Random(seed), []
+    for number in range(1, 500):
+        gpus = rng.choice([0.5, 0.5, 1, 1, 2, 4, 8, 16])
+        limit = rng.choice([600.0, 3_600.0, 14_400.0])
+        asked = JobSpec(("true",), gpus=gpus, nodes=2 if gpus == 16 else None, time_limit_s=limit)
+        user = rng.choice(("ann", "bob", "eve"))
+        work.append(TraceJob(number, number * 300.0, asked, limit * rng.uniform(0.1, 1.1), user=user))
+    return work
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+def test_accounting_changes_no_decision(monkeypatch: pytest.MonkeyPatch, backfill: str) -> None:
+    cluster = nodes_of(4, gpus=8, cpus=64, memory_mib=1 << 20, model="H100")
+    task = RunTask(policy_of(backfill, Config()), cluster, _gpu_work(5))
+    accounted = run(task)
+    assert accounted.accounted is not None
+    assert len(accounted.accounted.waste.idle) > 2
+    monkeypatch.setattr("controller.sim.run.ClusterAccounting", lambda *_args, **_kwargs: None)
+    plain = run(task)
+    assert plain.accounted is None
+    assert plain.rows == accounted.rows
+
+
+def test_reports_cover_the_whole_run() -> None:
+    cluster = nodes_of(4, gpus=8, cpus=64, memory_mib=1 << 20, model="H100")
+    outcome = run(RunTask(policy_of("easy", Config()), cluster, _gpu_work(1)))
+    assert outcome.accounted is not None
+    waste, users = outcome.accounted.waste, outcome.accounted.users
+    begin, end = min(row.submit for row in outcome.rows), max(row.end for row in outcome.rows)
+    assert waste.gpu_hours == pytest.approx(32 * (end - begin) / 3_600)
+    assert waste.used + sum(each.gpu_hours for each in waste.idle) == pytest.approx(waste.gpu_hours, abs=1e-3)
+    assert waste.used == pytest.approx(outcome.figures.utilisation * waste.gpu_hours)
+    assert {row.name for row in users.rows} == {"ann", "bob", "eve"}
+    assert sum(row.got for row in users.rows) == pytest.approx(waste.used)
