@@ -42,6 +42,7 @@ class Reason(str, enum.Enum):
     RESOURCES = "resources"
     QUOTA = "quota"
     SHARE = "share"
+    HOURS = "hours"
     LICENCE = "licence"
     RESERVATION = "reservation"
     PROMISED = "promised"

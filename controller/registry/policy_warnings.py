@@ -24,7 +24,7 @@ from controller.registry.policy_summary import (
     uses_shares,
 )
 from controller.registry.projects import named_projects
-from controller.registry.queues import dead_exemptions, dead_preemption_keys
+from controller.registry.queues import dead_exemptions, dead_preemption_keys, hours_without_zone
 from wire.cluster.quota import ANY_NAME, NO_LIMITS, Quota
 from wire.names import HIGHEST_PRIORITY
 from wire.text import counted, duration, printable
@@ -259,5 +259,6 @@ CHECKS: tuple[Check, ...] = (
     dead_strategies,
     dead_preemption_keys,
     dead_exemptions,
+    hours_without_zone,
 )
 """The functions that find warnings."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 from controller.config import Config, ConfigProblem, QueueSection, nearest, problem_at
 from controller.core.commands.admission import DEFAULT_QUEUE
 from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.queue_rules import EXEMPT_FAIR_SHARE, EXEMPT_QUOTA, QueueRule
+from controller.core.quota.start_hours import StartHours, windows_of
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
 from controller.registry.policy_summary import policies, uses_shares
 from wire.cluster.quota import ANY_NAME
@@ -34,10 +36,10 @@ _AS_WRITTEN = (
 
 def queue_rules_of(config: Config) -> dict[str, QueueRule]:
     """Return the rule of each queue that has a table in scheduler.toml, by queue."""
-    return {name: _rule(each) for name, each in config.queues.items()}
+    return {name: _rule(each, config.scheduler.time_zone) for name, each in config.queues.items()}
 
 
-def _rule(section: QueueSection) -> QueueRule:
+def _rule(section: QueueSection, zone: str) -> QueueRule:
     return QueueRule(
         **section.model_dump(include=set(_AS_WRITTEN)),
         users=tuple(section.users),
@@ -45,8 +47,14 @@ def _rule(section: QueueSection) -> QueueRule:
         select=dict(section.select),
         defaults=section.defaults,
         exempt=frozenset(section.exempt),
+        hours=_start_hours(section.hours, zone) if section.hours else None,
         may_preempt=None if section.may_preempt is None else frozenset(section.may_preempt),
     )
+
+
+def _start_hours(texts: Sequence[str], zone: str) -> StartHours:
+    windows = [window for text in texts for window in windows_of(text)]
+    return StartHours(tuple(texts), tuple(sorted(windows)), ZoneInfo(zone), zone)
 
 
 def idle_policy_of(config: Config) -> IdlePolicy:
@@ -142,3 +150,15 @@ def dead_exemptions(config: Config, pipeline: Pipeline) -> Iterator[ConfigProble
             if dead[what]:
                 key = ("queues", name, "exempt", index)
                 yield problem_at(config.source, key, f"{what!r} has no effect, because {dead[what]}")
+
+
+def hours_without_zone(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for the first queue with start hours if the time zone of the hours is not set."""
+    if "time_zone" in config.scheduler.model_fields_set:
+        return
+    for name, each in config.queues.items():
+        if each.hours:
+            message = f"these hours are in {config.scheduler.time_zone}, because no time zone is set"
+            hint = 'Set [scheduler] time_zone, such as "Europe/Berlin".'
+            yield problem_at(config.source, ("queues", name, "hours"), message, hint)
+            return

@@ -49,6 +49,11 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "hours_without_zone",
+        "[queues.default]\ndefault_time_limit_s = 60\nhours = ['sat-sun']",
+        "queues.default.hours: these hours are in UTC, because no time zone is set. Set [scheduler]",
+    ),
+    (
         "dead_idle_rule",
         "[queues.default]\ndefault_time_limit_s = 60\nidle = 'cancel'\nidle_after_s = 0",
         "queues.default.idle: 'cancel' has no effect, because idle_after_s = 0 turns the check for idle",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from controller.config import ConfigRefused, load_text
 from controller.core.explain.why_no_preemption import why_no_preemption
+from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.registry import build_pipeline
@@ -354,3 +358,65 @@ def test_each_queue_decides_what_happens_to_idle_jobs(queue: str, state: JobStat
     if state is not None:
         harness.exit(job, None, signal=15)
         assert harness.job(job).state is state
+
+
+NIGHT = """
+[scheduler]
+time_zone = "Europe/Berlin"
+backfill = "{backfill}"
+[queues.night]
+hours = ["20:00-08:00"]
+[queues.default]
+"""
+NOON = datetime(2026, 11, 16, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_jobs_outside_the_hours_of_their_queue_wait_until_they_begin(backfill: str) -> None:
+    harness = EngineHarness(build_pipeline(load_text(NIGHT.format(backfill=backfill), "s.toml")), now=NOON)
+    harness.join("n1")
+    closed = harness.submit(spec(8, queue="night", time_limit_s=36_000.0, priority=90))
+    harness.tick()
+    assert harness.why(closed).reason is Reason.HOURS
+    assert harness.why(closed).sentence == (
+        "queue 'night' starts jobs only 20:00-08:00 (Europe/Berlin): the next time in 8h00m"
+    )
+    other = running(harness, gpus=8, time_limit_s=3_600.0)
+    assert harness.nodes_of(other) == ["n1"]
+    assert forecast(fork(harness.engine), harness.now, (), closed).starts[closed].at == NOON + 8 * 3_600.0
+    harness.exit(other)
+    again = harness.restarted()
+    again.join("n1")
+    again.tick()
+    assert again.engine.next_at == NOON + 8 * 3_600.0
+    again.tick_at(NOON + 8 * 3_600.0 - 1.0)
+    assert not again.nodes_of(closed)
+    again.tick_at(NOON + 8 * 3_600.0)
+    assert again.nodes_of(closed) == ["n1"]
+
+
+def test_hours_do_not_depend_on_the_time_zone_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        harness = EngineHarness(build_pipeline(load_text(NIGHT.format(backfill="easy"), "s.toml")), now=NOON)
+        closed = harness.state.quotas.closed("night", NOON)
+        assert closed is not None
+        assert closed.opens_at == NOON + 8 * 3_600.0
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_deadline_that_the_hours_of_the_queue_rule_out_is_refused() -> None:
+    harness = EngineHarness(build_pipeline(load_text(NIGHT.format(backfill="easy"), "s.toml")), now=NOON)
+    harness.join("n1")
+    late = refused(harness, queue="night", time_limit_s=3_600.0, deadline_at=NOON + 8.5 * 3_600.0)
+    assert late.message.startswith("can never be met: queue 'night' starts jobs only")
+    harness.submit(spec(queue="night", time_limit_s=3_600.0, deadline_at=NOON + 9 * 3_600.0))
+
+
+def test_hours_that_cannot_be_read_are_refused() -> None:
+    text = "[queues.a]\nhours = ['mon-fri 20:00-08:00', 'always']\n[scheduler]\ntime_zone = 'Mars'"
+    zone, hours = sorted(problems(text), reverse=True)
+    assert "there is no time zone 'Mars'" in zone
+    assert hours.startswith("queues.a.hours[1]: 'always' is not a time of the week")

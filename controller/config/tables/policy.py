@@ -5,6 +5,7 @@ share.
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -31,6 +32,16 @@ def _licence(name: str) -> str:
         raise ValueError(f"{name!r} is no name of a licence: letters, digits, '.', '_', '@' and '-'")
     return name
 
+
+def _time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        raise ValueError(f'there is no time zone {name!r}; write a name such as "Europe/Berlin"') from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 
 Resource = Annotated[str, AfterValidator(_resource)]
 
@@ -106,6 +117,7 @@ class SchedulerSection(Section):
     }
     picker: Plugin = Plugin(name="thrift")
     unknown_projects: Literal["open", "default", "refuse"] | None = None
+    time_zone: TimeZone = "UTC"
     waiting: WaitingSection = WaitingSection()
 
     @property

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from controller.config.tables.fields import Name, SizesSection
 from controller.config.tables.limits import Priority, Seconds
+from controller.core.quota.start_hours import windows_of
 
 Gpus = Annotated[float, Field(ge=0, le=100_000)]
+
+
+def _window(text: str) -> str:
+    windows_of(text)
+    return text
 
 
 class QueueSection(SizesSection):
@@ -35,6 +41,7 @@ class QueueSection(SizesSection):
     idle: Literal["flag", "requeue", "cancel"] | None = None
     idle_after_s: Seconds | None = None
     idle_grace_s: Seconds | None = None
+    hours: list[Annotated[str, AfterValidator(_window)]] = []
     select: dict[str, str] = {}
 
     @model_validator(mode="after")

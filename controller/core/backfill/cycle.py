@@ -38,6 +38,7 @@ from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.start_hours import HoursClosed
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
@@ -433,7 +434,7 @@ class Cycle:
 
     def shut_if_over(
         self, lane: Lane, number: int, now: float
-    ) -> LimitExceeded | ShareAtLimit | QuotaReserved | None:
+    ) -> LimitExceeded | ShareAtLimit | HoursClosed | QuotaReserved | None:
         """Return the limit that a start of the job would break, or the reservation of quota that it would
         delay; None if there is neither.
 

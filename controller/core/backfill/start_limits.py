@@ -1,4 +1,4 @@
-"""Checks quotas and share limits before a job starts."""
+"""Checks quotas, share limits and the start hours of queues before a job starts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.queue.queue import QueueEntry
 from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.start_hours import HoursClosed
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.state.state import State
+from wire.names import Reason
 
 
 class StartLimits:
-    """Checks the quotas and share limits of one profile before each start.
+    """Checks the quotas, share limits and start hours of queues of one profile before each start.
 
     The resources of the job are added to those of running jobs and of jobs whose preemption victims are
-    still ending. GPU time used within a time window falls as time passes: `again_at` is the next time at
-    which a job may be below a limit on it again. If no limit is set (`State.limited` is False), callers skip
-    the check.
+    still ending. GPU time used within a time window falls as time passes, and queues start jobs at some hours
+    only: `again_at` is the next time at which a job may start for one of these reasons. If no limit is set
+    (`State.limited` is False), callers skip the check.
     """
 
     def __init__(self, state: State, placer: Placer) -> None:
         self._state = state
         self._placer = placer
         self.again_at = NEVER
-        """The time at which a job that is over a limit on past usage may be below it."""
+        """The time at which a job that is over a limit on past usage, or outside the hours of its queue, may
+        start."""
 
-    def over(self, job: Job, now: float, nodes: int | None = None) -> LimitExceeded | ShareAtLimit | None:
+    def over(
+        self, job: Job, now: float, nodes: int | None = None
+    ) -> LimitExceeded | ShareAtLimit | HoursClosed | None:
         """Return the hard limit that a start of the job now would break; None if it breaks none.
 
         `nodes`: the number of nodes on which the job would start, if it is less than the job requests.
@@ -57,8 +62,19 @@ class StartLimits:
         counts = range(shape.nodes, least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
-    def _stopped(self, job: Job, now: float) -> ShareAtLimit | None:
-        """Return the reached share limit that keeps the job from starting; None if there is no such limit."""
+    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | None:
+        """Return the reached share limit, or the start hours of its queue, that keep the job from starting.
+        None if neither does.
+        """
+        moving = (
+            job.claim and job.reason is Reason.MOVING
+        )  # A job that is moved to other nodes goes on there.
+        closed = None if moving else self._state.quotas.closed(job.spec.queue, now)
+        if closed is not None:
+            self.again_at = min(self.again_at, closed.opens_at)
+        return closed or self._at_share_limit(job, now)
+
+    def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:
         state = self._state
         stopped = state.shares.at_hard_limit(state.tenant(job), now) if state.shares.hard else None
         if stopped is not None:
@@ -67,7 +83,7 @@ class StartLimits:
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
         """Return whether a running job stays within the limits if it holds these allocations in addition."""
-        if self._stopped(job, now) is not None:
+        if self._at_share_limit(job, now) is not None:
             return False
         if self._state.quotas.unlimited:
             return True

@@ -85,6 +85,19 @@ def _nearest(rules: QuotaConfig, name: str) -> str:
     return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(names)}."
 
 
+def hours_refusal(quotas: Quotas, spec: JobSpec, now: float) -> Refusal | None:
+    """Return a refusal if the queue starts no job before the latest start that meets the job's deadline;
+    otherwise None.
+    """
+    closed = quotas.closed(spec.queue, now)
+    if closed is None or spec.deadline_at is None:
+        return None
+    if closed.opens_at + (spec.time_limit_s or 0.0) <= spec.deadline_at:
+        return None
+    message = f"can never be met: {closed}"
+    return Refusal("invalid", message, "deadline_at", "Ask for a later deadline, or for another queue.")
+
+
 def quota_refusal(
     quotas: Quotas,
     placer: Placer,

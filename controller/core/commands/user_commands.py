@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.core.cluster.licences import never_available
-from controller.core.commands.admission import apply_queue_rule, labels_added_by_queue, quota_refusal
+from controller.core.commands.admission import (
+    apply_queue_rule,
+    hours_refusal,
+    labels_added_by_queue,
+    quota_refusal,
+)
 from controller.core.commands.context import Context
 from controller.core.commands.job_edits import apply_changes, changed_fields, labels_of_queue
 from controller.core.commands.resource_sizes import DefaultSizes, has_provisional_size
@@ -126,8 +131,10 @@ class UserCommands:
         spec = admitted.spec
         ask = self._state.ask(spec, given.user)
         indices: Sequence[int | None] = [None] if spec.array is None else array_indices(spec.array)
-        refusal = self._never(placer, spec, ask, from_queue, given.user) or quota_refusal(
-            self._state.quotas, placer, spec, ask, given.user, len(indices), now
+        refusal = (
+            self._never(placer, spec, ask, from_queue, given.user)
+            or hours_refusal(self._state.quotas, spec, now)
+            or quota_refusal(self._state.quotas, placer, spec, ask, given.user, len(indices), now)
         )
         return refusal or (admitted, from_queue, indices)
 

@@ -15,6 +15,7 @@ from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
+from controller.core.quota.start_hours import HoursClosed
 from controller.core.state.state import State
 from wire.names import Reason
 from wire.text import counted, duration, printable
@@ -32,6 +33,8 @@ def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[R
     over = allowance.over(job, now)
     if isinstance(over, ShareAtLimit):
         return over.reason, share_limit_text(state, over, now)
+    if isinstance(over, HoursClosed):
+        return over.reason, str(over)
     if over is not None and not (now >= accepts_fewer_from(job) and allowance.nodes_within(job, now)):
         return over.reason, f"{over}{fewer_nodes_text(job, now)}"
     return None

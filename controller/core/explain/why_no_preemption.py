@@ -13,6 +13,7 @@ from controller.core.model.job import Job
 from controller.core.placement.placer import Shape
 from controller.core.preemption.guards import is_preemptible, preemptible_from
 from controller.core.preemption.preemptor import NO_GUARDS, Preemptor
+from wire.names import Reason
 from wire.text import counted, duration, printable
 
 _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
@@ -39,8 +40,10 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         return ""
     if cycle.state.licences.insufficient(job.ask.licences):
         return "it lacks licences, and no job is preempted for licences"
-    if cycle.limits.over(job, now) is not None:
-        return "it is over a quota or share, and no job is preempted for that"
+    over = cycle.limits.over(job, now)
+    if over is not None:
+        limit = "outside the hours of its queue" if over.reason is Reason.HOURS else "over a quota or share"
+        return f"it is {limit}, and no job is preempted for that"
     if cycle.search.find(job, now) is not None:
         return "it fits on free resources, so no job has to be preempted for it"
     if all(strategy.reach(job) is None for strategy in strategies):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.core.model.request import NO_JOB_DEFAULTS, JobDefaults
+from controller.core.quota.start_hours import StartHours
 
 EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 """The values of `[queues.NAME] exempt`."""
@@ -41,6 +42,8 @@ class QueueRule:
     """With EXEMPT_QUOTA, its jobs do not count for the quotas of users and projects, and these quotas do not
     stop them. With EXEMPT_FAIR_SHARE, its jobs are not charged to shares.
     """
+    hours: StartHours | None = None
+    """The hours of the week in which its jobs may start; None: at all times."""
 
     @property
     def limits_users(self) -> bool:
@@ -51,7 +54,7 @@ class QueueRule:
     @property
     def limits_starts(self) -> bool:
         """True if the queue has a limit that can keep a job from starting, or from being queued."""
-        return self.max_running is not None or self.limits_users
+        return self.max_running is not None or self.limits_users or self.hours is not None
 
 
 NO_QUEUE_RULE = QueueRule()

@@ -16,6 +16,7 @@ from controller.core.model.request import JobDefaults
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
+from controller.core.quota.start_hours import HoursClosed
 from controller.core.quota.usage_counters import (
     CPU,
     FIRST_MODEL,
@@ -242,6 +243,8 @@ class Quotas:
         self._has_percentages = False
         self._bounds: dict[TenantKey, TenantLimits] = {}
         self._lender_limits: dict[int, tuple[tuple[TenantUsage, int], ...]] = {}
+        self._closed: dict[str, tuple[float, float]] = {}
+        """By queue, a time without starts: from when it is known to last, and when it ends."""
 
     @property
     def version(self) -> int:
@@ -284,6 +287,7 @@ class Quotas:
 
     def _clear(self) -> None:
         self._bounds.clear()
+        self._closed.clear()
         self._lender_limits.clear()
         self._counted = self.gpus.version
         self._version += 1
@@ -370,6 +374,18 @@ class Quotas:
             found = TenantLimits(hard, soft, dict(borrow), shares, soft_shares)
             self._bounds[key] = found
         return found
+
+    def closed(self, queue: str, now: float) -> HoursClosed | None:
+        """Return the start hours of a queue if they do not include the present time; otherwise None."""
+        hours = self.rules.queue(queue).hours
+        if hours is None:
+            return None
+        since, until = self._closed.get(queue, (now, now))
+        if not since <= now < until:
+            if hours.is_open(now):
+                return None
+            since, until = self._closed[queue] = now, hours.next_opening(now)
+        return HoursClosed(queue, hours, now, until)
 
     def over_hard(
         self,

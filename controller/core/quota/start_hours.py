@@ -1,0 +1,111 @@
+"""Start hours: the hours of the week in which jobs of a queue may start ([queues.NAME] hours)."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import ClassVar
+
+from wire.names import Reason
+from wire.text import duration, printable
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY = 24 * 60
+WEEK = 7 * DAY
+"""Minutes."""
+QUARTER_S = 900
+QUARTERS_SEARCHED = 8 * 96
+"""Eight days are searched for the next opening, because a change of the clock can skip one opening."""
+_DAYS = rf"(?P<first>{'|'.join(DAYS)})(?:-(?P<last>{'|'.join(DAYS)}))?"
+_TIMES = r"(?P<from>\d\d:\d\d)-(?P<to>\d\d:\d\d)"
+_WINDOW = re.compile(rf"(?:{_DAYS}(?: {_TIMES})?|{_TIMES.replace('from', 'since').replace('to', 'until')})")
+FORM = 'write days, times or both, such as "sat-sun", "20:00-08:00" or "mon-fri 20:00-08:00"'
+
+
+@dataclass(frozen=True, slots=True)
+class StartHours:
+    """The hours of the week in which jobs of a queue may start.
+
+    Algorithm of `next_opening`: try each quarter of an hour in the next eight days. That is exact, because
+    windows begin at a quarter of an hour, and because every time zone differs from UTC by a whole number of
+    quarters.
+
+    Cost: one conversion of a time for `is_open`, at most 768 for `next_opening`.
+
+    Example: "mon-fri 20:00-08:00" opens on Monday at 20:00 for the first time in the week, and closes on
+    Saturday at 08:00 for the last time. Jobs that run at 08:00 go on.
+    """
+
+    texts: tuple[str, ...]
+    windows: tuple[tuple[int, int], ...]
+    """The first minute of each window, from Monday 00:00 on, and the minute at which it closes. The second
+    number is above WEEK if the window ends in the next week.
+    """
+    zone: tzinfo
+    zone_name: str
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.texts)} ({self.zone_name})"
+
+    def is_open(self, at: float) -> bool:
+        """Return whether jobs may start at this time."""
+        local = datetime.fromtimestamp(at, self.zone)
+        minute = local.weekday() * DAY + local.hour * 60 + local.minute
+        return any(first <= minute < end or first <= minute + WEEK < end for first, end in self.windows)
+
+    def next_opening(self, now: float) -> float:
+        """Return the first time after `now` at which jobs may start; infinity if the next eight days have
+        none.
+        """
+        first = int(now // QUARTER_S) + 1
+        later = (QUARTER_S * quarter for quarter in range(first, first + QUARTERS_SEARCHED))
+        return next((float(at) for at in later if self.is_open(at)), math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class HoursClosed:
+    """The reason why a job may not start: its queue starts no jobs at this time."""
+
+    queue: str
+    hours: StartHours
+    now: float
+    opens_at: float
+    reason: ClassVar[Reason] = Reason.HOURS
+    only_this_job: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        wait = duration(self.opens_at - self.now)
+        return f"queue {printable(self.queue)!r} starts jobs only {self.hours}: the next time in {wait}"
+
+
+def windows_of(text: str) -> list[tuple[int, int]]:
+    """Return the windows that a text such as "mon-fri 20:00-08:00" describes, one for each day. Raises
+    ValueError with a sentence if the text has another form.
+
+    A window that ends before it begins ends on the next day. Without times, the days are open as a whole.
+    """
+    found = _WINDOW.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a time of the week; {FORM}")
+    since, until = _minute(found["from"] or found["since"]), _minute(found["to"] or found["until"])
+    first = DAYS.index(found["first"]) if found["first"] else 0
+    last = DAYS.index(found["last"] or found["first"]) if found["first"] else len(DAYS) - 1
+    if since is None or until is None:
+        since, until = 0, DAY
+    if since == until:
+        raise ValueError(f"{text!r} begins and ends at the same time; leave the times out for a whole day")
+    length = until - since if until > since else until + DAY - since
+    days = range(first, last + 1 if last >= first else last + 1 + len(DAYS))
+    return [(day % len(DAYS) * DAY + since, day % len(DAYS) * DAY + since + length) for day in days]
+
+
+def _minute(text: str | None) -> int | None:
+    """Return the minute of the day; None without a text. 24:00 is the end of the day."""
+    if text is None:
+        return None
+    hours, minutes = map(int, text.split(":"))
+    if minutes % 15 or minutes > 45 or 60 * hours + minutes > DAY:
+        raise ValueError(f"{text!r} is not a quarter of an hour from 00:00 to 24:00")
+    return 60 * hours + minutes
