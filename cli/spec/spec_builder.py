@@ -92,6 +92,25 @@ def spec_from(
     2. Compute the numbers of GPUs and nodes and the environment, which depend on several options.
     3. Fill in the defaults of `corral submit` for name, directory, umask and logs.
     """
+    fields, gpus = read_fields(options)
+    fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **gpus)
+    # Give a container no variables of the shell, because PATH of the host would hide the programs of the
+    # image.
+    inherited = {} if fields.get("image") else submitter.activated
+    fields["env"] = variables(options.get("env", []), environment, inherited)
+    fields["name"] = fields.get("name") or name[:200]
+    if "workdir" not in fields:
+        fields["workdir"] = directory(os.curdir)
+    fields.setdefault("umask", submitter.umask)
+    one_log = fields.get("merge_output", True) and not fields.get("error") and submitter is not NO_SUBMITTER
+    fields["merge_output"] = one_log
+    return JobSpec(command=command, **fields)
+
+
+def read_fields(options: Layer) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of the JobSpec fields that the options set, and the values of the options --gpus and
+    --gpus-per-node, which set the fields `gpus` and `nodes` together. Raises CommandError for a wrong text.
+    """
     fields: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for option in OPTIONS.values():
@@ -110,18 +129,7 @@ def spec_from(
     for field, join in JOINED.items():
         if field in fields:
             fields[field] = join(fields[field])
-    fields["gpus"], fields["nodes"] = _gpus_and_nodes(fields.get("nodes"), **parts.get("gpus", {}))
-    # Give a container no variables of the shell, because PATH of the host would hide the programs of the
-    # image.
-    inherited = {} if fields.get("image") else submitter.activated
-    fields["env"] = variables(options.get("env", []), environment, inherited)
-    fields["name"] = fields.get("name") or name[:200]
-    if "workdir" not in fields:
-        fields["workdir"] = directory(os.curdir)
-    fields.setdefault("umask", submitter.umask)
-    one_log = fields.get("merge_output", True) and not fields.get("error") and submitter is not NO_SUBMITTER
-    fields["merge_output"] = one_log
-    return JobSpec(command=command, **fields)
+    return fields, parts.get("gpus", {})
 
 
 def _read(written: OptionText, option: JobOption) -> Any:

@@ -208,7 +208,7 @@ def run(task: RunTask, progress: Progress | None = None) -> RunResult:
         str(task.cluster),
         figures_of(ran, task.cluster),
         [_row(record) for record in ran],
-        Counter(refusal.message for _, refusal in simulation.refused),
+        _refused(simulation),
         taken,
         [*records.by_job.values()] if task.keep_records else [],
         _accounted(simulation) if task.cluster.gpus else None,
@@ -227,6 +227,13 @@ def _accounted(simulation: Simulation) -> AccountedReports | None:
         fairness(periods, engine.state, USER, 0.0, now),
         waste(periods, 0.0, now),
     )
+
+
+def _refused(simulation: Simulation) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for work, refusal in simulation.refused:
+        found[refusal.message] += work.count
+    return found
 
 
 @contextmanager
@@ -274,8 +281,9 @@ def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Si
         submits = [work.submit_s for work in task.work] or [0.0]
         step_s = max(SHORTEST_STEP_S, min(LONGEST_STEP_S, (max(submits) - min(submits)) / STEPS))
         accounting = ClusterAccounting(step_s, kept_days=_ALL, starts_at=min(submits))
-    # Keep no ended jobs in the engine, because SimulatedJobs keeps their results.
-    engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
+    # Without dependencies keep no ended jobs in the engine, because SimulatedJobs keeps their results.
+    keep_ended = _ALL if any(job.spec.after for job in task.work) else 0
+    engine = Engine(pipeline, State(pipeline.order, keep_ended, pipeline.sharing))
     return kind(engine, records.observe, accounting)
 
 

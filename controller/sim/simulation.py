@@ -11,12 +11,13 @@ from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.effects import SendToNodes, StartAttempt
 from controller.core.model.events import Event
-from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Tick
+from controller.core.model.inputs import Accepted, Decision, Input, Refusal, Reply, Tick
 from controller.core.model.job import NEVER
 from controller.core.rebalance.rebalancer import AUTO
 from controller.sim.trace_job import TraceJob
 from controller.sim.virtual_agents import AttemptReports, Key, PlannedRun, VirtualAgents, hello_of
 from wire.agent.frames import AttemptStatus, NodeFacts, Settle, Start, Stop
+from wire.job.start_conditions import Dependency
 from wire.names import JobState
 
 REPORT, REQUEST, REBALANCE = 0, 1, 2
@@ -62,6 +63,8 @@ class Simulation:
         self.refused: list[tuple[TraceJob, Refusal]] = []
         self.trace_jobs: dict[int, TraceJob] = {}
         """The job of the workload for each job id."""
+        self._first_ids: dict[int, int] = {}
+        """By number in the log, the id of each submitted job; for an array, the id of its first job."""
         self._observe = observe
         self._heap: list[tuple[float, int, int, Callback]] = []
         self._sequence = 0
@@ -98,17 +101,33 @@ class Simulation:
             self.schedule(now + self._rules.interval_s, REBALANCE, self._rebalance)
 
     def _submit(self, work: TraceJob) -> None:
-        reply = self.tell(inputs.Submit(work.spec, work.user)).reply
+        reply = self._reply_to_submit(work)
         if isinstance(reply, Accepted):
+            self._first_ids[work.number] = reply.jobs[0]
             for job in reply.jobs:
                 self.trace_jobs[job] = work
-                self.planned_runs[job] = PlannedRun(work.runtime_s, work.code)
+                self.planned_runs[job] = PlannedRun(work.runtime_s, work.code, work.checkpoint_every_s)
         else:
             self.refused.append((work, reply))
 
     def _planned_run(self, job: int) -> PlannedRun:
         """Return the run time of the job's next attempt. A replica of a service runs until it is stopped."""
         return self.planned_runs.get(job, _ENDLESS)
+
+    def _reply_to_submit(self, work: TraceJob) -> Reply:
+        """Submit a job of the log. Its dependencies get the ids that the engine has given to the jobs."""
+        spec = work.spec
+        if spec.after:
+            refused = next((each.job for each in spec.after if _number_of(each) not in self._first_ids), None)
+            if refused is not None:
+                message = f"job {refused} of the log, on which this job depends, was refused"
+                return Refusal("not_found", message, "after")
+            spec = replace(spec, after=tuple(map(self._with_job_id, spec.after)))
+        return self.tell(inputs.Submit(spec, work.user)).reply
+
+    def _with_job_id(self, dependency: Dependency) -> Dependency:
+        _, underscore, index = dependency.job.partition("_")
+        return replace(dependency, job=f"{self._first_ids[_number_of(dependency)]}{underscore}{index}")
 
     def _started_at(self, key: Key, now: float) -> float:
         """Return the time from which the run time of the attempt is counted.
@@ -157,10 +176,25 @@ class Simulation:
     def _start(self, key: Key, nodes: Sequence[str], limit_s: float | None) -> None:
         started, seconds = self.agents.start(key, nodes, limit_s, self.now)
         self._schedule_end(key, seconds, lambda now: self._report(key, self.agents.end(key, nodes, now)))
+        self._schedule_checkpoint(key, nodes)
         self._report(key, started)
         job = self.engine.state.jobs[key[0]]
         if job.spec.health is not None and job.state is JobState.RUNNING:
             self.tell(inputs.HealthReported(*key, healthy=True))
+
+    def _schedule_checkpoint(self, key: Key, nodes: Sequence[str]) -> None:
+        """Schedule the next checkpoint of an attempt that writes checkpoints while it runs."""
+        planned = self.planned_runs.get(key[0])
+        if planned is None or planned.checkpoint_every_s is None:
+            return
+
+        def save(now: float) -> None:
+            reports = self.agents.save(key, nodes, now)
+            if reports:
+                self._report(key, reports)
+                self._schedule_checkpoint(key, nodes)
+
+        self.schedule(self.now + planned.checkpoint_every_s, REPORT, save)
 
     def _schedule_end(self, _key: Key, seconds: float, ending: Callback) -> None:
         """Schedule the end of an attempt's processes. The callback does nothing if the processes have been
@@ -179,7 +213,8 @@ class Simulation:
     def _subtract_saved_work(self, status: AttemptStatus) -> None:
         """Shorten the next attempt by the work that this attempt has saved in a checkpoint."""
         key = status.job, status.attempt
-        if status.checkpoint is None or status.started_at is None or key in self._saved:
+        ended = status.ended_at is not None
+        if not ended or status.checkpoint is None or status.started_at is None or key in self._saved:
             return
         # Subtract the work only once, because all members of a gang report the same checkpoint.
         self._saved.add(key)
@@ -218,3 +253,7 @@ class Simulation:
     def run(self) -> None:
         while self.step():
             pass
+
+
+def _number_of(dependency: Dependency) -> int:
+    return int(dependency.job.partition("_")[0])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wire.job.arrays import array_indices
 from wire.job.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
     """A job of a job log. `number` is the job's number in the log, `runtime_s` the seconds that it runs if it
-    is not stopped."""
+    is not stopped.
+
+    The dependencies in `spec` name jobs by their numbers in the log.
+    """
 
     number: int
     submit_s: float
@@ -18,3 +22,10 @@ class TraceJob:
     runtime_s: float
     user: str = "nobody"
     code: int = 0
+    checkpoint_every_s: float | None = None
+    """Seconds between two checkpoints that the job writes while it runs; None if it writes none."""
+
+    @property
+    def count(self) -> int:
+        """The number of jobs that the submit makes: 1, or the number of elements of an array."""
+        return len(array_indices(self.spec.array)) if self.spec.array else 1

@@ -15,10 +15,12 @@ AttemptReports = dict[str, AttemptStatus]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """The run time of an attempt's process in seconds, and its exit code."""
+    """The run time of an attempt's process in seconds, its exit code, and the seconds between two of its
+    checkpoints (None: it writes none)."""
 
     runtime_s: float
     code: int = 0
+    checkpoint_every_s: float | None = None
 
 
 def hello_of(name: str, facts: NodeFacts) -> Hello:
@@ -66,9 +68,21 @@ class VirtualAgents:
             old = known.get(node, AttemptStatus(*key))
             if old.ended_at is None:
                 saves = order.checkpoint_s and old.started_at is not None
-                saved = Checkpoint("virtual", at=now) if saves else None
+                saved = Checkpoint("virtual", at=now) if saves else old.checkpoint
                 known[node] = replace(old, ended_at=now, signal=15, why=order.why, checkpoint=saved)
             reports[node] = known[node]
+        return reports
+
+    def save(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:
+        """Write a checkpoint of the attempt if it still runs on all of these nodes. Returns the agents'
+        reports; none if it has ended on one of them."""
+        known = self._attempts.get(key, {})
+        running = {node: old for node in nodes if (old := known.get(node)) and old.ended_at is None}
+        if len(running) < len(list(nodes)):
+            return {}
+        saved = Checkpoint("virtual", at=now)
+        reports = {node: replace(old, checkpoint=saved) for node, old in running.items()}
+        known.update(reports)
         return reports
 
     def end(self, key: Key, nodes: Iterable[str], now: float) -> AttemptReports:

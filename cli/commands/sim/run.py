@@ -119,8 +119,8 @@ def run(
     as possible, the same number on each, rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
-    duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority and more;
-    docs/simulator.md lists all fields.
+    duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority, begin,
+    deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
     --order and --backfill set the policy. Without them, it is that of --config or of the scheduler.toml that
     the controller would read, with all profiles. --profile uses one of the profiles for all jobs, on all
@@ -141,6 +141,7 @@ def simulate(
     the HTML report to that file.
     """
     with refusals():
+        from cli.commands.sim.option_columns import option_columns
         from controller.config import load
         from controller.sim.logs.job_log import read_log
         from controller.sim.logs.swf import SwfFilter, SwfOptions, ZeroRuns
@@ -153,10 +154,11 @@ def simulate(
         together = policy_options.one_of(SameSecond, flags.same_second, "--same-second")
         chosen = load(addresses.find_config(flags.config))
         policies = flags.policies(chosen, flags.estimate, profile)
-        read = read_log(log, skip_bad=flags.skip_bad)
+        read = read_log(log, skip_bad=flags.skip_bad, options=option_columns())
         cluster = flags.cluster() or policy_options.find_cluster(read, chosen, explicit=bool(flags.config))
         work, dropped = read.work(cluster, reading)
-        _print_notes(read, cluster, len(work), dropped)
+        count = sum(job.count for job in work)
+        _print_notes(read, cluster, count, dropped)
         with _jobs_files(jobs_csv, policies) as files:
             if report is not None:
                 # Open the file before the run, so that an error about the file is reported before the long
@@ -174,7 +176,7 @@ def simulate(
                 _write_jobs(file, outcome.rows)
     if report is not None:
         _write_report(report, log.name, cluster, outcomes, dropped, len(read.bad))
-    _print_refused(outcomes[0], len(work))
+    _print_refused(outcomes[0], count)
     bodies = [_body(each, dropped, len(read.bad)) for each in outcomes]
     figures_table.show(output, bodies, alone=not flags.compare)
     return 0
@@ -183,7 +185,7 @@ def simulate(
 def _outcomes(tasks: Sequence[RunTask]) -> list[RunResult]:
     from controller.sim.run import run, run_policies
 
-    with Progress(sum(len(task.work) for task in tasks), "jobs") as progress:
+    with Progress(sum(job.count for task in tasks for job in task.work), "jobs") as progress:
         return [run(tasks[0], progress)] if len(tasks) == 1 else run_policies(tasks, progress)
 
 

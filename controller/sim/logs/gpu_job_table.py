@@ -1,10 +1,13 @@
 """Reads tables of GPU jobs: CSV with column names, or one JSON object per line.
 
-The columns submit and duration (in seconds) are required. All others are optional: estimate (seconds), user,
-gpus (on all nodes together; 0.25 is a part of a GPU), nodes, cpu and memory (per node: cores, and 64G or a
-number of MiB), model (A100, or A100|H100), name, project, queue, profile, priority (0 to 100, or HIGH), saves
-(yes: the job continues from a checkpoint after a preemption), code (exit code) and job (the job's number; by
-default the jobs are counted).
+The columns submit and duration (in seconds) are required, all others are optional. Three groups of columns
+set fields of the JobSpec:
+
+1. Columns that only tables have, such as cpu or saves (`_OF_SPEC`).
+2. Columns that are times: begin and deadline (`_MOMENTS`).
+3. Columns with the names of options of corral submit (`OptionColumns`).
+
+docs/simulator.md describes every column.
 """
 
 from __future__ import annotations
@@ -14,16 +17,20 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.core.commands.resource_sizes import FIXED_SIZES
 from controller.sim.cluster import memory_mib
-from controller.sim.logs.log_file import LogFile, LogRefused
+from controller.sim.logs.log_file import LogFile, LogFormat, LogRefused
 from controller.sim.trace_job import TraceJob
+from wire import amounts
 from wire.job.spec import JobSpec, spec_problems
 from wire.names import PRIORITIES
 from wire.text import printable
 
+SEPARATOR = "|"
+"""Separates the values of a cell in a column that may have several values."""
 _NUMBER = re.compile(r"\d{1,15}(\.\d{0,15})?(e[+-]?\d{1,2})?", re.IGNORECASE | re.ASCII)
 
 
@@ -66,7 +73,26 @@ def _yes(text: str) -> bool:
 
 
 def _models(text: str) -> tuple[str, ...]:
-    return tuple(sorted(name.strip() for name in text.split("|")))
+    return tuple(sorted(name.strip() for name in text.split(SEPARATOR)))
+
+
+def _span(text: str) -> float:
+    return _number(text) if _NUMBER.fullmatch(text) else amounts.seconds(text)
+
+
+def _interval(text: str) -> float:
+    seconds = _span(text)
+    if seconds < 1:
+        raise ValueError(f"{text!r} is less than one second")
+    return seconds
+
+
+def _moment(text: str, submit_s: float) -> float:
+    if text.startswith("+"):
+        return submit_s + amounts.seconds(text[1:])
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a number of seconds, as in submit, nor a time after it (+2h)")
+    return _number(text)
 
 
 _OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
@@ -82,22 +108,65 @@ _OF_SPEC: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "profile": ("profile", str),
     "priority": ("priority", _priority),
     "saves": ("checkpoint_signal", lambda text: "USR1" if _yes(text) else ""),
+    "preemptible": ("preemptible", _yes),
 }
+_MOMENTS = {"begin": "begin_at", "deadline": "deadline_at"}
 _REQUIRED = ("submit", "duration")
-COLUMNS = (*_REQUIRED, *_OF_SPEC, "user", "code", "job")
+COLUMNS = (*_REQUIRED, *_OF_SPEC, *_MOMENTS, "user", "code", "job", "checkpoint_every")
+_JOB = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionColumns:
+    """The columns with the names of options of corral submit.
+
+    The command line passes them to the reader of the table, because the table of options belongs to the
+    command line, and the simulator must not import it.
+    """
+
+    names: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    """The columns that name other jobs of the table, such as after_ok."""
+    after_all: tuple[str, ...] = ()
+    """The columns that are valid only together with a dependency, such as after_timeout."""
+    read: Callable[[Mapping[str, str]], dict[str, Any]] = lambda _cells: {}
+    """Returns the fields of the JobSpec that these cells set. Raises ValueError with the name of a column."""
+    column_of: Callable[[str], str] = lambda field: field
+    """Returns the column that sets a field of the JobSpec; empty if no column sets it."""
+
+
+NO_OPTION_COLUMNS = OptionColumns()
 
 
 class GpuJobTable:
-    """A table of jobs that is being read. `csv` and `json` parse it and yield its jobs."""
+    """A table of jobs that is being read.
 
-    def __init__(self, file: LogFile) -> None:
+    1. Read the rows one by one. Each row becomes a job without dependencies.
+    2. When all rows are known, replace job names in the dependencies of the jobs by job numbers, and read
+       these jobs again with their dependencies. A name means all jobs of this name submitted before.
+    """
+
+    def __init__(self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS) -> None:
         self._names: set[str] = set()
         self._file = file
+        self._options = options
+        self._columns = (*COLUMNS, *options.names, *options.dependencies, *options.after_all)
         self._specs: dict[tuple[str, ...], JobSpec] = {}
         self._count = 0
+        self._dependent: list[tuple[int, int, Mapping[str, str]]] = []
+        """The index in the list of jobs, the line and the cells of each job with dependencies."""
 
-    def csv(self) -> Iterator[TraceJob]:
-        """Yield the jobs of a CSV table whose first line has the column names."""
+    def jobs(self, form: LogFormat) -> list[TraceJob]:
+        """Read the whole file, and return its jobs in the order of the lines."""
+        jobs: list[TraceJob | None] = []
+        for line, cells in self._csv() if form is LogFormat.CSV else self._json():
+            jobs += self._read(line, cells, len(jobs))
+        if self._dependent:
+            self._read_dependencies(jobs)
+        return [job for job in jobs if job is not None]
+
+    def _csv(self) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield the line number and the cells of each row of a CSV table, whose first line has the names."""
         heading: list[str] = []
         for number, text in self._file:
             if not text.strip():
@@ -114,36 +183,36 @@ class GpuJobTable:
                 count = f"{len(row)} column{'s' * (len(row) != 1)}"
                 self._file.broken(number, f"has {count}, the heading has {len(heading)}")
             else:
-                yield from self._read(number, dict(zip(heading, row, strict=True)))
+                yield number, dict(zip(heading, row, strict=True))
 
-    def json(self) -> Iterator[TraceJob]:
-        """Yield the jobs of a file that has one JSON object per line."""
+    def _json(self) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Yield the line number and the cells of each line of a file with one JSON object per line."""
         for number, text in self._file:
             if not text.strip():
                 continue
             try:
                 row = _object(text)
-                cells = {name: _text(name, value) for name, value in row.items() if name in COLUMNS}
+                cells = {name: _text(name, value) for name, value in row.items() if name in self._columns}
             except (ValueError, RecursionError) as error:
                 self._file.broken(number, f"is not a JSON object of numbers and texts: {error}")
                 continue
             self._names |= row.keys()
-            yield from self._read(number, cells)
+            yield number, cells
 
     @property
     def unread(self) -> list[str]:
         """The columns of the file that are unknown, each with the most similar known column name. Complete
         after the whole file has been read."""
-        missing = set(COLUMNS) - self._names
+        missing = set(self._columns) - self._names
         found = []
-        for name in sorted(self._names - set(COLUMNS)):
+        for name in sorted(self._names - set(self._columns)):
             meant = difflib.get_close_matches(name, missing, n=1, cutoff=0.7)
             found.append(f"{name} (is {meant[0]} meant?)" if meant else name)
         return found
 
     def _heading(self, row: list[str], number: int) -> list[str]:
         heading = [name.strip().lower() for name in row]
-        known = f"The first line names the columns; known are {', '.join(COLUMNS)}."
+        known = f"The first line names the columns; known are {', '.join(self._columns)}."
         for name in _REQUIRED:
             if name not in heading:
                 among = f"there is no column {name!r} among {printable(', '.join(heading), 80)}"
@@ -156,38 +225,111 @@ class GpuJobTable:
         self._names |= set(heading)
         return heading
 
-    def _read(self, number: int, row: Mapping[str, str]) -> Iterator[TraceJob]:
+    def _read(self, line: int, row: Mapping[str, str], index: int) -> Iterator[TraceJob]:
+        """Yield the job of a row, without its dependencies. `index` is its index in the list of jobs."""
         self._count += 1
+        cells = {name: text for name in self._columns if (text := row.get(name, "").strip())}
+        options = self._options
+        later = [name for name in (*options.dependencies, *options.after_all) if name in cells]
         try:
-            yield self._work({name: row.get(name, "").strip() for name in COLUMNS})
+            cells.setdefault("job", str(self._count))
+            yield self._job({name: text for name, text in cells.items() if name not in later})
         except ValueError as error:
-            self._file.broken(number, str(error))
+            self._file.broken(line, str(error))
+            return
+        if later:
+            self._dependent.append((index, line, cells))
 
-    def _work(self, row: Mapping[str, str]) -> TraceJob:
+    def _read_dependencies(self, jobs: list[TraceJob | None]) -> None:
+        """Read the jobs with dependencies again, and replace them in `jobs`; None replaces an invalid job."""
+        order = sorted((each.submit_s, index, each) for index, each in enumerate(jobs) if each is not None)
+        place = {each.number: position for position, (_, _, each) in enumerate(order)}
+        named: dict[str, list[int]] = {}
+        for _, _, each in order:
+            named.setdefault(each.spec.name, []).append(each.number)
+        for index, line, cells in self._dependent:
+            known = jobs[index]
+            assert known is not None
+            numbered = dict(cells)
+            try:
+                for name in self._options.dependencies:
+                    if name in cells:
+                        numbered[name] = _numbers(name, cells[name], known.number, place, named)
+                jobs[index] = self._job(numbered)
+            except ValueError as error:
+                self._file.broken(line, str(error))
+                jobs[index] = None
+
+    def _job(self, cells: Mapping[str, str]) -> TraceJob:
         for name in _REQUIRED:
-            if not row[name]:
+            if name not in cells:
                 raise ValueError(f"{name} is missing")
+        every = _cell(cells, "checkpoint_every", _interval) if "checkpoint_every" in cells else None
+        submit_s = _cell(cells, "submit", _number)
         return TraceJob(
-            number=_cell(row, "job", _whole) if row["job"] else self._count,
-            submit_s=_cell(row, "submit", _number),
-            spec=self._spec(row),
-            runtime_s=_cell(row, "duration", _number),
-            user=row["user"] or "nobody",
-            code=_cell(row, "code", _whole) if row["code"] else 0,
+            number=_cell(cells, "job", _whole),
+            submit_s=submit_s,
+            spec=self._spec(cells, submit_s),
+            runtime_s=_cell(cells, "duration", _number),
+            user=cells.get("user", "nobody"),
+            code=_cell(cells, "code", _whole) if "code" in cells else 0,
+            checkpoint_every_s=every,
         )
 
-    def _spec(self, row: Mapping[str, str]) -> JobSpec:
-        key = tuple(row[name] for name in _OF_SPEC)
+    def _spec(self, cells: Mapping[str, str], submit_s: float) -> JobSpec:
+        options = self._options
+        names = (*options.names, *options.dependencies, *options.after_all)
+        times = [name for name in _MOMENTS if name in cells]
+        key = (
+            *(cells.get(name, "") for name in (*_OF_SPEC, *_MOMENTS, *names)),
+            cells["submit"] if times else "",
+        )
         spec = self._specs.get(key)
         if spec is None:
-            asked = {field: _cell(row, name, read) for name, (field, read) in _OF_SPEC.items() if row[name]}
+            fields = {
+                field: _cell(cells, name, read) for name, (field, read) in _OF_SPEC.items() if name in cells
+            }
+            for name in times:
+                fields[_MOMENTS[name]] = _cell(cells, name, lambda text: _moment(text, submit_s))
+            asked = {name: cells[name] for name in names if name in cells}
             # End a virtual job exactly at its time limit, without a grace period.
-            spec = JobSpec(("true",), grace_s=0.0, **{**FIXED_SIZES, **asked})
+            spec = JobSpec(("true",), grace_s=0.0, **{**FIXED_SIZES, **fields})
+            if asked:
+                spec = replace(spec, **options.read(asked))
             for where, message in spec_problems(spec):
-                column = next((name for name, (field, _) in _OF_SPEC.items() if field == where), where)
-                raise ValueError(f"{column}: {message}")
+                raise ValueError(f"{self._column_of(where)}: {message}")
             self._specs[key] = spec
         return spec
+
+    def _column_of(self, where: str) -> str:
+        """Return the column that sets a field of the JobSpec, or the name of the field if there is none."""
+        own = {field: name for name, (field, _) in _OF_SPEC.items()}
+        own |= {field: name for name, field in _MOMENTS.items()}
+        return own.get(where) or self._options.column_of(where) or where
+
+
+def _numbers(
+    column: str, text: str, job: int, place: Mapping[int, int], named: Mapping[str, list[int]]
+) -> str:
+    """Replace job names in the cell of a dependency by job numbers. Raises ValueError for an unknown job.
+
+    `place` has for each job number the position in the order of submits, `named` the job numbers by name.
+    """
+    found: list[str] = []
+    for each in (part.strip() for part in text.replace(SEPARATOR, ",").split(",")):
+        number = int(each.partition("_")[0]) if _JOB.fullmatch(each) else 0
+        if number in place:
+            if place[number] >= place[job]:
+                raise ValueError(f"{column}: job {each} is not submitted before this job")
+            found.append(each)
+            continue
+        before = [str(other) for other in named.get(each, ()) if each and place[other] < place[job]]
+        if not before:
+            raise ValueError(
+                f"{column}: no job with the number or name {each!r} is submitted before this job"
+            )
+        found += before
+    return ",".join(dict.fromkeys(found))
 
 
 def _cell(row: Mapping[str, str], name: str, read: Callable[[str], Any]) -> Any:
@@ -215,7 +357,7 @@ def _text(name: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return "|".join(value)
+        return SEPARATOR.join(value)
     if isinstance(value, bool | list | dict):
         raise ValueError(f"{name} is {json.dumps(value)[:40]}")
     return str(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controller.sim.cluster import CORE, Cluster
-from controller.sim.logs.gpu_job_table import GpuJobTable
+from controller.sim.logs.gpu_job_table import NO_OPTION_COLUMNS, GpuJobTable, OptionColumns
 from controller.sim.logs.log_file import LogFile, LogFormat, LogRefused
 from controller.sim.logs.swf import SwfLine, SwfLog, SwfOptions, select_jobs
 from controller.sim.trace_job import TraceJob
@@ -50,16 +50,19 @@ class JobLog:
         return work, dropped
 
 
-def read_log(path: Path, *, skip_bad: bool = False) -> JobLog:
-    """Read the whole log. Raises LogRefused for a broken line; with `skip_bad`, broken lines are skipped."""
+def read_log(path: Path, *, skip_bad: bool = False, options: OptionColumns = NO_OPTION_COLUMNS) -> JobLog:
+    """Read the whole log. Raises LogRefused for a broken line; with `skip_bad`, broken lines are skipped.
+
+    `options` are the columns of a table that have the names of job options.
+    """
     with LogFile(path, skip_bad=skip_bad) as file:
         log = JobLog(file.name, file.form, bad=file.bad)
         if log.form is LogFormat.SWF:
             swf = SwfLog(file)
             log.lines, log.processors = list(swf), swf.processors
         else:
-            table = GpuJobTable(file)
-            log.table = list(table.csv() if log.form is LogFormat.CSV else table.json())
+            table = GpuJobTable(file, options)
+            log.table = table.jobs(log.form)
             log.unread = table.unread
     if not (log.lines or log.table):
         raise LogRefused(log.name, "there are no jobs in it")

@@ -52,6 +52,10 @@ FULL = {
     "profile": "training",
     "priority": "75",
     "saves": "yes",
+    "preemptible": "no",
+    "begin": "3600",
+    "deadline": "+1d",
+    "checkpoint_every": "30m",
     "code": "1",
     "job": "4711",
 }
@@ -81,7 +85,11 @@ def test_every_column_of_a_table_is_read(put: Put, form: LogFormat) -> None:
         nodes=2,
         time_limit_s=3600,
         checkpoint_signal="USR1",
+        preemptible=False,
+        begin_at=3600,
+        deadline_at=5 + 86_400,
     )
+    assert work.checkpoint_every_s == 1_800
     assert set(FULL) == set(COLUMNS)
 
 
@@ -190,6 +198,10 @@ def test_a_broken_row_is_named_with_its_line(put: Put, row: str, why: str) -> No
         ("memory", "64X", "memory: '64X' is not an amount of memory"),
         ("memory", "0", "memory: must be positive"),
         ("priority", "101", "priority: must lie between 0 and 100"),
+        ("preemptible", "maybe", "preemptible: 'maybe' is neither yes nor no"),
+        ("begin", "18:30", "begin: '18:30' is neither a number of seconds"),
+        ("deadline", "0", "deadline: must be a moment"),
+        ("checkpoint_every", "0", "checkpoint_every: '0' is less than one second"),
         ("code", "x", "code: 'x' is not a number"),
         ("job", "1.5", "job: '1.5' is not a whole number"),
     ],

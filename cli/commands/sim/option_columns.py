@@ -1,0 +1,78 @@
+"""The columns of a job table for corral sim that have the names of options of corral submit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.exit_codes import CommandError
+from cli.spec.job_options import OPTIONS
+from cli.spec.spec_builder import flag_of, read_fields
+from cli.spec.submit_options import OptionText
+from cli.spec.time_options import AFTER
+from controller.sim.logs.gpu_job_table import SEPARATOR, OptionColumns
+
+_NAMES = (
+    "array",
+    "timeout",
+    "min_nodes",
+    "assembly_time",
+    "elastic",
+    "mixed_models",
+    "gpu_memory",
+    "min_gpu_memory",
+    "compute",
+    "mig",
+    "numa",
+    "nvlink",
+    "data",
+    "licence",
+    "label",
+    "near",
+    "apart",
+    "over",
+    "same",
+    "different",
+    "domains",
+    "select",
+    "affinity",
+    "prefer",
+    "tolerate",
+    "scratch",
+    "min_runtime",
+    "restart",
+    "restart_delay",
+    "restart_codes",
+    "on_node_lost",
+    "relax",
+    "relax_after",
+)
+"""The options that can change when and where a simulated job runs, and whose value does not depend on the
+present time or on other jobs.
+"""
+_DEPENDENCIES = tuple(name for name in AFTER if name != "after_data")
+_AFTER_ALL = ("after_count", "after_timeout")
+
+
+def option_columns() -> OptionColumns:
+    """Return the columns that a job table may have in addition to the columns that only tables have."""
+    return OptionColumns(_NAMES, _DEPENDENCIES, _AFTER_ALL, _read, _column_of)
+
+
+def _read(cells: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the JobSpec fields. Raises ValueError for a cell that cannot be read."""
+    options = {
+        name: [
+            OptionText(each.strip(), name)
+            for each in (text.split(SEPARATOR) if OPTIONS[name].repeats else [text])
+        ]
+        for name, text in cells.items()
+    }
+    try:
+        return read_fields(options)[0]
+    except CommandError as error:
+        raise ValueError(error.message) from None
+
+
+def _column_of(field: str) -> str:
+    return flag_of(field).removeprefix("--").replace("-", "_")
