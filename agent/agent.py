@@ -306,6 +306,7 @@ class Agent:
         key = (note.job, note.attempt)
         if self.attempts.running_order(key) is not None:
             write_notice(self.spool.directory(key), note.text)
+            self.exec_sessions.show_notice(key, note.text)
 
     def _exec_spec(self, key: AttemptKey, command: tuple[str, ...], term: str) -> LaunchSpec:
         order, supervisor = self.attempts.running_order(key), self.spool.supervisor_pid(key)

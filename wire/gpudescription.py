@@ -14,18 +14,20 @@ DETECTED = ("auto", "none", "nvml")
 SIMULATED_MODELS = ("H200", "H100", "A100", "A100-40G", "V100", "L40S", "L4", "T4", "RTX4090")
 """The models that can be simulated. agent/gpus/simulated.py has the properties of each."""
 _PREFIX = "simulated:"
+_IDLE = "idle"
 _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 
 
 @dataclass(frozen=True)
 class GpuGroup:
     """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is
-    divided; empty without MIG.
+    divided; empty without MIG. Idle GPUs never compute, whatever job holds them.
     """
 
     count: int
     model: str
     slices: tuple[str, ...] = ()
+    idle: bool = False
 
 
 def checked_description(text: str) -> str:
@@ -50,8 +52,11 @@ def _group(part: str) -> GpuGroup:
     if match is None or model not in SIMULATED_MODELS:
         known = ", ".join(SIMULATED_MODELS)
         raise ValueError(f"cannot read {part!r}; write 8xH100 or 8xH100,8xL40S with one of {known}")
+    profiles, _, last = (match[3] or "").rpartition(":")
+    if last != _IDLE:
+        profiles = match[3] or ""
     try:
-        slices = mig.instances(match[3]) if match[3] else []
+        slices = mig.instances(profiles) if profiles else []
     except ValueError as error:
         raise ValueError(f"cannot read {part!r}: {error}") from None
-    return GpuGroup(int(match[1]), model, tuple(slices))
+    return GpuGroup(int(match[1]), model, tuple(slices), last == _IDLE)

@@ -21,7 +21,7 @@ from agent.attempts.actions import (
     WatchSupervisor,
 )
 from agent.attempts.spool import AttemptKey, SpooledAttempt, apply_fact
-from agent.gpus.process_owners import GpuHolder
+from agent.gpus.process_owners import GpuHolder, simulated_load
 from wire.agent.frames import AttemptStatus, Checkpoint, Go, Report, Settle, Start, Stop
 
 NODE_UNFIT = "node_unfit"
@@ -137,6 +137,7 @@ class AttemptStates:
                 each.status.pid,
                 each.supervisor,
                 each.order.gpus,
+                simulated_load=simulated_load(each.order.env),
             )
             for key, each in self._known.items()
             if each.order is not None and each.status.pid is not None and each.order.gpus

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Mapping, Optional
 
 from agent.attempts.spool import format_key
 from agent.supervisor.process_marks import MarkedProcess
 from wire.agent.frames import GpuHold
 
+LOAD_VARIABLE = "CORRAL_SIMULATED_LOAD"
 _MAX_GENERATIONS = 64
 """How many parents of a process are followed. A longer chain must be a loop, caused by reused pids."""
 
@@ -36,6 +38,8 @@ class GpuHolder:
     descendants of the supervisor.
     """
     mark_key: str = field(default="", repr=False)
+    simulated_load: float = 1.0
+    """The part of its simulated GPUs that the attempt loads, from 0 to 1."""
 
 
 ListHolders = Callable[[], list[GpuHolder]]
@@ -47,6 +51,26 @@ def held_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
     for holder in holders:
         for hold in holder.gpus:
             found[hold.uuid] = found.get(hold.uuid, 0) + hold.milli
+    return found
+
+
+def simulated_load(env: Mapping[str, str]) -> float:
+    """Return the load of simulated GPUs, from 0 to 1, that CORRAL_SIMULATED_LOAD in the job's environment
+    sets in percent. Return 1 without the variable, or if its value is no number.
+    """
+    try:
+        percent = float(env.get(LOAD_VARIABLE, "100"))
+    except ValueError:
+        return 1.0
+    return min(1.0, max(0.0, percent / 100)) if math.isfinite(percent) else 1.0
+
+
+def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
+    """Return how much of each simulated GPU the attempts load, in thousandths of the GPU, by UUID."""
+    found: dict[str, int] = {}
+    for holder in holders:
+        for hold in holder.gpus:
+            found[hold.uuid] = found.get(hold.uuid, 0) + round(hold.milli * holder.simulated_load)
     return found
 
 

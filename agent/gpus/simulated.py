@@ -6,7 +6,7 @@ import hashlib
 import math
 import uuid
 from dataclasses import dataclass, replace
-from typing import Mapping, Sequence
+from typing import Mapping, Optional, Sequence
 
 from agent.event_loop import EventLoop
 from agent.gpus.interface import (
@@ -18,7 +18,7 @@ from agent.gpus.interface import (
     SendFrame,
     ignore_readings,
 )
-from agent.gpus.process_owners import GpuHolder, ListHolders, held_milli
+from agent.gpus.process_owners import GpuHolder, ListHolders, held_milli, loaded_milli
 from wire.agent.frames import GpuChecked, GpuFacts, GpuProcess, GpuProcesses, GpuReport, GpuReset, GpuSample
 from wire.gpudescription import GpuGroup
 from wire.job import mig
@@ -58,6 +58,9 @@ _HOT_C = 68
 class SimulatedGpus:
     """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts
     to which they are allocated.
+
+    An attempt loads its GPUs fully, or by as many percent as CORRAL_SIMULATED_LOAD in its environment. The
+    GPUs of an idle group (`simulated:8xH100:idle`) have no load at all.
     """
 
     numa_nodes = 2
@@ -67,6 +70,7 @@ class SimulatedGpus:
     def __init__(self, node: str, groups: Sequence[GpuGroup]) -> None:
         facts: list[GpuFacts] = []
         self._models: list[SimulatedModel] = []
+        self._idle: set[str] = set()
         wholes = 0
         for group in groups:
             first, model = len(facts), MODELS[group.model]
@@ -79,6 +83,7 @@ class SimulatedGpus:
                 else:
                     facts.append(replace(gpu, label=number if number != str(gpu.index) else ""))
             self._models += [model] * (len(facts) - first)
+            self._idle.update(gpu.uuid for gpu in facts[first:] if group.idle)
         self.facts = tuple(facts)
         self._heat = [0.0] * len(facts)
         self._tick = 0
@@ -116,7 +121,7 @@ class SimulatedGpus:
 
     def _read(self, loop: EventLoop, holders: ListHolders, send: SendFrame) -> None:
         held = holders()
-        samples = self.sample(held_milli(held))
+        samples = self.sample(held_milli(held), loaded_milli(held))
         self._on_samples(samples, ())
         changed = self._readings.changed(samples)
         if changed:
@@ -126,17 +131,23 @@ class SimulatedGpus:
             send(GpuProcesses(found))
         loop.call_later(SAMPLE_INTERVAL_S, lambda: self._read(loop, holders, send))
 
-    def sample(self, held: Mapping[str, int]) -> list[GpuSample]:
-        """Return a new reading of every GPU. `held` is how much of each GPU is allocated, in thousandths,
-        by UUID.
+    def sample(self, held: Mapping[str, int], loaded: Optional[Mapping[str, int]] = None) -> list[GpuSample]:
+        """Return a new reading of every GPU. `held` is how much of each GPU is allocated, `loaded` how much
+        of it computes, in thousandths, by UUID. Without `loaded`, all of it computes.
         """
         self._tick += 1
+        loaded = held if loaded is None else loaded
         return [
-            self._reading(gpu, self._models[gpu.index], held.get(gpu.uuid, 0) / WHOLE_GPU)
+            self._reading(
+                gpu,
+                self._models[gpu.index],
+                held.get(gpu.uuid, 0) / WHOLE_GPU,
+                0.0 if gpu.uuid in self._idle else loaded.get(gpu.uuid, 0) / WHOLE_GPU,
+            )
             for gpu in self.facts
         ]
 
-    def _reading(self, gpu: GpuFacts, model: SimulatedModel, load: float) -> GpuSample:
+    def _reading(self, gpu: GpuFacts, model: SimulatedModel, held: float, load: float) -> GpuSample:
         """Return a new reading of one GPU. Its utilisation varies in slow waves, and its temperature
         follows with a delay.
         """
@@ -148,7 +159,7 @@ class SimulatedGpus:
         return GpuSample(
             gpu.uuid,
             round(100 * busy),
-            round(gpu.memory_mib * (0.006 + min(1.0, load) * 0.82)),
+            round(gpu.memory_mib * (0.006 + min(1.0, held) * 0.82)),
             round(model.idle_w + busy * (model.full_w - model.idle_w)),
             celsius,
             clock_mhz=round(model.mhz * (0.97 + 0.03 * wave)) if busy else _SLOW_MHZ,

@@ -121,6 +121,15 @@ class ExecSessions:
             session.finished = session.finished or frame.end
             self._flush(session)
 
+    def show_notice(self, key: AttemptKey, sentence: str) -> None:
+        """Show a line `corral: ...` on the terminals that are open in an attempt. Commands without a terminal
+        are left out, because programs read their output.
+        """
+        text = b64encode(f"\r\ncorral: {sentence}\r\n".encode("utf-8", "replace")).decode()
+        for session in self._open.values():
+            if session.key == key and session.terminal:
+                self._channel.send(ShellOutput(session.request, text, "stdout"))
+
     def acknowledge(self, frame: ShellTaken) -> None:
         """Add the number of bytes that the client has read to the session's credit, so that the session may
         send as many further bytes.

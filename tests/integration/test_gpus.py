@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agent.gpus.interface import SAMPLE_INTERVAL_S
 from tests.agent.fake_nvml import FakeNvml, uuid
 from tests.systems import System
 from wire.api.nodes import GpuView
@@ -299,6 +300,26 @@ def test_idle_gpus_are_flagged_warned_and_reclaimed(
     fake_nvml.set_answers(held, busy=0)
     ended = system.await_jobs([job])[job]
     assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)
+
+
+def test_an_idle_rule_of_a_queue_is_tried_with_simulated_gpus(build: Callable[..., System]) -> None:
+    system = build("gpu01")
+    system.sections["queues"] = {
+        "default": {},
+        # An idle time longer than the pause between two readings, so that the first reading counts.
+        "notebooks": {"idle": "cancel", "idle_after_s": 3 * SAMPLE_INTERVAL_S, "idle_grace_s": 0.5},
+    }
+    system.start()
+    quiet = {"CORRAL_SIMULATED_LOAD": "0"}
+    idle = submit(system, "sleep 1000", gpus=1, queue="notebooks", env=quiet)
+    busy = submit(system, "sleep 1000", gpus=1, queue="notebooks")
+    other = submit(system, "sleep 1000", gpus=1, env=quiet)
+    without = submit(system, "sleep 1000", queue="notebooks")
+    ended = system.await_jobs([idle])[idle]
+    assert (ended.state, ended.reason) == (JobState.CANCELLED, Reason.IDLE)
+    found = system.jobs()
+    assert [found[job].state for job in (busy, other, without)] == [JobState.RUNNING] * 3
+    assert [found[job].idle_since for job in (busy, without)] == [None, None]
 
 
 def test_gpu_that_needs_a_reset_is_reset_when_its_job_has_ended(

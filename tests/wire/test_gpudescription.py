@@ -23,6 +23,15 @@ def test_groups() -> None:
     assert found == (GpuGroup(8, "H100"), GpuGroup(2, "A100-40G", ("3g.20gb", "1g.5gb", "1g.5gb")))
 
 
+def test_idle_groups() -> None:
+    found = gpudescription.parse_simulated("simulated:6xH100,2xH100:idle,1xA100:1g.5gb*7:idle")
+    assert [(each.count, len(each.slices), each.idle) for each in found] == [
+        (6, 0, False),
+        (2, 0, True),
+        (1, 7, True),
+    ]
+
+
 @pytest.mark.parametrize("text", ["auto", "none", "nvml", "simulated:1xT4"])
 def test_a_description_that_an_agent_can_read_is_returned_unchanged(text: str) -> None:
     assert gpudescription.checked_description(text) == text

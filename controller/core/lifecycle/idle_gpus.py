@@ -86,7 +86,9 @@ class IdleGpuHandler:
             return
         if job.idle_since is None:
             idling = self._idling.of(job.spec.queue)
-            until = None if idling.reclaim is IdleAction.FLAG else now + idling.grace_s
+            # A replica of a service is never ended, because it must be there for the next request.
+            ends = idling.reclaim is not IdleAction.FLAG and job.replica is None
+            until = now + idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))
             for member in job.running:
                 # The warning is written to the job's log, because the owner of the job reads the log.

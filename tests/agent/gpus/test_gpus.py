@@ -17,7 +17,7 @@ from agent.gpus import nvml_probe
 from agent.gpus.interface import NO_SUCH_GPU, GpusUnknown, ReportedReadings
 from agent.gpus.late_driver import LateDriverGpus
 from agent.gpus.nvml import NvmlGpus, NvmlMissing
-from agent.gpus.process_owners import GpuHolder, ListHolders
+from agent.gpus.process_owners import GpuHolder, ListHolders, simulated_load
 from agent.gpus.reset import ResetCommand
 from agent.gpus.simulated import SimulatedGpus
 from agent.supervisor.process_marks import mark_code
@@ -86,6 +86,41 @@ def test_readings_follow_the_load() -> None:
     assert by_uuid[busy.uuid].memory_used_mib > 60_000
     assert by_uuid[busy.uuid].temperature_c > by_uuid[idle.uuid].temperature_c + 20
     assert by_uuid[idle.uuid].utilisation == 0
+
+
+def test_idle_gpus_have_memory_in_use_and_no_load() -> None:
+    gpus = simulated_gpus("a", "1xH100,1xH100:idle")
+    samples = gpus.sample({gpu.uuid: 1000 for gpu in gpus.facts})
+    assert [each.utilisation > 75 for each in samples] == [True, False]
+    assert samples[1].utilisation == 0
+    assert samples[1].memory_used_mib > 60_000
+
+
+@pytest.mark.parametrize(
+    ("percent", "load"), [("0", 0.0), ("25", 0.25), ("300", 1.0), ("-1", 0.0), ("many", 1.0), ("nan", 1.0)]
+)
+def test_a_job_sets_the_load_of_its_simulated_gpus(percent: str, load: float) -> None:
+    assert simulated_load({"CORRAL_SIMULATED_LOAD": percent}) == load
+    assert simulated_load({}) == 1.0
+
+
+def test_the_load_of_a_job_is_in_the_readings(run: Callable[..., AgentProcess]) -> None:
+    agent = run("--gpus", "simulated:2xH100")
+    first, second = (gpu.uuid for gpu in agent.hello().facts.gpus)
+    agent.start(1, "sleep", "1000", gpus=(GpuHold(first, 1000),), env={"CORRAL_SIMULATED_LOAD": "0"})
+    agent.start(2, "sleep", "1000", gpus=(GpuHold(second, 1000),))
+
+    def readings(said: list[object]) -> bool:
+        latest = {s.uuid: s for each in said if isinstance(each, GpuReport) for s in each.samples}
+        idle, busy = latest.get(first), latest.get(second)
+        return (
+            idle is not None
+            and busy is not None
+            and idle.memory_used_mib > 60_000
+            and (idle.utilisation, busy.utilisation > 75) == (0, True)
+        )
+
+    agent.until(readings)  # type: ignore[arg-type]
 
 
 def test_only_changed_readings_are_reported() -> None:

@@ -15,6 +15,7 @@ from tests import users
 from tests.agent.agent_process import AgentProcess, alive, eventually
 from wire.agent.frames import (
     CloseShell,
+    Note,
     OpenShell,
     ResizeShell,
     Settle,
@@ -78,6 +79,18 @@ def test_exec_session_has_a_terminal_with_size_and_keys(run: Run) -> None:
     eventually(lambda: b"40 120" in output(agent))
     give(agent, b"\x03")  # Ctrl-C
     assert ended(agent) == ShellEnded(1, 3)
+
+
+def test_a_notice_for_the_job_is_shown_on_its_terminals_only(run: Run) -> None:
+    agent = run()
+    begin(agent)
+    agent.send(OpenShell(1, 1, 1, ("cat",), tty=True))
+    agent.send(OpenShell(2, 1, 1, ("cat",)))
+    give(agent, b"there\n")
+    eventually(lambda: b"there" in output(agent))
+    agent.send(Note(1, 1, "its GPUs have been idle for 30m00s"))
+    eventually(lambda: b"\r\ncorral: its GPUs have been idle for 30m00s\r\n" in output(agent))
+    assert output(agent, request=2) == b""
 
 
 def test_exec_session_without_a_command_is_a_shell(run: Run) -> None:

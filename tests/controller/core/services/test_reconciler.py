@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from controller.core.lifecycle.idle_gpus import IdleAction, IdlePolicy
 from controller.core.model import inputs
 from controller.core.model.services import MOVE_BEFORE_S, Service
 from tests.controller.core.services.services import (
@@ -257,6 +259,19 @@ def test_a_replica_that_cannot_move_runs_on_and_its_replacement_is_cancelled_aft
     harness.now = begins + 3_600
     settle(harness)
     assert replicas(harness) == [job]
+
+
+def test_an_idle_replica_is_flagged_and_not_ended() -> None:
+    idling = IdlePolicy(60.0, IdleAction.CANCEL, 60.0)
+    harness = EngineHarness(replace(pipeline_with(service()), idling=idling))
+    harness.join("gpu0")
+    settle(harness)
+    (job,) = replicas(harness)
+    harness.tell(inputs.GpusIdle(job.id, 1, harness.now))
+    harness.now += 3_600
+    harness.tell(inputs.GpusIdle(job.id, 1, harness.now))
+    assert job.idle_since is not None
+    assert (job.idle_until, job.stopping) == (None, None)
 
 
 def test_users_cannot_change_the_request_of_a_replica() -> None:
