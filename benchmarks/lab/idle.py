@@ -29,7 +29,7 @@ from benchmarks.lab.history import History, RecordedJob
 from benchmarks.lab.outages import Outage
 from benchmarks.lab.workload import GPUS_PER_NODE
 from controller.core.engine import Engine
-from controller.core.explain.blockers import deadline_blocker
+from controller.core.explain.blockers import deadline_blocker, starts_next_pass
 from wire.names import Reason
 
 NO_JOB, SCATTERED, OTHER = "no job waits", "too scattered", "other requirement"
@@ -112,7 +112,7 @@ def _waste(engine: Engine, number: int, now: float) -> str:
     cycle = engine.profile_cycles.of(job)
     if not job.ready or cycle.placer.find(job.ask, state.barred_nodes(job, now)) is None:
         return ""
-    if not cycle.starts_next_pass(job, now) or deadline_blocker(state, cycle.placer, job, now):
+    if not starts_next_pass(cycle, job, now) or deadline_blocker(state, cycle.placer, job, now):
         return ""
     limited = engine.explain(job, now).reason in (Reason.QUOTA, Reason.SHARE)
     return QUOTA if limited else ORDER

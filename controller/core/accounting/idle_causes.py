@@ -39,7 +39,12 @@ from controller.core.backfill.cycle import Cycle
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, Bools, NodeTable
 from controller.core.engine import Engine
-from controller.core.explain.blockers import deadline_blocker, licence_blocker, limit_blocker
+from controller.core.explain.blockers import (
+    deadline_blocker,
+    licence_blocker,
+    limit_blocker,
+    starts_next_pass,
+)
 from controller.core.model.job import Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
@@ -147,7 +152,7 @@ class IdleSampler:
         placer = self._placer(cycle)
         if placer.find(job.ask, state.barred_nodes(job, now)) is None:
             return None
-        if not cycle.starts_next_pass(job, now, placer) or deadline_blocker(state, placer, job, now):
+        if not starts_next_pass(cycle, job, now, placer) or deadline_blocker(state, placer, job, now):
             return None
         return IdleCause.QUOTA if _limited(cycle, job, now) else IdleCause.ORDER
 

@@ -10,14 +10,13 @@ from controller.core.backfill.candidates import BackfillCandidates
 from controller.core.backfill.conservative.conservative_pass import ConservativePass
 from controller.core.backfill.conservative.queue_reservations import QueueReservations
 from controller.core.backfill.deadline_guard import DeadlineGuard
-from controller.core.backfill.easy import EasyReservation, earliest_reservation, find_beside_reservation
+from controller.core.backfill.easy import EasyReservation, earliest_reservation
 from controller.core.backfill.elastic_growth import grow_elastic_jobs
 from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.backfill.start_search import StartSearch
-from controller.core.cluster.node_table import either_mask
 from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
@@ -589,36 +588,6 @@ class Cycle:
         job, latest = self._latest
         return max(easy.starts_at, latest if job == easy.job else easy.starts_at + self.backfill.max_delay_s)
 
-    def starts_next_pass(self, job: Job, now: float, placer: Placer | None = None) -> bool:
-        """Return whether a job that fits on free nodes will start in the next pass if nothing else changes
-        before that pass.
-
-        `placer` finds nodes instead of the placer of this profile. The caller needs another placer if scores
-        of nodes must not be computed before the next pass.
-        """
-        if self.backfill.reserves is Reserves.ALL_JOBS:
-            reserved = self.reservations.by_job.get(job.id)
-            return job.id in self.queue.new_jobs if reserved is None else reserved.starts_at <= now
-        head = self.head
-        if head is None or head[1] not in self.queue or head[1] == job.id:
-            return True
-        position = position_key(self.state, self.queue, now) or _unchanged
-        if position(self.queue.entry(job.id)) < position(head):
-            return True
-        if not self.backfill.starts_behind:
-            return False
-        barred = self.state.barred_nodes(job, now)
-        if self.shared is not None:
-            if placer is None:
-                return self.shared.find(job, barred, now) is not None
-            return placer.find(job.ask, either_mask(barred, self.shared.barred(job, now))) is not None
-        easy, shape = self.easy_reservation(now), self.placer.shape(job.ask)
-        if shape is None:
-            return False
-        if easy is None or now + self.runtime(job) <= self.backfill_ends_by(easy):
-            return True
-        return find_beside_reservation(placer or self.placer, shape, easy, barred) is not None
-
     def share(self, shared: SharedReservations | None) -> None:
         """Keep this profile's reservations in the table that several profiles share.
 
@@ -637,7 +606,3 @@ class Cycle:
         self._latest = other._latest
         self.limits.again_at = other.limits.again_at
         self.preemption.retry_at = other.preemption.retry_at
-
-
-def _unchanged(entry: QueueEntry) -> QueueEntry:
-    return entry

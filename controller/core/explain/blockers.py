@@ -2,26 +2,64 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from controller.core.backfill.deadline_guard import DeadlineGuard, deadline_reservation
-from controller.core.backfill.easy import earliest_reservation
+from controller.core.backfill.easy import earliest_reservation, find_beside_reservation
 from controller.core.backfill.shared_reservations import SharedReservations
 from controller.core.backfill.start_limits import StartLimits
 from controller.core.cluster.licences import LicenceShortage, holds_licences
+from controller.core.cluster.node_table import either_mask
 from controller.core.fairshare.share_tree import ShareAtLimit
-from controller.core.framework.interfaces import DeadlinePolicy
+from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from controller.core.quota.start_hours import HoursClosed
+from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
 from wire.text import counted, duration, printable
 
+if TYPE_CHECKING:
+    from controller.core.backfill.cycle import Cycle
+
 HOLDERS = 8
 """The most jobs that a sentence names."""
+
+
+def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None = None) -> bool:
+    """Return whether a waiting job that fits on free nodes will start in the next pass of its profile if
+    nothing else changes before that pass.
+
+    `placer` finds nodes instead of the placer of this profile. The caller needs another placer if scores of
+    nodes must not be computed before the next pass.
+    """
+    state, queue, head = cycle.state, cycle.queue, cycle.head
+    if cycle.backfill.reserves is Reserves.ALL_JOBS:
+        reserved = cycle.reservations.by_job.get(job.id)
+        return job.id in queue.new_jobs if reserved is None else reserved.starts_at <= now
+    if head is None or head[1] not in queue or head[1] == job.id:
+        return True
+    own, position_of = queue.entry(job.id), position_key(state, queue, now)
+    if (own < head) if position_of is None else (position_of(own) < position_of(head)):
+        return True
+    if not cycle.backfill.starts_behind:
+        return False
+    barred = state.barred_nodes(job, now)
+    if cycle.shared is not None:
+        if placer is None:
+            return cycle.shared.find(job, barred, now) is not None
+        return placer.find(job.ask, either_mask(barred, cycle.shared.barred(job, now))) is not None
+    easy, shape = cycle.easy_reservation(now), cycle.placer.shape(job.ask)
+    if shape is None:
+        return False
+    if easy is None or now + cycle.runtime(job) <= cycle.backfill_ends_by(easy):
+        return True
+    return find_beside_reservation(placer or cycle.placer, shape, easy, barred) is not None
 
 
 def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[Reason, str] | None:

@@ -20,6 +20,7 @@ from controller.core.explain.blockers import (
     model_quota_blocker,
     other_profile_blocker,
     reservation_blocker,
+    starts_next_pass,
 )
 from controller.core.explain.filter_losses import (
     MAX_EXAMPLES,
@@ -308,7 +309,7 @@ def _without_gpus(placer: Placer, ask: ResourceRequest) -> Refusal:
 
 def _passed_over(state: State, cycle: Cycle, job: Job, now: float) -> str:
     """Return why a job that fits now does not start, usually because it would delay a reserved start."""
-    if cycle.starts_next_pass(job, now):
+    if starts_next_pass(cycle, job, now):
         return "fits now: considered in the next pass"
     own, first_start = cycle.reservations.by_job.get(job.id), cycle.first_reservation(now)
     if own is not None:
