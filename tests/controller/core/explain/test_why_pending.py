@@ -132,7 +132,7 @@ def test_the_jobs_ahead_are_listed_in_the_order_of_their_turns() -> None:
 
 def test_a_soft_limit_that_is_passed_is_named() -> None:
     harness = cluster("n1")
-    harness.submit(spec(8))
+    harness.submit(spec(8), "bo")
     harness.tick()
     waiting = harness.submit(spec(8), "bo")
     harness.tell(inputs.SetQuota("user", "bo", Quota(soft=Limits(gpus=4)), "root"))
