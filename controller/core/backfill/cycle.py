@@ -116,8 +116,8 @@ class Cycle:
 
     @property
     def reservations(self) -> QueueReservations:
-        """The reservations that are for particular nodes. EASY backfill makes such reservations only on nodes
-        that several profiles use.
+        """The backfill reservations of this profile that name particular nodes. With EASY backfill there are
+        such reservations only if other profiles use the same nodes.
         """
         return self._own_reservations if self.shared is None else self.shared.reservations
 
@@ -196,15 +196,15 @@ class Cycle:
         return due or (self.lifts_deadlines and bool(self.deadline_guard.urgent(now)))
 
     def _only_new_jobs_matter(self, head: QueueEntry, fresh: list[int]) -> bool:
-        """Return whether the pass needs to try only the new jobs, which are in `fresh`.
+        """Return whether this pass may skip all jobs except the new ones in `fresh`.
 
-        This is the case if no older job can start now and no new job is first in the queue. `head` is the
-        entry of the first waiting job.
+        It may if nothing has changed since the last pass that could let an older job start, and if no new job
+        comes before `head`, the entry of the first waiting job in that pass.
         """
         queue = self.queue
         if (
             head[1] not in queue
-            or head[1] in fresh  # The first job was edited, and its request may have changed.
+            or head[1] in fresh  # The first job was edited, so it may fit now.
             or queue.entry(head[1]) != head
             or self._seen != self.versions()
         ):
@@ -218,8 +218,8 @@ class Cycle:
         return all(self.position_of(first) >= position for first in heads)
 
     def versions(self) -> tuple[int, ...]:
-        """The version numbers that the class docstring lists. While none of them changes, no waiting job can
-        start.
+        """Version numbers of nodes, quotas, shares and reservations. While all of them stay the same, a job
+        that did not fit cannot start.
         """
         state = self.state
         limits = state.quotas.version, state.shares.version
@@ -253,12 +253,12 @@ class Cycle:
         # Start jobs in queue order (step 2 of `run`).
         self._start_in_order(now, apply)
         shared = self.search.shared
-        # Reserve nodes for the first waiting job (step 3 of `run`). If this profile shares no nodes with
-        # other profiles, `easy_reservation` does this in step 4.
+        # Reserve nodes for the first waiting job (step 3 of `run`). Do it here only if other profiles use the
+        # same nodes. Otherwise `easy_reservation` computes the reservation when backfill first needs it.
         if shared is not None:
             shared.reserve(None if self.backfill.reserves is Reserves.NO_JOB else self.head, now)
         if self.head is not None:
-            # The next pass compares these versions only if a job waits.
+            # Store the versions only if a job waits. Without a waiting job the next pass has nothing to skip.
             self._seen = self.versions()
         if self.head is not None or (self.state.limited and self.quota_reservations):
             # Backfill (step 4 of `run`).
@@ -358,10 +358,10 @@ class Cycle:
             heapq.heapreplace(heads, (position, following, lane))
 
     def _turn_of(self, number: int, now: float) -> int:
-        """Return the id of the job to try now: this job, or a waiting job with a deadline.
+        """Return the id of the job to try now: `number`, or the id of a job with a deadline.
 
-        If this job would take the last nodes that a job needs to meet its deadline, return the job with the
-        deadline.
+        If job `number` took the last nodes that another job needs to meet its deadline, that other job is
+        tried first.
         """
         while True:
             job = self.state.jobs[number]
@@ -425,7 +425,8 @@ class Cycle:
             return
         if any(each.kind == PROMISE for each in self.state.jobs[easy.job].foreseen):
             return
-        # Do not record a start that depends on jobs without a time limit, because they may run longer.
+        # Do not record a start that depends on the end of a job without a time limit, because that end is
+        # only assumed.
         if not self.state.assumes_ends(easy.starts_at):
             apply(StartEstimated(easy.job, now, PROMISE, easy.starts_at))
 
@@ -434,11 +435,12 @@ class Cycle:
     def shut_if_over(
         self, lane: Lane, number: int, now: float
     ) -> LimitExceeded | ShareAtLimit | HoursClosed | QuotaReserved | None:
-        """Return the limit that a start of the job would break, or the reservation of quota that it would
-        delay; None if there is neither.
+        """Return why the job may not start: the quota or share limit that it would exceed, the opening hours
+        of its queue, or the reservation of quota that it would delay. Return None if nothing prevents the
+        start.
 
-        The limit becomes the pending reason of the whole lane (the jobs with the same request), because the
-        limit usually keeps all its jobs from starting.
+        Record this also as the pending reason of the whole lane (all waiting jobs with the same request),
+        because it usually keeps all of them from starting.
         """
         job = self.state.jobs[number]
         over = self.limits.over(job, now) or self.quota_delay(job, now)
@@ -455,9 +457,12 @@ class Cycle:
     ) -> Placement | None:
         """Return a placement with which the job can start now; None if there is none.
 
-        If nodes or licences are lacking, block the lane (all jobs with the same request) until some become
-        free. If the job fits only on nodes that it may not use now, record the reason as the pending reason
-        of the job.
+        If nodes or licences are lacking, skip the whole lane (all jobs with the same request) until some
+        become free. If the job fits only on nodes that are kept for others, record this as its pending
+        reason.
+
+        With `for_deadlines`, resources that another job needs to meet its deadline also count as kept for
+        others.
         """
         job, barred, shared = self.state.jobs[number], None, self.search.shared
         if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):
@@ -561,13 +566,12 @@ class Cycle:
             self._easy, self._easy_known = before
 
     def use_easy_reservation(self, now: float) -> float:
-        """Return the time by which a backfilled job must end on nodes that the EASY reservation needs.
+        """Return the time by which a backfilled job must end if it uses nodes that the first waiting job
+        needs.
 
-        Also mark this reservation, which is for the first waiting job, as used.
-
-        When the pass ends, a used reservation is recorded as the start estimate of the first waiting job. The
-        first call fixes the latest start of this job. Otherwise each pass could delay the start by another
-        `max_delay_s` seconds.
+        The first call for this waiting job fixes its latest start. Otherwise each pass could delay the start
+        by another `max_delay_s` seconds. At the end of a pass with such a call, the reserved start is
+        recorded as a start estimate.
         """
         self._easy_used = True
         easy = self.easy_reservation(now)
@@ -599,8 +603,8 @@ class Cycle:
             self.head = None
 
     def resume(self, other: Cycle) -> None:
-        """Copy the backfill reservations from `other`, the object for the same profile on another copy of the
-        cluster state.
+        """Copy the backfill reservations from `other`, the `Cycle` of the same profile for another copy of
+        the cluster state. This is faster than computing them again.
         """
         self.reservations.resume(other.reservations)
         self._latest = other._latest

@@ -111,8 +111,8 @@ class DeadlineGuard:
             reserved.take_licences(job.ask.licences)
 
     def warnings(self, now: float) -> Iterator[DeadlineAtRisk]:
-        """Yield an event for each job that will now probably miss its deadline, or that can now meet it
-        again.
+        """Yield an event for each job that will now probably miss its deadline, and for each job with such an
+        event that can now meet its deadline after all.
         """
         if self._queue.by_latest_start:
             self._reservations(now)

@@ -70,8 +70,8 @@ class EasyReservation:
         """The free count of each licence that the job needs, at `starts_at`."""
         self._affinity = self._expected_affinity(part)
         if self._affinity is not None:
-            # The node ranking leaves out nodes on which the waiting job would break an affinity term now. Add
-            # those with enough free resources, because the term may be met at `starts_at`.
+            # `placer.ranking` leaves out nodes on which the job would break an affinity term now. Add those
+            # with enough free resources, because the term may no longer be broken at `starts_at`.
             self._fitting = {row for row, may in enumerate(self._possible) if may and self._holds(row)}
         self._with_affinity: set[int] | None = None
         self._affinity_broken_by: dict[PerNodeRequest, Bools | None] = {}
@@ -112,7 +112,9 @@ class EasyReservation:
         return self._fitting & self._with_affinity
 
     def advance(self, now: float) -> bool:
-        """Set `starts_at` to the first moment at which the job fits. Return False if there is none."""
+        """Go through the ends of running jobs until the waiting job fits, and set `starts_at` to this time,
+        at the earliest `now`. Return False if it never fits.
+        """
         if self._barring:
             return self._advance_between(now)
         jobs = self._state.jobs
@@ -131,7 +133,7 @@ class EasyReservation:
             self.spare = self._count_spare(suited)
             if self.spare >= 0:
                 self._fitting = suited
-                self._count_relevant()
+                self._drop_small_domains()
                 self.starts_at = max(end, now)
                 return True
         return False
@@ -157,13 +159,13 @@ class EasyReservation:
             # jobs are past their time limits, because such jobs are expected to end at once.
             if (at > now or overdue) and self.spare >= 0 and self.lends():
                 self._fitting = suited
-                self._count_relevant()
+                self._drop_small_domains()
                 self.starts_at = at
                 return True
         return False
 
     def start_at(self, moment: float) -> bool:
-        """Set `starts_at` to that moment. Return False if the job does not fit then."""
+        """Set `starts_at` to `moment`. Return False if the waiting job does not fit at this time."""
         state = self._state
         for end, job in state.releases:
             if end > moment:
@@ -171,7 +173,7 @@ class EasyReservation:
             self._end(state.jobs[job])
         self._fitting = self._usable() - self._barred_at(moment)
         self.spare, self.starts_at = self._count_spare(self._fitting), moment
-        self._count_relevant()
+        self._drop_small_domains()
         return self.spare >= 0 and self.lends()
 
     def _end(self, job: Job) -> None:
@@ -192,8 +194,8 @@ class EasyReservation:
         return {row for each in barring for row in reservations.rows(nodes, each)}
 
     def lends(self, wanted: LicenceCounts = ()) -> bool:
-        """Return whether the waiting job still gets its licences if another job holds the licences `wanted`
-        at `starts_at`.
+        """Return whether enough licences stay free for the waiting job at `starts_at` if another job then
+        holds the licences in `wanted`.
         """
         free = self._licences
         if not free:
@@ -211,15 +213,14 @@ class EasyReservation:
                 self._licences[name] += sign * count
 
     def _count_spare(self, fitting: set[int]) -> int:
-        """Return how many of the nodes in `fitting`, on which the job fits, other jobs may fill. Negative if
-        the job needs more nodes than `fitting` has.
+        """Return how many nodes of `fitting` the waiting job does not need. The result is negative if
+        `fitting` has too few nodes for it.
         """
         if len(fitting) < self._shape.nodes or self._domains is None:
             return len(fitting) - self._shape.nodes
         return self._domains.spare_rows(fitting, self._shape.nodes)
 
-    def _count_relevant(self) -> None:
-        """If the job must run in one topology domain, drop the domains with too few fitting nodes."""
+    def _drop_small_domains(self) -> None:
         if self._domains is not None:
             self._fitting = self._domains.usable_rows(self._fitting, self._shape.nodes)
 
@@ -271,7 +272,9 @@ class EasyReservation:
         return self._needs.met_by(self._gpus[row], self._models[row], row)
 
     def blocks(self, placer: Placer, part: PerNodeRequest, row: int) -> bool:
-        """Return whether a job with request `part` would make the node too full for the waiting job."""
+        """Return whether the waiting job would no longer fit on the node `row` at `starts_at` if a job with
+        request `part` ran there.
+        """
         if row not in self._fitting:
             return False
         wanted = self._shape.part
@@ -328,7 +331,7 @@ class EasyReservation:
             if self.blocks(placer, part, row):
                 self._fitting.discard(row)
                 self.spare = self.spare - 1 if self._domains is None else self._count_spare(self._fitting)
-                self._count_relevant()
+                self._drop_small_domains()
             self._give(row, allocation, -1)
 
 

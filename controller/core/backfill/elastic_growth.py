@@ -58,7 +58,9 @@ def grow_elastic_jobs(
 
 
 def _same_gpu_model(state: State, placer: Placer, job: Job, row: int) -> bool:
-    """Return whether the node has the GPU model that the job runs on; True if the job may mix models."""
+    """Return whether the node `row` has the GPU model of the nodes on which the job runs. Return True if the
+    job may run on several GPU models.
+    """
     domains = placer.required_grouping(Shape(job.ask.part, 2, None, job.ask.one_model))
     first = state.nodes.by_name[next(iter(job.members))].row
     return not isinstance(domains, GpuModelGroups) or domains.same_model(row, first)

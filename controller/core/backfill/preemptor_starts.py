@@ -25,7 +25,7 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
     touched = _take_touched_claimants(cycle)
     for job in touched:
         if not job.claim:
-            # The nodes kept for the job were given back to a job whose move to other nodes was undone.
+            # This job has lost its nomination in this loop: the undone move of another job took its nodes.
             continue
         over = None if job.unended else cycle.limits.over(job, now)
         useless = str(over) if over else preemption.claim_problem(job) or cycle.search.blocked_claim(job, now)
@@ -33,7 +33,8 @@ def start_preemptors(cycle: Cycle, now: float, apply: Apply) -> None:
             for event in undo_move(state, cycle.placer, job, useless, now):
                 apply(event)
             if job.claim:
-                # Check the job again, because it may start at once on the nodes where it ran before the move.
+                # The undone move has nominated the job to its old nodes. Check it again at the end of this
+                # loop, because these nodes may be free already.
                 touched.append(job)
         elif useless:
             apply(PreemptionDropped(job.id, now, useless))

@@ -74,8 +74,8 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits on preempting a running job (guards). They come from the profile and the queue of this
-        job, not from those of the job that preempts it.
+        """The limits that protect this running job from preemption (guards). They are set by the profile and
+        the queue of this job. Those of the waiting job that would preempt it do not count.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
@@ -133,8 +133,8 @@ class ProfileCycles:
             cycle.share(self._shared[name] if shares or licences else None)
 
     def resume(self, other: ProfileCycles) -> None:
-        """Copy all backfill reservations from `other`, the object of this class for another copy of the
-        cluster state.
+        """Copy the backfill reservations of all profiles from `other`, which belongs to another copy of the
+        cluster state. This is faster than computing them again.
         """
         if self._shared:
             self._share_tables()
@@ -142,7 +142,9 @@ class ProfileCycles:
             cycle.resume(other.cycles[name])
 
     def ask_again(self) -> None:
-        """Drop the cached results of plugins. Call this when a plugin that failed is used again."""
+        """Drop the cached results of filters and scorers. Call this when a plugin that failed is called
+        again, because results without the plugin are cached.
+        """
         for cycle in self.cycles.values():
             cycle.placer.clear_rankings()
         self._state.nodes.room_version += 1  # This makes the next pass try all waiting jobs again.
@@ -153,8 +155,8 @@ class ProfileCycles:
             cycle.reservations.forget(job)
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record a change of a running job that affects which waiting jobs may preempt it, or how much work
-        its preemption would lose.
+        """Record that a running job has changed, because waiting jobs may now be able to preempt it, or its
+        preemption may now lose more or less work.
 
         `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
         additional ones may.

@@ -54,9 +54,9 @@ class QuotaReserved:
 
 @dataclass(slots=True)
 class QuotaReservation:
-    """The quota reserved for a waiting job: the job, and the time from which a limit allows it to start.
+    """The quota reserved for a waiting job: the job, and the time from which the limit allows it to start.
 
-    `spare` is the amount below the limit that the job will not need at that time.
+    `spare` is the part of the quota that stays unused when the job has started at that time.
     """
 
     job: int

@@ -71,10 +71,11 @@ class SharedReservations:
             self.reservations.update([] if head is None else [(head[1], None)], now)
 
     def find(self, job: Job, barred: Bools | None, now: float, fewer: int | None = None) -> Placement | None:
-        """Return a placement that delays no reservation of another job, or None.
+        """Return the best placement of the job that uses no node in `barred` and delays no reservation of
+        another job; None if there is none.
 
-        If the job may start on fewer nodes than it requests, `fewer` is the greatest number of nodes;
-        otherwise `fewer` is None.
+        With `fewer`, the job may start on fewer nodes than it requests, and `fewer` is the greatest number of
+        nodes.
         """
         shape, runtime = self._placer.shape(job.ask), self._runtime(job)
         if shape is None:

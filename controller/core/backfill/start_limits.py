@@ -146,8 +146,8 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return for each tenant the quota amounts that its jobs will use when the victims of their
-        preemptions have ended. `job` itself does not count.
+        """Return for each tenant the quota amounts of its nominated jobs: they start when the jobs preempted
+        for them have ended. `job` itself does not count.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:

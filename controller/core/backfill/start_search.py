@@ -20,7 +20,8 @@ class StartSearch:
 
     A job may not start on a node if one of these rules forbids it. They are checked in this order.
     1. An operator's reservation bars the job from the node.
-    2. With `for_deadlines`: a job with a deadline needs the node's resources before this job ends.
+    2. Another waiting job needs the node's resources to meet its deadline before this job would end. Only
+       callers that pass `for_deadlines=True` apply this rule.
     3. On nodes shared with other profiles: the free resources are reserved for another job.
     """
 
@@ -35,19 +36,20 @@ class StartSearch:
         """The reservations on nodes that this profile shares with others; None if it shares no node."""
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Return the nodes where the job may not start, because of operators' reservations or deadlines.
+        """Return the nodes where the job may not start; None if it may start on all nodes.
 
-        Deadlines of other jobs count only with `for_deadlines`. None if the job may start on all nodes.
+        These are the nodes that operators' reservations keep for other users. With `for_deadlines` they are
+        also the nodes with resources that another waiting job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None
         return barred if shape is None else self._guard.kept_from(job, shape, barred, now)
 
     def find(self, job: Job, now: float) -> Placement | None:
-        """Return the best placement on as many nodes as the job requests, or None.
+        """Return the best placement on as many nodes as the job requests; None if there is none.
 
         The placement uses no node that an operator's reservation bars, and no resources that are reserved for
-        other jobs. Deadlines of other jobs do not count.
+        other jobs. It may use resources that another job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         if self.shared is None:
@@ -90,7 +92,11 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """The reserved nodes, on which this job may not preempt other jobs; None if there are none."""
+        """Return the nodes with a backfill reservation of another job that begins before this job would end.
+        On these nodes this job may not preempt, because it would delay the other job. None if there are none.
+
+        The time that the preempted jobs need to end is included.
+        """
         if self.shared is None:
             return None
         return self.shared.reserved_before(job, now + self._placer.pipeline.guards.grace_s + job.span, now)

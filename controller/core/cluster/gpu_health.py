@@ -171,8 +171,8 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
 ) -> GpuCondition:
-    """Return the condition after a fault. It is unchanged if the GPU is already in an equal or worse
-    state.
+    """Return the condition after a fault on which `action` is the configured reaction. If the GPU is already
+    in the state that `action` demands, or in a worse one, the condition stays as it is.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
@@ -183,8 +183,8 @@ def after_fault(
 
 
 def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition while an off-queue process (one outside of any job) uses the GPU: SUSPECT. This
-    does not count as a fault.
+    """Return the condition of a GPU that a process outside of any job uses: SUSPECT. Such use does not count
+    as a fault.
     """
     if _GRAVITY.index(old.health) > _GRAVITY.index(GpuHealth.SUSPECT) or old.needs:
         return old
@@ -192,8 +192,8 @@ def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> Gp
 
 
 def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after a check has found that the GPU is still unusable for the reason already
-    known.
+    """Return the condition after a check has found that the known cause, for example a process outside of any
+    job, still makes the GPU unusable.
 
     This does not count as a fault, so the wait before the next check does not grow.
     """
@@ -270,5 +270,7 @@ def _fallen(
 
 
 def resumed_by_operator(restored: GpuCondition, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after an operator resumed the GPU: one more passed check makes the GPU OK."""
+    """Return the condition after an operator resumed the GPU: after one more passed check the GPU is OK.
+    `restored` is the condition that `probing` returned for the GPU.
+    """
     return replace(restored, good=max(0, care.checks - 1), falls=max(1, restored.falls))

@@ -106,8 +106,8 @@ class GpuNeeds:
 
 
 def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
-    """Return the GPU needs of the request on these nodes. They are cached until labels, taints or hardware of
-    a node change.
+    """Return which GPUs the request needs on the nodes of the table `columns`. The result is cached in the
+    table until labels, taints or hardware of a node change.
     """
     found = columns.gpu_needs_cache.get(part)
     if found is None:

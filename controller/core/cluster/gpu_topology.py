@@ -27,8 +27,11 @@ class GpuTopology:
         self._made: dict[tuple[bool, bool], Bools] = {}
 
     def groups(self, numa: bool, linked: bool) -> Bools:
-        """Return, for each host, group and GPU, whether the GPU is in the group. The result has equally many
-        groups for each host: hosts with fewer groups have empty groups at the end.
+        """Return, for each host, group and GPU, whether the GPU is in the group. With `numa`, the GPUs of a
+        group are on one NUMA node; with `linked`, all are linked by NVLink.
+
+        The result has equally many groups for each host: hosts with fewer groups have empty groups at the
+        end.
         """
         found = self._made.get((numa, linked))
         if found is None:

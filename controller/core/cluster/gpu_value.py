@@ -143,8 +143,8 @@ class GpuValue:
         return kept
 
     def _in_milli(self, part: PerNodeRequest) -> PerNodeRequest:
-        """Return the request with its GPU memory converted to thousandths of a GPU of the most frequent
-        suitable type.
+        """Return the request with its GPU memory converted to thousandths of a GPU. The GPU type used for
+        this is the one with the most GPUs in the cluster that suits the request.
         """
         columns = self._columns
         if part.gpus or part.share or not part.wants_gpus:
@@ -155,8 +155,9 @@ class GpuValue:
         return replace(part, share=int(milli[often.argmax()])) if often.any() else part
 
     def _offer(self, rows: Any) -> tuple[Floats, Floats]:
-        """Return two values for each node and request size: the number of GPUs of which enough is free, and
-        the sum of the free thousandths of these GPUs (G and B in the formula of the module).
+        """Return two values for each node and request size: the number of GPUs of which enough is free for
+        this size, and the sum of the free thousandths of these GPUs. They are G and B in the formula at the
+        top of this module.
         """
         free = np.maximum(self._columns.gpu_free[rows], 0)
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)

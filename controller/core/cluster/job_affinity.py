@@ -101,8 +101,9 @@ class JobAffinityIndex:
                 codes = columns.domain(term.topology)
                 lost = _within({int(code) for code in codes[rows] if code >= 0}, term.topology, columns)
             else:
-                # This term spreads jobs over a number of domains, or keeps them in one. A job in a domain
-                # that already has jobs with the label cannot break it; a job in any other domain can.
+                # The term keeps jobs with the label in one domain, or spreads them over a number of domains.
+                # Only a job in a domain without such jobs can break it, because that domain counts as one
+                # more.
                 there = _domains_of(self._running.get(label, {}), term.topology, columns)
                 lost = (columns.domain(term.topology) >= 0) & ~_within(there, term.topology, columns)
             mask = lost if mask is None else mask | lost

@@ -35,8 +35,10 @@ class NodeOverrides:
         return tuple(taint_from_name(name, value) for name, value in sorted(found.items()))
 
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
-        """Return a copy with further changes by an operator. `known` has the node's labels without overrides.
-        Only these labels can be hidden with the value None.
+        """Return a copy with the changes `labels` and `taints` of an operator.
+
+        A change to None hides a label in `known`, which has the node's labels without overrides, or a
+        configured taint. Any other label or taint is removed by None.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

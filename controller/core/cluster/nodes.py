@@ -241,7 +241,7 @@ class Nodes:
         self._void_caches(stale=True)
 
     def copy_empty(self, others: Nodes) -> None:
-        """Add copies of these nodes, without the jobs and nominations on them."""
+        """Add a copy of each node in `others`, without its jobs and nominations."""
         for node in others:
             plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
             self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
@@ -279,8 +279,8 @@ class Nodes:
             self._void_caches()
 
     def _void_caches(self, *, stale: bool = False) -> None:
-        """Invalidate all values that are cached by row number. With `stale`, the node table is also rebuilt
-        at the next access.
+        """Invalidate all values that are cached by row number. If `stale`, the node table itself is out of
+        date and is rebuilt at the next access.
         """
         self._stale = self._stale or stale
         self._idle = None
@@ -327,8 +327,8 @@ class Nodes:
         node.claims[job] = allocation
         for victim in victims:
             if victim in node.held:
-                # Keep an entry that exists. A job that is being moved is its own victim, but its old
-                # resources may already be kept for another job.
+                # Do not overwrite an entry: the resources of this victim may already be kept for another job.
+                # This happens if the victim is being moved, because then `job` is the victim itself.
                 node.leaving.setdefault(victim, job)
         self.claims_to_check.add(job)
         self._rewrite(node)
@@ -422,8 +422,8 @@ class Nodes:
         self._columns = empty_table(len(self._rows), width)
         self._columns.gpu_value = self.gpu_value
         self._columns.gpu_topology = self.gpu_topology
-        # Use a lambda, which reads the attribute at each call, because `copy` assigns another index object to
-        # it.
+        # `self.job_affinity` is read at each call, because `Nodes.copy` replaces the object after the table
+        # was built.
         self._columns.job_affinity = lambda: self.job_affinity
         for row, node in enumerate(self._rows):
             node.row = row

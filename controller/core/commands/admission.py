@@ -111,14 +111,15 @@ def quota_refusal(
     """Return a refusal if `count` more jobs may not be queued, otherwise None.
 
     The jobs are refused if a tenant (user, project or queue) has too many waiting jobs, or if one job alone
-    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants of that spec count the
-    job already, so it is not counted twice.
+    exceeds a limit. For an edit, `was` is the job's spec before the edit. The tenants in `was` already count
+    the job as waiting, so it is not counted twice.
     """
     if quotas.unlimited:
         return None
     need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
     never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
-    # A percentage of a cluster with unknown nodes may become enough. Then the job waits.
+    # Some nodes are not known yet. A limit that is a percentage of the cluster grows when they connect, so
+    # the job is not refused but waits.
     unknown = placer.nodes.never_connected or not quotas.gpus.total
     if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"

@@ -201,7 +201,8 @@ class AgentReports:
     def _after_member_exits(
         self, job: Job, nodes: Iterable[str], now: float, *, in_hello: bool = False
     ) -> None:
-        """Handle the end of the members of a gang on these nodes.
+        """Handle the end of the members of a gang on these nodes. `in_hello`: the agent reported the end when
+        it connected.
 
         1. Order the GPU resets that had to wait for the end of the job.
         2. Record a node as disconnected if its agent reported that the host cannot run jobs (NODE_UNFIT).
@@ -299,8 +300,8 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node that has been silent for `for_s` seconds: record each job on it as lost if the lease
-        of the job is over.
+        """Handle a node from which no message has come for some time (`given.for_s` seconds). Record a job on
+        it as lost if its lease is over, because its processes have then ended.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:

@@ -59,9 +59,10 @@ def apply_changes(job: Job, changes: Mapping[str, Any]) -> JobSpec | Refusal:
 def labels_of_queue(
     job: Job, changes: Mapping[str, Any], edited: JobSpec, admitted: JobSpec
 ) -> tuple[str, ...]:
-    """Return the node labels that the job's queue has added to the node selector of the edited job.
-
+    """Return the labels in the node selector of an edited job that its queue has added, and not the user.
     They are stored with the job, because they are removed when the job changes its queue.
+
+    `edited` is the spec with `changes`, `admitted` the same spec after the queue added its labels.
     """
     kept = () if "selector" in changes or edited.queue != job.spec.queue else job.from_queue
     return *kept, *labels_added_by_queue(edited, admitted)

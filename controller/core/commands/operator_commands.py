@@ -55,7 +55,8 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record that the journal entries up to a number are deleted, and the hash of the last deleted entry.
+        """Record that the journal entries up to number `given.through` are deleted, and the hash of the last
+        of them. The hash chain of the later entries begins with this hash, so it can still be verified.
 
         The store deletes the entries after the commit.
         """

@@ -35,11 +35,11 @@ SIZE_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The default CPU and memory of a request, as a proportional part of a node.
+    """The default CPU and memory of a request: a part of a node in proportion to the requested GPUs or CPUs.
 
-    The part is computed for each node that could hold the request, and the smallest one is used. The smallest
-    CPU is that of `cpu_node`, the smallest memory that of `memory_node`. Fields named `most_…` have the
-    greatest CPU and the greatest memory of any of these nodes.
+    Among the nodes that could hold the request, `cpu_milli` is the smallest such part of the CPUs, and
+    `memory_mib` the smallest part of the memory. The nodes `cpu_node` and `memory_node` have these parts.
+    `most_cpu_milli` and `most_memory_mib` are the whole CPU and memory of the largest of the nodes.
     """
 
     cpu_milli: int
@@ -107,15 +107,15 @@ class DefaultSizes:
         return self.fill(with_values(spec, {**cleared, "by_default": notes}), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Remember the job if one of its default sizes is provisional: the cluster had no node that could
-        hold the job.
+        """Remember the job if one of its default sizes is provisional. They are computed again when a node
+        joins that could hold the job.
         """
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
 
     def waiting(self, jobs: Callable[[], Any]) -> list[int]:
         """Return the ids of the waiting jobs with provisional default sizes, in ascending order. The first
-        call reads all jobs, which the function `jobs` returns.
+        call looks for them among all jobs that `jobs()` returns.
         """
         if self._provisional is None:
             self._provisional = {job.id for job in jobs() if has_provisional_size(job.spec)}
@@ -130,7 +130,7 @@ class DefaultSizes:
         if spec.best_effort:
             return BEST_EFFORT[field], "best-effort"
         if self._rules.defaults is None:
-            # Simulations and tests configure no defaults, because their jobs request all sizes.
+            # Only simulations and tests have no configured defaults. Their jobs request all sizes.
             return FIXED_SIZES[field], "fixed"
         sizes = {"cpu_milli": spec.cpu_milli or 1, "memory_mib": spec.memory_mib or 1}
         probe = request_of(with_values(spec, sizes))
@@ -164,8 +164,10 @@ class DefaultSizes:
         return None
 
     def _share(self, probe: ResourceRequest, placer: Placer) -> tuple[int, _Share | None]:
-        """Return the thousandths of GPUs that the request takes on one node, and its default sizes as a
-        proportional part of a node. The sizes are None while no node is known that could hold the job.
+        """Return the thousandths of GPUs that the request takes on one node, and its default CPU and memory
+        as a proportional part of a node. The second value is None if no known node could hold the job.
+
+        `probe` is the request with a small amount in place of a missing CPU or memory.
         """
         shape = placer.shape(probe)
         part = probe.part if shape is None else shape.part

@@ -64,8 +64,8 @@ class UserCommands:
         self._sizes = DefaultSizes(context.pipeline.rules)
 
     def submit(self, given: inputs.Submit, now: float, replica: Replica | None = None) -> Reply:
-        """Queue a job, or all elements of an array. `replica` is the place of the job in its service. It is
-        None for a job that a user submits.
+        """Queue a job, or all elements of an array. `replica` names the service and the replica that the job
+        runs; it is None for a job that a user submits.
 
         If the user has already submitted with this idempotency key, return the jobs of the earlier submit and
         queue none.
@@ -241,8 +241,10 @@ class UserCommands:
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...], user: str
     ) -> Refusal | None:
-        """Return a refusal if the job could not run even on an empty cluster; otherwise None. The constraints
-        that the job drops after some time (`relax`) are ignored.
+        """Return a refusal if the job could not run even on an empty cluster; otherwise None. Constraints
+        that the job drops after some time (`relax`) do not count.
+
+        `from_queue` has the node labels that the queue has added, which are never dropped.
         """
         lacking = never_available(self._state.licences.total, ask.licences)
         if lacking is not None:
@@ -326,8 +328,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start estimate that was shown to a user. The error of the estimate is computed when the
-        job starts.
+        """Record the start estimate that was shown to a user. When the job starts, the estimate is compared
+        with the real start.
         """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED

@@ -38,8 +38,8 @@ class BackfillReservation:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """The resources of a running attempt and its expected end. Until this end the resources are subtracted
-    from the timelines.
+    """The resources of a running attempt and its expected end. The reservation table counts these resources
+    as in use until this end.
     """
 
     attempt: int

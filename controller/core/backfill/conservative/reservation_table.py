@@ -81,7 +81,12 @@ class ReservationTable:
     # Updates from the state
 
     def refresh(self, now: float) -> None:
-        """Update the table from the state, assume later ends for overdue jobs, and drop past times."""
+        """Update the table by the changes of the cluster state, and drop the part of it that lies before
+        `now`.
+
+        If a job should have ended by now but still runs, build the table again with a later expected end for
+        the job.
+        """
         if self._has_overdue(now):
             self._versions = _STALE
         self.sync(now)
@@ -94,9 +99,10 @@ class ReservationTable:
             self._build(now)
 
     def begin_pass(self, now: float) -> None:
-        """Prepare the table for the next scheduling pass. This is called if several profiles share the table.
+        """Build the table again if a job has not started at its reserved start, because its reservation is
+        then out of date.
 
-        If a job has not started at its reserved start, make all reservations again.
+        This is called at the start of each scheduling pass if several profiles share the table.
         """
         self._now = now
         if any(each.starts_at < now for queue in self.queues for each in queue.by_job.values()):
@@ -104,9 +110,11 @@ class ReservationTable:
             self.sync(now)
 
     def resume(self, other: ReservationTable) -> bool:
-        """Copy the contents of `other`, the same table for another copy of the cluster state.
+        """Copy the contents of `other`, the reservation table of another copy of the cluster state, and
+        return True.
 
-        Return False and change nothing if `other` would have to be built again.
+        A copy is faster than building the table again. If `other` itself is out of date and would have to be
+        built again, change nothing and return False.
         """
         nodes, theirs = self._state.nodes, other._state.nodes
         if other._stale():
@@ -130,7 +138,8 @@ class ReservationTable:
 
     def _stale(self) -> bool:
         """Return whether the table must be built again, because nodes or operators' reservations changed."""
-        # `columns` is read before the versions, because reading it can increase `layout_version`.
+        # Read `columns` before the versions, because reading `columns` can rebuild the node table, which
+        # increases `layout_version`.
         height = self._state.nodes.columns.height
         return self._versions != self._current_versions() or len(self.nodes) != height
 
@@ -232,7 +241,9 @@ class ReservationTable:
         self.nodes.reserve(reservation)
 
     def remove(self, reservation: BackfillReservation) -> None:
-        """Remove a reservation. The timelines are not updated if they will be built again anyway."""
+        """Remove a reservation. If the table is out of date, leave the timelines as they are, because they
+        will be built again.
+        """
         self.openings += 1
         if not self._stale():
             self._count(reservation, -1)
@@ -276,11 +287,10 @@ class ReservationTable:
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
-        """Add (`sign` 1) or remove (-1) a reservation in the licence timelines and in the affinity terms of
-        jobs with reservations.
+        """Add (`sign` 1) or remove (-1) a reservation in everything except the timelines of nodes.
 
-        In a table that several profiles share, also update the number of reservations on each node. The node
-        timelines do not change.
+        It is counted in the licence timelines and in `affinity`. If several profiles share the table, it is
+        also counted in the number of reservations on each of its nodes.
         """
         if reservation.part.social:
             self.affinity.add(reservation.part, self._rows(reservation), sign)
@@ -323,10 +333,11 @@ class ReservationTable:
         return self.licences.first_start(wanted, duration, now) == now
 
     def free_beside(self, rows: Iterable[int], duration: float, now: float) -> dict[int, FreeResources]:
-        """Return the resources of each node that are free now and not reserved for `duration` seconds.
+        """Return, by row number, the free resources of each node in `rows` that has a reservation. Nodes
+        without a reservation are left out.
 
-        `rows` has row numbers of nodes. The result has an entry for each node of `rows` that has a
-        reservation.
+        Free are only resources that are unused now and that no reservation needs in the next `duration`
+        seconds.
         """
         self.sync(now)
         nodes = self._state.nodes
@@ -400,10 +411,11 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Return the nodes that affinity allows for a job with request `part`; None if it allows all.
+        """Return the nodes on which affinity terms allow a job with request `part`; None if they allow all
+        nodes.
 
-        On these nodes the job's own affinity terms are met now, and the job would break no affinity term of a
-        job with a reservation.
+        On an allowed node, running jobs satisfy the terms of `part`, and no affinity term between `part` and
+        a job with a reservation is broken.
         """
         if not part.social:
             return None

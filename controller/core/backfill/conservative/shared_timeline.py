@@ -171,7 +171,8 @@ class SharedTimeline(Timeline[FreeByNode]):
         """Return for each node of `among` the first time from `since` on at which the request `part` fits on
         it for `duration` seconds.
 
-        `part` is the request for one node. The nodes are sorted by this time.
+        `part` is the request for one node. The nodes are sorted by this time. At least `enough` nodes are
+        returned if there are so many.
 
         1. Go through the segments of time. In each, take the nodes where `part` fits but did not fit in the
            segment before.
@@ -179,7 +180,8 @@ class SharedTimeline(Timeline[FreeByNode]):
            beginning of this segment.
         3. Stop once `enough` nodes have a first start.
 
-        `without`: a reservation to ignore. It is for the same request, so `part` fits on the reserved nodes.
+        `without`: the present reservation of the job itself. Its resources count as free. They were reserved
+        for `part`, so `part` fits on its nodes for as long as the reservation lasts.
         """
         among &= self.rows
         seen = Timeline(self.times, self._rows_with_room(part))
@@ -193,9 +195,9 @@ class SharedTimeline(Timeline[FreeByNode]):
         starts: list[FirstStart] = []
         while True:
             here = room[at] & among
-            # Skip nodes where `part` also fits in the segment before. For such a node, a start in the segment
-            # before was tried already. The node does not stay free for long enough after it, and so not after
-            # a later start.
+            # Skip nodes where `part` also fits in the segment before. A start in that segment was tried for
+            # them and failed, because `part` stops fitting too soon. A later start would fail at the same
+            # time.
             free = here & ~(before | found)
             before, until, end = here, at + 1, start + duration
             while free:

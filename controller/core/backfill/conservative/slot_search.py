@@ -65,13 +65,14 @@ class SlotSearch:
         self._versions = (-1, -1)
 
     def earliest_on_fewer(self, shape: Shape, job: Job, most: int | None, now: float) -> Slot | None:
-        """Return the first slot (start time and nodes) with fewer nodes than the job requests.
+        """Return the first slot (start time and nodes) for a job that accepts fewer nodes than it requests
+        (`--min-nodes`).
 
-        The slot has as many nodes as can start the job at that time. It begins after the time that the job
-        waits for all its nodes (the assembly time).
+        Such a job first waits for all its nodes (the assembly time), so the slot begins after this time. It
+        has as many nodes as can start the job then, at most `most`, which is the limit set by quotas. None
+        for `most` means no limit.
 
-        None if the job does not accept fewer nodes, or never fits. `most`: the greatest number of nodes that
-        quotas allow; None for all.
+        Return None if the job does not accept fewer nodes, or never fits.
         """
         least = job.ask.least
         if least is None or shape.topology_required:
@@ -84,8 +85,8 @@ class SlotSearch:
         nodes = min(ready, shape.nodes if most is None else most)
         for count in range(nodes, least, -1):
             wider = self.earliest(replace(shape, nodes=count), job, found.starts_at)
-            # At this time `ready` nodes can start the job, but perhaps not together, because the job may need
-            # one GPU model. Therefore compare the start times.
+            # Check that the slot on `count` nodes begins at the same time. It may begin later, because a job
+            # that needs one GPU model cannot combine all `ready` nodes.
             if wider is not None and wider.starts_at == found.starts_at:
                 return wider
         return found
@@ -166,10 +167,10 @@ class SlotSearch:
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 
     def placement_in(self, slot: Slot, part: PerNodeRequest, old: BackfillReservation | None) -> Placement:
-        """Return the placement (nodes and GPUs) of a job in a slot (start time and nodes).
+        """Return the placement of a job in a slot: the nodes of the slot, and the GPUs chosen on them.
 
-        `old` is the job's present reservation. The placement of `old` is returned if a new choice of nodes
-        and GPUs would give the same placement.
+        `old` is the job's present reservation; None if it has none. If a new choice would give the placement
+        of `old`, return that one, because choosing is slow.
         """
         # Choose the GPUs again if the job needs part of a GPU, or if several profiles share the table. In
         # these cases the choice also depends on the GPUs that are free now.
@@ -210,11 +211,10 @@ class SlotSearch:
         since: float,
         against: list[Reservation],
     ) -> FirstStart | None:
-        """Return the first time at which the job can start on a node that operators have reserved; None if
-        there is no such time.
+        """Return the first time from `since` on at which the job can start on the node `row` and end before
+        the next reservation of an operator begins there. Return None if there is no such time.
 
-        `against` has the operators' reservations that do not admit the job. If the job starts at the returned
-        time, it ends before the next of these reservations begins on the node.
+        `against` has the operators' reservations that do not admit the job.
         """
         here = self._state.reservations.on_row(self._state.nodes, row, against)
         runtime, timelines = self._runtime(job), self._table.nodes
