@@ -26,6 +26,7 @@ from controller.plugins.preemption.by_priority import PressureStrategy, Priority
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy, QuotaReclaimStrategy
 from controller.registry.limits import queue_priority_caps
 from controller.registry.projects import named_projects
+from controller.registry.queue_phrases import queue_phrases
 from wire.cluster.quota import AMOUNTS, ANY_NAME, NO_LIMITS, Limits, Quota
 from wire.gpudescription import parse_simulated
 from wire.text import counted, duration
@@ -92,10 +93,12 @@ class QueuePolicy:
     select: tuple[str, ...]
     """The labels, each as key=value, of the nodes on which the jobs of the queue run; empty: all nodes."""
     quota: Quota
+    rules: tuple[str, ...] = ()
+    """Phrases about all other keys of the queue's table, such as "never preempted"."""
 
     @property
     def sentence(self) -> str:
-        """A sentence for operators with the time limits, users, nodes and quota of the queue."""
+        """A sentence for operators with the whole policy of the queue."""
         limits = _limits_text(self.quota.hard)
         parts = [
             f"queue priority {self.priority}",
@@ -104,6 +107,7 @@ class QueuePolicy:
             f"users {', '.join(self.users)}" if self.users else "all users",
             f"only projects {', '.join(self.projects)}" if self.projects else "",
             f"only nodes with {', '.join(self.select)}" if self.select else "",
+            *self.rules,
         ]
         return "; ".join(filter(None, parts))
 
@@ -217,6 +221,7 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
     because it exists without a table too. Return nothing if there are no tables of queues.
     """
     rules, quotas = pipeline.rules.queues, quotas_of(config, pipeline)
+    caps = queue_priority_caps(config)
     found = {DEFAULT_QUEUE: QueueRule(), **rules} if rules else {}
     return tuple(
         QueuePolicy(
@@ -229,6 +234,7 @@ def queue_policies(config: Config, pipeline: Pipeline) -> tuple[QueuePolicy, ...
             rule.projects,
             tuple(f"{key}={value}" for key, value in rule.select.items()),
             quotas.quota(("queue", name)),
+            tuple(queue_phrases(rule, pipeline.idling, name, caps.get(name))),
         )
         for name, rule in sorted(found.items(), key=lambda each: (-each[1].priority, each[0]))
     )

@@ -15,6 +15,7 @@ from controller.core.forecast.forecast import forecast, fork
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Refusal, Requester
 from controller.registry import build_pipeline
+from controller.registry.policy_summary import queue_policies
 from tests.engine_harness import EngineHarness, spec
 from wire.names import JobState, Reason
 
@@ -420,3 +421,46 @@ def test_hours_that_cannot_be_read_are_refused() -> None:
     zone, hours = sorted(problems(text), reverse=True)
     assert "there is no time zone 'Mars'" in zone
     assert hours.startswith("queues.a.hours[1]: 'always' is not a time of the week")
+
+
+def test_the_policy_of_a_queue_in_words() -> None:
+    config = load_text(
+        """
+        [queues.book]
+        max_priority = "HIGH"
+        default_project = "vision"
+        max_gpus_per_job = 1
+        max_running_per_user = 2
+        max_jobs_per_user = 9
+        preemptible = false
+        idle = "cancel"
+        idle_after_s = 7200
+        hours = ["mon-fri 08:00-20:00"]
+        [queues.scavenge]
+        min_gpus_per_job = 1
+        may_preempt = []
+        min_runtime_s = 60
+        exempt = ["quota", "fair_share"]
+        """,
+        "scheduler.toml",
+    )
+    found = {each.queue: each.rules for each in queue_policies(config, build_pipeline(config))}
+    assert found == {
+        "book": (
+            "job priority at most HIGH",
+            "jobs without --project go to vision",
+            "at most 1 GPU per job",
+            "each user at most 2 running jobs, 9 waiting or running jobs",
+            "starts jobs only mon-fri 08:00-20:00 (UTC)",
+            "its jobs are never preempted or moved",
+            "jobs with idle GPUs are flagged after 2h00m and cancelled 10m00s later",
+        ),
+        "default": (),
+        "scavenge": (
+            "at least 1 GPU per job",
+            "its jobs may be preempted after 1m00s",
+            "its jobs preempt no jobs",
+            "exempt from the quotas of users and projects",
+            "not charged to shares",
+        ),
+    }
