@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cli.commands.policy.profiles",
         "Show scheduler profiles: the jobs, nodes and scheduling policy of each.",
     ),
+    "queues": ("cli.commands.policy.queues", "Show queues: the policy and the use of each."),
     "quota": ("cli.commands.policy.quota", "Show, set and unset quotas of users, projects and queues."),
     "shares": (
         "cli.commands.policy.shares",

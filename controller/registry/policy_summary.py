@@ -99,9 +99,13 @@ class QueuePolicy:
     @property
     def sentence(self) -> str:
         """A sentence for operators with the whole policy of the queue."""
+        return "; ".join((f"queue priority {self.priority}", *self.phrases))
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """Phrases for operators with the policy of the queue, without its priority."""
         limits = _limits_text(self.quota.hard)
         parts = [
-            f"queue priority {self.priority}",
             self._time_limits,
             f"at most {limits}" if limits else "",
             f"users {', '.join(self.users)}" if self.users else "all users",
@@ -109,7 +113,7 @@ class QueuePolicy:
             f"only nodes with {', '.join(self.select)}" if self.select else "",
             *self.rules,
         ]
-        return "; ".join(filter(None, parts))
+        return tuple(filter(None, parts))
 
     @property
     def _time_limits(self) -> str:

@@ -83,6 +83,33 @@ class LicenceList:
 
 
 @dataclass(frozen=True)
+class QueueView:
+    """One queue: its policy, and what its jobs use now."""
+
+    name: str
+    priority: int
+    """Queues with a higher number come first."""
+    policy: tuple[str, ...]
+    """Phrases that describe the policy of the queue, such as "never preempted"."""
+    waiting: int
+    running: int
+    gpus: float
+    """The GPUs that the running jobs of the queue hold."""
+    settings: Mapping[str, Any]
+    """The keys that [queues.NAME] of scheduler.toml sets, with their values; empty without such a table."""
+
+
+@dataclass(frozen=True)
+class QueueList:
+    """All queues, the highest priority first. Without tables of queues in scheduler.toml, only the queues
+    with jobs are listed.
+    """
+
+    queues: tuple[QueueView, ...]
+    seq: int
+
+
+@dataclass(frozen=True)
 class QuotaChange:
     """The body of a request to change a quota. Limits that are None stay unchanged."""
 

@@ -34,6 +34,7 @@ from wire.api.tenants import (
     LicenceList,
     ProfileList,
     ProfileView,
+    QueueList,
     QuotaChange,
     QuotaList,
     QuotaView,
@@ -301,6 +302,10 @@ class Client:
     def scale_service(self, name: str, replicas: Optional[int]) -> ServiceView:
         """Set the number of replicas of a service; None: the number in scheduler.toml. Return the service."""
         return self._post(ServiceView, f"/v1/services/{_quoted(name)}/scale", ScaleRequest(replicas))
+
+    def queues(self) -> QueueList:
+        """Return all queues, with their policies and their use."""
+        return self._get(QueueList, "/v1/queues")
 
     def licences(self) -> LicenceList:
         """Return all licences, with the jobs that hold them."""

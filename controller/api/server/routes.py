@@ -10,6 +10,7 @@ from controller.api.handlers.nodes import hosts, nodes
 from controller.api.handlers.policy import (
     licences,
     profiles,
+    queues,
     quotas,
     rebalance,
     reservations,
@@ -140,6 +141,7 @@ ROUTES = (
     Route("GET", "/v1/quotas", ANYONE, quotas.listing),
     Route("POST", "/v1/quotas/{scope}/{name}/set", operator("set quotas"), quotas.change, refuses=(507,)),
     Route("POST", "/v1/quotas/{scope}/{name}/unset", operator("unset quotas"), quotas.unset, refuses=(507,)),
+    Route("GET", "/v1/queues", ANYONE, queues.listing),
     Route("GET", "/v1/licences", ANYONE, licences.listing),
     Route("GET", "/v1/services", ANYONE, services.listing),
     Route("GET", "/v1/services/{service}", ANYONE, services.show),

@@ -1,0 +1,35 @@
+"""Queues over HTTP: each with its policy in words, its settings and its use."""
+
+from __future__ import annotations
+
+from tests.controller.api.running_controller import RunningController, start_controller
+
+
+async def test_queues_are_listed_with_their_policy_and_use() -> None:
+    queues = {
+        "book": {"priority": 10, "max_running_per_user": 2, "preemptible": False},
+        "scavenge": {"exempt": ["quota"]},
+    }
+    async with start_controller(queues=queues) as api:
+        for queue in ("book", "book", "default"):
+            status, _ = await api.post(
+                "/v1/jobs", {"spec": {"command": ["true"], "queue": queue, "hold": True}}
+            )
+            assert status == 201
+        status, body = await api.get("/v1/queues")
+    assert status == 200
+    found = {each["name"]: each for each in body["queues"]}
+    assert list(found) == ["book", "default", "scavenge"]
+    assert found["book"]["policy"][-2:] == [
+        "each user at most 2 running jobs",
+        "its jobs are never preempted or moved",
+    ]
+    assert found["book"]["settings"] == queues["book"]
+    assert [each["waiting"] for each in found.values()] == [2, 1, 0]
+
+
+async def test_queues_without_tables_are_those_with_jobs(api: RunningController) -> None:
+    assert (await api.get("/v1/queues"))[1]["queues"] == []
+    await api.post("/v1/jobs", {"spec": {"command": ["true"], "queue": "any", "hold": True}})
+    (found,) = (await api.get("/v1/queues"))[1]["queues"]
+    assert (found["name"], found["policy"], found["settings"], found["waiting"]) == ("any", [], {}, 1)
