@@ -7,7 +7,9 @@ Algorithm of `entitled_hours`
    gets its demand, and the others divide the remaining GPUs by their weights.
 3. Serve the jobs of each tenant in the order of their submits: subtract what they got from what they need.
 
-Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did.
+Invariant: the result depends on the jobs, weights and capacity alone, and not on what the scheduler did. The
+accounting of the controller does not know run times in advance, so `corral report fairness` counts the demand
+that there really was (controller/core/accounting/cluster_accounting.py).
 Cost: O(jobs + steps x GPUs).
 
 Example: 8 GPUs for one hour, weights a = 1 and b = 1. Tenant a demands 2 GPUs and b 20: a is entitled to 2
@@ -21,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.lab.workload import HOUR_S
+from controller.core.accounting.max_min import max_min
 
 _NOTHING_S = 1e-6
 
@@ -34,21 +37,6 @@ class Demand:
     gpus: float
     gpu_s: float
     models: tuple[str, ...] = ()
-
-
-def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """Divide a capacity by weighted max-min fairness. A tenant without a weight has the weight 1."""
-    parts: dict[str, float] = {}
-    left = dict(demands)
-    while left:
-        unit = capacity / sum(weights.get(tenant, 1.0) for tenant in left)
-        met = {tenant for tenant, demand in left.items() if demand <= unit * weights.get(tenant, 1.0)}
-        if not met:
-            return parts | {tenant: unit * weights.get(tenant, 1.0) for tenant in left}
-        for tenant in met:
-            parts[tenant] = left.pop(tenant)
-            capacity -= parts[tenant]
-    return parts
 
 
 def entitled_hours(

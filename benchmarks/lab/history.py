@@ -1,15 +1,14 @@
-"""Records what happened to each job of a run, and which GPUs are in use, from the events of the engine."""
+"""Records what happened to each job of a run, from the events of the engine."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.lab.workload import FLOOD, HOUR_S, PROJECTS
 from controller.core.model.events import (
-    Allocation,
     Event,
     JobEnded,
     JobPlaced,
@@ -18,7 +17,7 @@ from controller.core.model.events import (
     JobRequeued,
 )
 from wire.job.spec import JobSpec
-from wire.names import PRIORITIES, WHOLE_GPU, JobState
+from wire.names import PRIORITIES, JobState
 
 
 @dataclass(slots=True)
@@ -35,14 +34,6 @@ class RecordedJob:
     end_s: float | None = None
     state: JobState = JobState.QUEUED
     lost_gpu_hours: float = 0.0
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """The properties in which jobs must be equal to count as one kind: all except run time and time
-        limit.
-        """
-        spec = self.spec
-        return self.user, spec.project, spec.queue, spec.gpus, spec.nodes, spec.gpu_models, spec.priority
 
     @property
     def tenant(self) -> str:
@@ -78,15 +69,14 @@ class RecordedJob:
 
 @dataclass(slots=True)
 class History:
-    """The jobs of a run, the waiting jobs and the free GPUs of each node. Call `observe` with every event."""
+    """The jobs of a run, and the waiting jobs. Call `observe` with every event."""
 
-    free: dict[str, float]
-    """The number of free GPUs of each node."""
     jobs: dict[int, RecordedJob] = field(default_factory=dict)
     waiting: dict[int, RecordedJob] = field(default_factory=dict)
     waiting_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     """The number of waiting jobs by tenant and user. Scavengers do not count."""
-    _running: dict[int, tuple[float, Sequence[Allocation]]] = field(default_factory=dict)
+    _running: dict[int, float] = field(default_factory=dict)
+    """The begin of the attempt of each running job."""
 
     def observe(self, event: Event) -> None:
         """Update the record of the job that the event names."""
@@ -114,8 +104,7 @@ class History:
 
     def _placed(self, event: JobPlaced) -> None:
         self._wait_no_more(self.jobs[event.job])
-        self._running[event.job] = event.at, event.allocations
-        self._take(event.allocations, -1)
+        self._running[event.job] = event.at
 
     def _preempted(self, event: JobPreempted) -> None:
         job = self.jobs[event.job]
@@ -136,12 +125,7 @@ class History:
     def _leave(self, job: int, now: float) -> None:
         started = self._running.pop(job, None)
         if started is not None:
-            self.jobs[job].runs.append((started[0], now))
-            self._take(started[1], 1)
-
-    def _take(self, allocations: Sequence[Allocation], sign: int) -> None:
-        for each in allocations:
-            self.free[each.node] += sign * sum(hold.milli for hold in each.gpus) / WHOLE_GPU
+            self.jobs[job].runs.append((started, now))
 
     _NOTES: ClassVar[dict[type, Callable[[History, Any], None]]] = {
         JobQueued: _queued,

@@ -9,9 +9,9 @@ from math import ceil
 
 from benchmarks.lab.entitlement import Demand, entitled_hours
 from benchmarks.lab.history import RecordedJob
-from benchmarks.lab.idle import WASTE
 from benchmarks.lab.outages import DRAIN, MAINTENANCE
 from benchmarks.lab.workload import DEADLINE, HOUR_S, NOTEBOOK, WEEK_H
+from controller.core.accounting.idle_causes import WASTE
 from controller.sim.job_results import quantile
 from wire.names import JobState
 

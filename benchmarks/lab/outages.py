@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.lab.workload import HOUR_S, START_S, WEEK_H
+from controller.core.accounting.idle_causes import IdleCause
 from controller.core.model import inputs
 from controller.core.model.inputs import Input
 from wire.cluster.reservation import ReservationSpec
@@ -13,7 +14,7 @@ from wire.cluster.reservation import ReservationSpec
 _DRAIN_H, _RESUME_H = 50.0, 62.0
 _ANNOUNCED_H, _MAINTENANCE_H, _MAINTENANCE_HOURS = 112.0, 136.0, 4.0
 _ADMIN = "root"
-DRAIN, MAINTENANCE = "drained node", "maintenance"
+DRAIN, MAINTENANCE = IdleCause.DRAINED.value, IdleCause.MAINTENANCE.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,6 @@ class Outage:
     nodes: tuple[str, ...]
     starts_at: float
     ends_at: float
-
-    def covers(self, at: float) -> bool:
-        """Return whether the nodes take no new jobs at this time."""
-        return self.starts_at <= at < self.ends_at
 
 
 def outages(nodes: Sequence[str], days: float) -> list[Outage]:

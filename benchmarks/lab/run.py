@@ -20,11 +20,11 @@ from typing import Any
 
 from benchmarks.lab import measures
 from benchmarks.lab.history import History
-from benchmarks.lab.idle import idle_gpus
 from benchmarks.lab.measures import STEP_S, Record, Sample
 from benchmarks.lab.outages import commands_of, outages
 from benchmarks.lab.workload import HOUR_S, START_S, lab_jobs
 from controller.config import Config
+from controller.core.accounting.idle_causes import IdleSampler
 from controller.core.engine import Engine
 from controller.core.model import inputs
 from controller.core.model.inputs import Accepted, Input, Requester
@@ -93,7 +93,8 @@ class LabRun:
         self._task = task
         self._cluster = cluster_of_config(task.config)
         pipeline = build_pipeline(task.config)
-        self.history = History({name: float(len(facts.gpus)) for name, facts in self._cluster.nodes.items()})
+        self.history = History()
+        self._idle = IdleSampler()
         engine = Engine(pipeline, State(pipeline.order, 0, pipeline.sharing))
         self._simulation = Simulation(engine, self.history.observe)
         self._models = {name: facts.gpus[0].model for name, facts in self._cluster.nodes.items()}
@@ -180,11 +181,9 @@ class LabRun:
                 break
 
     def _sample(self, now: float) -> None:
-        closed = [outage for outage in self._outages if outage.covers(now)]
-        history = self.history
-        idle = idle_gpus(self._simulation.engine, history, self._models, closed, now)
-        waiting = frozenset(pair for pair, count in history.waiting_of.items() if count)
-        self._samples.append(Sample(idle, waiting))
+        idle = self._idle.sample(self._simulation.engine, now)
+        waiting = frozenset(pair for pair, count in self.history.waiting_of.items() if count)
+        self._samples.append(Sample({cause.value: gpus for cause, gpus in idle.items()}, waiting))
 
     def _gpus_of(self) -> dict[tuple[str, ...], float]:
         """Return the number of GPUs that meet each requirement of GPU models in the run."""

@@ -9,14 +9,12 @@ import pytest
 
 from benchmarks.lab import measures
 from benchmarks.lab.command import LAB, configuration, run_command
-from benchmarks.lab.entitlement import Demand, entitled_hours, max_min
+from benchmarks.lab.entitlement import Demand, entitled_hours
 from benchmarks.lab.history import History, RecordedJob
-from benchmarks.lab.idle import NO_JOB, QUOTA, RESERVED, SCATTERED, idle_gpus
 from benchmarks.lab.measures import Deviation, Record, Sample
-from benchmarks.lab.outages import DRAIN, Outage
 from benchmarks.lab.workload import DEADLINE, GANG, GPUS, HOUR_S, MIXES, NOTEBOOK, START_S, lab_jobs
-from controller.config.load import load_text, load_with_problems
-from controller.core.engine import Engine
+from controller.config.load import load_with_problems
+from controller.core.accounting.idle_causes import IdleCause
 from controller.core.model.events import (
     Allocation,
     JobEnded,
@@ -25,12 +23,6 @@ from controller.core.model.events import (
     JobQueued,
     JobRequeued,
 )
-from controller.core.model.inputs import Submit, Tick
-from controller.core.state.state import State
-from controller.registry import build_pipeline
-from controller.sim.cluster import cluster_of_config
-from controller.sim.simulation import Simulation
-from controller.sim.virtual_agents import PlannedRun
 from wire.agent.frames import GpuHold
 from wire.job.spec import JobSpec
 from wire.names import JobState, Reason
@@ -79,11 +71,6 @@ def test_notebooks_are_submitted_in_working_hours_and_deadlines_30_h_ahead() -> 
 # --- the entitlement ---
 
 
-def test_max_min_gives_small_demands_whole_and_divides_the_rest_by_weight() -> None:
-    assert max_min(12, {"a": 2, "b": 20, "c": 20}, {"b": 3}) == {"a": 2, "b": 7.5, "c": 2.5}
-    assert max_min(12, {"a": 2, "b": 3}, {}) == {"a": 2, "b": 3}
-
-
 def test_entitlement_follows_the_demand_of_each_step() -> None:
     demands = [
         Demand("a", 0.0, 4, 4 * 2 * HOUR_S),
@@ -114,7 +101,7 @@ def _placed(job: int, at: float, node: str, gpus: int) -> JobPlaced:
 
 
 def test_history_follows_a_job_through_a_preemption() -> None:
-    history = History({"n1": 8.0})
+    history = History()
     for event in (
         JobQueued(1, 0.0, _spec(4, project="llm"), "ada"),
         _placed(1, 10.0, "n1", 4),
@@ -122,13 +109,12 @@ def test_history_follows_a_job_through_a_preemption() -> None:
         JobRequeued(1, 30.0, 1, Reason.PREEMPTED),
     ):
         history.observe(event)
-    assert (history.free, dict(history.waiting_of)) == ({"n1": 8.0}, {("llm", "ada"): 1})
+    assert dict(history.waiting_of) == {("llm", "ada"): 1}
     history.observe(_placed(1, 50.0, "n1", 4))
-    assert (history.free, dict(history.waiting_of)) == ({"n1": 4.0}, {("llm", "ada"): 0})
+    assert dict(history.waiting_of) == {("llm", "ada"): 0}
     history.observe(JobEnded(1, 80.0, JobState.COMPLETED, Reason.NONE))
     job = history.jobs[1]
     assert (job.runs, job.end_s, job.lost_gpu_hours) == ([(10.0, 30.0), (50.0, 80.0)], 80.0, 0.5)
-    assert history.free == {"n1": 8.0}
 
 
 # --- the measures ---
@@ -150,7 +136,7 @@ def _job(
 
 
 def _record(jobs: list[RecordedJob], hours: int, waiting: set[tuple[str, str]], gpus: int = 8) -> Record:
-    samples = [Sample({QUOTA: 1.0, SCATTERED: 1.0}, frozenset(waiting))] * (2 * hours)
+    samples = [Sample({IdleCause.QUOTA: 1.0, IdleCause.SCATTERED: 1.0}, frozenset(waiting))] * (2 * hours)
     return Record(jobs, samples, 0.0, hours * HOUR_S, gpus, {}, {"llm": 3.0})
 
 
@@ -220,54 +206,8 @@ def test_waits_deadlines_losses_and_idle_hours() -> None:
     assert measures.deadlines_met(record) == (1, 2)
     assert measures.interactive_p95_minutes(record) == 30
     assert measures.lost_percent(record) == 1.0
-    assert measures.idle_hours(record) == {QUOTA: late, SCATTERED: late}
+    assert measures.idle_hours(record) == {IdleCause.QUOTA: late, IdleCause.SCATTERED: late}
     assert measures.wasted_percent(record) == 12.5
-
-
-# --- the causes of idle GPUs, by the engine ---
-
-_NODES = """
-[nodes.n1]
-gpus = "simulated:8xH100"
-cpus = 64
-memory = "1T"
-[nodes.n2]
-gpus = "simulated:8xH100"
-cpus = 64
-memory = "1T"
-"""
-
-
-def _idle(settings: str, *specs: tuple[str, JobSpec], closed: tuple[Outage, ...] = ()) -> dict[str, float]:
-    """Return the idle GPUs by cause after these submits on two nodes. Jobs run for 10 h."""
-    config = load_text(settings + _NODES, "test.toml")
-    pipeline, cluster = build_pipeline(config), cluster_of_config(config)
-    history = History(dict.fromkeys(cluster.nodes, 8.0))
-    simulation = Simulation(Engine(pipeline, State(pipeline.order, 0, pipeline.sharing)), history.observe)
-    for name, facts in cluster.nodes.items():
-        simulation.add_node(name, facts)
-    for number, (user, spec) in enumerate(specs, 1):
-        simulation.planned_runs[number] = PlannedRun(10 * HOUR_S)
-        simulation.tell(Submit(spec, user))
-    simulation.tell(Tick())
-    return idle_gpus(simulation.engine, history, dict.fromkeys(cluster.nodes, "H100"), closed, simulation.now)
-
-
-def test_idle_gpus_without_waiting_jobs_and_on_closed_nodes() -> None:
-    outage = Outage(DRAIN, ("n1",), -1.0, 1.0)
-    assert _idle("", closed=(outage,)) == {DRAIN: 8.0, NO_JOB: 8.0}
-
-
-def test_idle_gpus_because_of_a_quota_are_waste() -> None:
-    settings = "[quota.projects.llm]\ngpus = 8\n"
-    found = _idle(settings, *[("ann", _spec(4, project="llm", time_limit_s=HOUR_S))] * 3)
-    assert found == {QUOTA: 4.0, SCATTERED: 4.0}
-
-
-def test_idle_gpus_reserved_for_the_first_job_are_no_waste() -> None:
-    long, gang = _spec(8, time_limit_s=10 * HOUR_S), _spec(16, nodes=2, time_limit_s=HOUR_S)
-    waiting = _spec(8, time_limit_s=20 * HOUR_S)
-    assert _idle("", ("ann", long), ("ann", gang), ("ann", waiting)) == {RESERVED: 8.0, SCATTERED: 0.0}
 
 
 # --- the command ---

@@ -19,6 +19,8 @@ from controller.core.model.inputs import Input, Refusal
 from controller.core.model.job import Job
 from controller.core.state.job_and_node_rows import load_job
 from controller.nodes.link import NodeAway
+from controller.questions.deadline_note import deadline_note
+from controller.questions.engine_copy import QuestionRefused
 from wire.agent.frames import Signal
 from wire.api.jobs import (
     JobChange,
@@ -51,7 +53,21 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known, call.asker))
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
-    return Submitted(reply.jobs, str(reply.jobs[0]), reply.notes)
+    notes = reply.notes
+    if request.spec.deadline_at is not None:
+        notes = (*notes, *await _deadline_notes(call, user, reply.jobs[-1]))
+    return Submitted(reply.jobs, str(reply.jobs[0]), notes)
+
+
+async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
+    """Return a sentence on whether the plan meets the deadline of a job, and if not, what would meet it.
+    Empty if the forecast is not ready in time.
+    """
+    try:
+        note = await call.daemon.questions.ask(user, deadline_note, job, now=call.daemon.now)
+    except QuestionRefused:
+        return ()
+    return () if note is None else (note,)
 
 
 async def preview(call: Call, request: SubmitRequest) -> JobSpec:

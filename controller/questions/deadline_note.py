@@ -1,0 +1,138 @@
+"""Answers after a submit with a deadline: whether the plan meets the deadline, and if not, what would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from controller.core.engine import Engine
+from controller.core.explain.blockers import deadline_texts, limit_blocker
+from controller.core.forecast.forecast import forecast, with_run_times
+from controller.core.model.inputs import Edit, Input, Preempt, SetQuota
+from controller.core.model.job import NEVER, Job
+from controller.core.quota.quotas import LimitExceeded
+from controller.core.quota.usage_counters import GPU, RUNNING
+from controller.questions.engine_copy import EngineCopy
+from wire.cluster.quota import Limits, Quota
+from wire.names import WHOLE_GPU, JobState
+from wire.text import duration, printable
+
+ACTOR = "root"
+MOST_QUEUES = 4
+"""The most other queues that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that may let a job meet its deadline. `text` continues the words "it would meet it if"."""
+
+    text: str
+    inputs: tuple[Input, ...]
+
+
+def deadline_note(engine_copy: EngineCopy, number: int) -> Iterator[str]:
+    """Yield a sentence on whether the plan meets the deadline of a job that was just submitted, and then the
+    same sentence with a change that would meet it. Nothing is yielded if the job has no deadline.
+
+    1. Forecast the latest start of the job, assuming that jobs use their full time limits. If it is not after
+       the job's latest start, the plan meets the deadline.
+    2. Otherwise try these changes, each on a copy of the engine, until one of them meets the deadline: a
+       higher quota, another queue that the user may use, and the preemption of running jobs.
+    """
+    engine, now = engine_copy.engine, engine_copy.now
+    job = engine.state.jobs.get(number)
+    if job is None or job.latest_start == NEVER:
+        return
+    if job.state is not JobState.QUEUED:
+        yield f"job {job.label} starts at once, and meets its deadline if it ends within its time limit"
+        return
+    if job.held:
+        left = duration(max(0.0, job.latest_start - now))
+        yield f"job {job.label} is held; it has to start within {left} to meet its deadline"
+        return
+    engine.state.estimates = engine.state.estimates.read_only()
+    placer = engine.profile_cycles.of(job).placer
+    texts = deadline_texts(engine.state, placer, job, now)
+    blocked = limit_blocker(engine.state, placer, job, now)
+    if blocked is not None:
+        texts.append(blocked[1])
+    changes = [*_remedies(engine, job, now)]
+    start = engine_copy.on_copy(engine, partial(_start, engine_copy, number, ()))
+    if start is None:
+        return
+    if start <= job.latest_start:
+        yield (
+            f"the plan meets the deadline: job {job.label} starts in {duration(start - now)} at the latest, "
+            f"and has to start within {duration(job.latest_start - now)}"
+        )
+        return
+    text = f"the plan misses the deadline: job {job.label} {'; '.join(texts)}"
+    yield text
+    for change in changes:
+        tried = engine_copy.on_copy(engine, partial(_start, engine_copy, number, change.inputs))
+        if tried is None:  # The time for the answer is over.
+            return
+        if tried <= job.latest_start:
+            yield f"{text}. It would meet it if {change.text}"
+            return
+    yield f"{text}. No higher quota, other queue or preemption would meet it"
+
+
+def _start(engine_copy: EngineCopy, number: int, first: tuple[Input, ...], copy: Engine) -> float | None:
+    """Return the latest start of the job after these inputs; NEVER if it does not start, and None if the
+    forecast was not ready in time. A job that has not started by its latest start ends without a start.
+    """
+    ahead = with_run_times(copy, predicted=False)
+    found = forecast(
+        ahead, engine_copy.now, first, number, going=lambda _moment, _starts: engine_copy.in_time
+    )
+    start = found.starts.get(number)
+    if start is None:
+        return NEVER if found.known_until == NEVER else None
+    return start.at
+
+
+def _remedies(engine: Engine, job: Job, now: float) -> Iterator[Remedy]:
+    """Yield the changes to try, in the order in which they are tried."""
+    cycle = engine.profile_cycles.of(job)
+    over = cycle.limits.over(job, now)
+    if isinstance(over, LimitExceeded) and over.kind in (GPU, RUNNING):
+        yield _higher_quota(over)
+    queues = engine.state.quotas.rules.queues
+    others = [
+        name
+        for name, rule in sorted(queues.items(), key=lambda each: (-each[1].priority, each[0]))
+        if name != job.spec.queue
+        and (not rule.users or job.user in rule.users)
+        and (not rule.projects or job.spec.project in rule.projects)
+    ]
+    for name in others[:MOST_QUEUES]:
+        command = f"corral job set {job.label} --queue {printable(name)}"
+        yield Remedy(f"it was in queue {printable(name)}: {command}", (Edit(job.id, ACTOR, {"queue": name}),))
+    plan, _ = engine.preemption_plan(job, now)
+    if plan is not None and plan.victims:
+        victims = [engine.state.jobs[each.job] for each in plan.victims]
+        labels = " ".join(each.label for each in victims)
+        word = "job" if len(victims) == 1 else "jobs"
+        yield Remedy(
+            f"an operator preempted {word} {labels}: corral job preempt {labels}",
+            tuple(Preempt(each.id, ACTOR, True) for each in victims),
+        )
+
+
+def _higher_quota(over: LimitExceeded) -> Remedy:
+    """Return the remedy that raises the exceeded quota so that the job fits now."""
+    scope, name = over.key
+    need = over.used + over.asked
+    if over.kind == GPU:
+        amount = -(-need // WHOLE_GPU)
+        limits, option = Limits(gpus=float(amount)), f"gpus={amount}"
+        what = f"{amount} GPUs"
+    else:
+        limits, option, what = Limits(running=need), f"running={need}", f"{need} running jobs"
+    command = f"corral quota set {scope} {printable(name)} {option}"
+    return Remedy(
+        f"an operator raised the quota of {scope} {printable(name)} to {what}: {command}",
+        (SetQuota(scope, name, Quota(limits), ACTOR),),
+    )
