@@ -1,4 +1,6 @@
-"""Names the kinds of a job: which earlier runs its run time is predicted from, the most alike first."""
+"""Names the kinds of a job. A kind is a set of earlier runs that are like the job; its run time is predicted
+from them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ such number.
 
 
 def kinds_of(job: Job) -> tuple[RunKind, ...]:
-    """Return the kinds of the job. The first kind has the runs that are most like the job."""
+    """Return the kinds of the job, each with the earlier runs that are like it. The runs of the first kind
+    are most like the job.
+    """
     user, stem, size = job.user, stem_of(job.name), size_of(job.spec)
     kinds = (user, stem, size, command_key(job.spec.command)), (user, stem, size), (user, stem, ANY_SIZE)
     return kinds if job.array is None else ((user, "", str(job.array)), *kinds)
@@ -57,10 +61,10 @@ def size_of(spec: JobSpec) -> str:
 
 @lru_cache(1_024)
 def command_key(command: tuple[str, ...]) -> str:
-    """Return a hash of the command, which is the same for commands that differ only in numbers and seeds.
+    """Return a hash of the command. Commands that differ only in numbers and seeds have the same hash.
 
-    The program, the text of a script and all other arguments count. The hash keeps the key short, because a
-    command may contain a whole script.
+    All arguments count, also the text of a script. A hash is stored because a command may contain a whole
+    script.
     """
     text = _NUMBER.sub("#", "\n".join(command))
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()

@@ -32,7 +32,7 @@ _LEARNT_ENDS = (Reason.NONE, Reason.EXIT_NONZERO, Reason.SIGNAL, Reason.TIME_LIM
 
 @dataclass(frozen=True, slots=True)
 class PredictionConfig:
-    """Whether backfill uses predictions, and how cautious they are."""
+    """The settings for run time predictions: whether backfill uses them, and how they are computed."""
 
     predicted: bool = False
     """True: backfill uses predictions. False: it uses time limits, and predictions are only scored."""
@@ -54,8 +54,8 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """How accurate run time predictions were for one user's jobs. Each time is a sum over these jobs,
-    in seconds.
+    """Compares the run times of one user's ended jobs with their predictions. Fields that end in `_s` are
+    sums of seconds over these jobs.
     """
 
     jobs: int = 0
@@ -134,8 +134,8 @@ class RunHistory:
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether there are enough runs to predict a run time that is exceeded with at most the
-        probability 1 - `part`. MAX_RUNS runs are always enough.
+        """Return whether the runs are enough to predict a run time that the next run exceeds with a
+        probability of at most 1 - `part`. MAX_RUNS runs always count as enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -148,14 +148,15 @@ class RuntimePredictor:
 
     1. `learn`: when a job has exited or reached a limit, add its run time to all its kinds. Cancelled jobs,
        and attempts that continued from a checkpoint, are left out.
-    2. `predict`: take the `quantile` of the first kind of the job that has at least `least` runs. The runs of
-       its array must also be enough for the quantile, because the elements that end first are the shortest.
-       The prediction is at most the job's time limit.
+    2. `predict`: take the first kind of the job that has at least `PredictionConfig.least` runs. Predict the
+       run time that the configured fraction of these runs (`quantile`) did not exceed, at most the job's time
+       limit. If the kind is the array of the job, it needs more runs for a high quantile. Otherwise the
+       prediction would be too short, because short elements end first.
     3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones. At most
        MAX_RUNS_OF_ARRAY of them are of the same array.
 
-    Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a
-    quantile of 0.9 the prediction for the next run is 90 minutes; with 0.6 it is 60 minutes.
+    Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a quantile
+    of 0.9 the prediction for the next run is 90 minutes; with 0.6 it is 60 minutes.
     """
 
     def __init__(self, known: RuntimePredictor | None = None) -> None:
@@ -172,7 +173,9 @@ class RuntimePredictor:
         self._learns = known is None
 
     def read_only(self) -> RuntimePredictor:
-        """Return a predictor with the same history, for a copy of the state. Its `learn` does nothing."""
+        """Return a predictor with the same history for a copy of the cluster state. Ends of jobs in the copy
+        are simulated, so its `learn` does nothing.
+        """
         return RuntimePredictor(self)
 
     def predict(self, job: Job, rules: PredictionConfig) -> float | None:
@@ -189,12 +192,13 @@ class RuntimePredictor:
         return None
 
     def planned(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the run time in seconds that plans assume for the job; None means its time limit plus its
-        grace.
+        """Return the run time in seconds that plans assume for the job. None means that plans assume its time
+        limit plus its grace.
 
-        1. With `estimate = "predicted"`: the prediction, if there is one.
+        1. If the configuration has `estimate = "predicted"`: the prediction, if there is one.
         2. Otherwise the time limit, if the job has one.
-        3. For a job without a time limit: the prediction, if there is one, otherwise `default_s`.
+        3. For a job without a time limit: the prediction, if there is one, otherwise the setting
+           `default_time_limit_s`.
         """
         limited = job.limit < NEVER or rules.default_s == NEVER
         predicted = self.predict(job, rules) if rules.predicted or not limited else None
@@ -241,7 +245,8 @@ class RuntimePredictor:
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[Run]) -> None:
         """Load the run times of one kind from the store. `at` is the time at which its last run ended.
 
-        Call this for all kinds in ascending order of `at`.
+        Call this for all kinds in ascending order of `at`, because `runs` must have the kind with the latest
+        run at its end.
         """
         self.runs[kind] = RunHistory(at, recent)
 

@@ -90,9 +90,9 @@ def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
 
 
 def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
-    """Return the time at which jobs of a tenant over its share limit may start again.
+    """Return the time at which jobs of the share `stopped`, which is at its hard limit, may start again.
 
-    The tenant's running jobs are assumed to end at their time limits.
+    The running jobs of the share are assumed to end at their time limits.
     """
     depth = len(stopped.path)
     jobs = [state.jobs[job] for _, job in state.releases]
@@ -105,7 +105,9 @@ def share_free_at(state: State, stopped: ShareAtLimit, now: float) -> float:
 
 
 def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
-    """Return a sentence about the hard limit of a share, and about when jobs of this share start again."""
+    """Return a sentence that says that no job of the share `stopped` starts because of its hard limit, and
+    until when.
+    """
     at = share_free_at(state, stopped, now)
     if at < NEVER:
         return f"{stopped}: none of its jobs starts for another {duration(at - now)} at most"
@@ -162,8 +164,8 @@ def reservation_blocker(
         return ""
     fits = placer.ranking(part).fits
     left, lost = int(np.count_nonzero(fits & ~barred)), fits & barred
-    # It is not enough to count unreserved nodes, because the job may need one GPU model or one topology
-    # domain. Therefore call `find` too.
+    # There may be enough unreserved nodes but still no placement, because the job may need one GPU model or
+    # one topology domain. Only `find` checks this.
     if not lost.any() or (left >= need and placer.find(job.ask, barred) is not None):
         return ""
     first = min(
@@ -223,10 +225,10 @@ def deadline_texts(state: State, placer: Placer, job: Job, now: float) -> list[s
 def other_profile_blocker(
     state: State, placer: Placer, common: SharedReservations, job: Job, now: float
 ) -> str:
-    """Return a sentence about nodes that this job could use, but that are reserved for another job.
+    """Return a sentence about nodes or licences that this job could use, but that are reserved for a job of
+    another profile. Empty if no such reservation keeps this job from starting.
 
-    The other job, which the sentence names, has another profile. Empty if no such reservation keeps this job
-    from starting.
+    `common` has the reservations on nodes that several profiles use.
     """
     barred, shape = common.barred(job, now), placer.shape(job.ask)
     if common.needs_reserved_licences(job, now):

@@ -47,9 +47,9 @@ def filter_losses(
 ) -> tuple[tuple[FilterLoss, ...], int]:
     """Return how many nodes each filter rejects, and how many nodes all filters accept.
 
-    A node counts only for the first filter that rejects it. Nodes that a filter would reject even if they
-    were idle ("no B200 GPU") are counted separately from nodes that it rejects because of other jobs ("no
-    free B200 GPU").
+    A node counts only for the first filter that rejects it. There are two counts for each filter: the nodes
+    that it would reject even if they were idle ("no B200 GPU"), and those that it rejects only because of
+    other jobs ("no free B200 GPU").
     """
     left = np.ones(columns.height, dtype=np.bool_)
     idle = placer.nodes.idle
@@ -72,7 +72,8 @@ def filter_losses(
 def _static_losses(
     placer: Placer, plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools
 ) -> Iterator[FilterLoss]:
-    """Count the nodes that the filter `plugin` rejects because of their labels, taints, hardware or state.
+    """Count the nodes in `lost`, which the filter `plugin` rejects because of their labels, taints, hardware
+    or state.
 
     If the filter has a method `apart`, which divides a request into several conditions, count the nodes for
     each condition.
@@ -121,10 +122,11 @@ def _loss(placer: Placer, plugin: Filter, lost: Bools, message: str) -> list[Fil
 
 
 def _message(plugin: Filter, part: PerNodeRequest, columns: NodeTable, lost: Bools, *, idle: bool) -> str:
-    """Return why the filter rejects these nodes.
+    """Return the reason why the filter `plugin` rejects the nodes in `lost`. `idle` is True if it would
+    reject them even without running jobs.
 
-    If the filter has a method `shortage`, the text describes these nodes. Otherwise it is the general text of
-    the method `explain`.
+    A filter with a method `shortage` describes these nodes in particular. Otherwise its `explain` gives a
+    general reason.
     """
     shortage = getattr(plugin, "shortage", None)
     rows = np.flatnonzero(lost)

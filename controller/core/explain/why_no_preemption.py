@@ -21,12 +21,14 @@ _LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
 
 
 def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
-    """Return a sentence about what prevents preemption for a waiting job.
+    """Return a sentence about what prevents preemption for a waiting job. Empty if preemption is not
+    configured.
 
-    Empty if preemption is not configured. A guard is a limit of [preemption] in scheduler.toml, such as the
-    cooldown. The search for victims is the one that the scheduling pass uses.
+    A guard is a limit of [preemption] in scheduler.toml, such as the cooldown. The search for victims
+    (running jobs to preempt) is the one that the scheduling pass uses.
 
-    1. Name what is checked before any search: licences, quotas and shares, and a job that fits anyway.
+    1. If preemption is never tried for the job, say why: the job lacks licences, a limit of its quota, share
+       or queue keeps it from starting, it fits anyway, or it may preempt no job.
     2. If no victims are found even without guards, say how many running jobs may be preempted for the job,
        and what protects the other running jobs.
     3. If victims are found with all guards, the job is not the first waiting job, and only the first may
@@ -64,10 +66,10 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 
 
 def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> list[str]:
-    """Return names of guards (limits of [preemption]) that must all be removed so that victims are found.
+    """Return the names of the guards (limits of [preemption]) that together prevent the preemption.
 
-    Remove all guards first. Then restore the guards one by one, but not those with which no victims are
-    found.
+    First ignore all guards. Then apply them again one by one, except those with which no victims are found.
+    Return the guards that are still ignored.
     """
     blocking = [*_LIFTED]
     for name in _LIFTED:
@@ -82,7 +84,9 @@ def _plan(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> Preemptio
 
 
 def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) -> str:
-    """Return a sentence about the guard `name`, without which the victims in `plan` would be preempted."""
+    """Return a sentence about the guard `name`. The event `plan` has the jobs that would be preempted without
+    this guard.
+    """
     guards, victims = cycle.preemption.guards, counted(len(plan.victims), "job")
     window = duration(guards.window_s)
     if name == "rate":
@@ -159,8 +163,10 @@ def _jobs_on_usable_nodes(cycle: Cycle, job: Job, shape: Shape, now: float) -> l
 
 
 def _protection(cycle: Cycle, job: Job, running: Job, allowed: bool, now: float) -> str:
-    """Return a phrase that names what protects a running job from preemption for the waiting job `job`, even
-    without guards. Return an empty text if the running job may be preempted.
+    """Return a phrase that names what protects the job `running` from preemption for the waiting job `job`.
+    Empty if nothing does. Guards such as the cooldown of [preemption] do not count.
+
+    `allowed` is True if a preemption strategy allows the preemption.
     """
     nodes = cycle.state.nodes.by_name
     if running.stopping is not None:

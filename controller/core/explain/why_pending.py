@@ -105,8 +105,8 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield texts about further causes of delay: a soft limit that the job exceeds, and GPUs that are out of
-    service.
+    """Yield texts that add to the reason why the job waits: a soft limit that it exceeds, its place before
+    all others as a gang that has waited long, and GPUs that are out of service.
     """
     soft = state.over_soft_quota(job, now)
     if soft is not None:
@@ -194,8 +194,8 @@ def _why_waiting(state: State, placer: Placer, cycle: Cycle, job: Job, now: floa
 def _nodes_that_can(
     placer: Placer, part: PerNodeRequest, need: int, found: tuple[FilterLoss, ...], fitting: int
 ) -> str:
-    """Return a text with the number of nodes that can hold the request now, and with the resources that the
-    other nodes lack.
+    """Return a text with the number of nodes that can hold the request now (`fitting`), and with what the
+    other nodes lack. `need` is the number of nodes that the job requests.
     """
     bound, total = binding_filters(placer, part), len(placer.nodes)
     if bound.suitable < need:

@@ -23,7 +23,9 @@ _UNKNOWN_USER = "?"
 
 @dataclass(frozen=True, slots=True)
 class OffQueueUse:
-    """The use of one GPU by one user without a job. `rate` is the charge in billing units per hour."""
+    """The use of one GPU by processes that one user runs there outside of any job. `rate` is the charge in
+    billing units per hour.
+    """
 
     node: str
     uuid: str
@@ -77,8 +79,8 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all off-queue uses of a node's GPUs (uses without a job). The node has disconnected, so its
-        processes are no longer known.
+        """End all off-queue uses on a node that has disconnected, because its processes are no longer known.
+        An off-queue use is the use of a GPU by a user without a job.
         """
         for key in self.on(node):
             self.end(key, at, shares)

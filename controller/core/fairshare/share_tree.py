@@ -76,10 +76,11 @@ class FairshareConfig:
     def charges(
         self, allocations: Iterable[Allocation], models: Callable[[str], Mapping[str, str]]
     ) -> Iterator[float]:
-        """Return the charge for each allocation, in billing units per hour. `models` returns the GPU models
-        of a node by UUID.
+        """Yield the charge for each allocation, in billing units per hour. `models` returns the GPU models of
+        a node by UUID.
 
-        The charge is computed once for consecutive equal allocations without GPUs.
+        A charge is computed only once for equal allocations without GPUs that follow each other, because a
+        gang may have hundreds of them.
         """
         last, charge = NO_ALLOCATION, 0.0
         for allocation in allocations:
@@ -195,8 +196,9 @@ class ShareTree:
        resources, the rate of use (billing units per hour) of the share and of all shares above it changes.
        The used amount decays without timers (decayed_usage.py).
     2. `factor`, for the priority, is 2 ** -x. Here x is the sum of used / fair over the share and the shares
-       above it, and `fair` is the use to which a share is entitled. The factor is 1 without use, and 1/2 if
-       used / fair is 1 at one level and 0 at all others.
+       above it. The fair use of a share is its weight, divided by the sum of the weights of all children of
+       its parent, times the use of the whole cluster. The factor is 1 without use, and 1/2 if used / fair is
+       1 at one level and 0 at all others.
     3. `fairness`, for the order plugin `fair`, compares weight / used, first at the top level and then
        downwards.
     4. No job of a share at its hard limit starts. Jobs of a share above its soft limit come after all other
@@ -205,9 +207,9 @@ class ShareTree:
     Cost: O(depth) for each start, end and query; the depth is at most 4.
 
     Example: projects a (weight 3) and b (weight 1) on a cluster of 8 GPUs with a half-life of one day.
-    Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair part of a is 208. The
-    only user of a has used 208: used / fair is 208/208 for a, and 208/277 for the user. The factor is 2 **
-    -1.75 = 0.30.
+    Constant use of the whole cluster for a long time counts as 277 GPU-hours; the fair use of a is 208. The
+    only user of a has used 208. The fair use of this user is 277, because a has no other user. So used / fair
+    is 208/208 for a, and 208/277 for the user. The factor is 2 ** -1.75 = 0.30.
     """
 
     def __init__(self, sharing: FairshareConfig) -> None:
@@ -327,15 +329,15 @@ class ShareTree:
         return named - self.sharing.organisations.keys()
 
     def used(self, path: SharePath, now: float) -> float:
-        """Return the used billing units that count now: the decayed use, plus the present rate of use times
-        the setting `held_hours`.
+        """Return the used billing units that count now. They are the decayed use, and the use of the next
+        `held_hours` hours at the present rate, so that running jobs count at once.
         """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def above_share(self, name: str, now: float) -> bool:
-        """Return whether a project, or an organisation, has used more than its part of all usage that counts.
-        The parts are those of the projects and organisations with live jobs, by weight.
+        """Return whether the share `name` at the top level (an organisation, or a project without one) has
+        used more than its part by weight of the use of all top-level shares with jobs that have not ended.
         """
         active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
         used = {share.path[0]: self.used(share.path, now) for share in active}

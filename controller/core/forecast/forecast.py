@@ -1,4 +1,6 @@
-"""Forecasts when jobs start: a copy of the engine simulates the future, all jobs running to their limits."""
+"""Forecasts when waiting jobs start, by a simulation of the future on a copy of the engine. Jobs are assumed
+to run until their time limits or predicted ends.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,7 @@ def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
 
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
-    """Report to the engine that an elastic job has ended on the nodes that it is leaving."""
+    """Report to the engine that an elastic job that is giving up some of its nodes has ended there."""
     leaving = [member.allocation.node for member in job.running if member.leaving]
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)

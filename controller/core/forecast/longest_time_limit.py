@@ -22,10 +22,10 @@ MOST = 64
 
 
 def time_limits_that_fit(ahead: Engine, job: Job, now: float) -> list[float]:
-    """Return time limits in seconds with which the job may be able to start now, the longest first.
+    """Return time limits in seconds with which the job may be able to start now, the longest first. All are
+    shorter than the job's own limit.
 
-    All are shorter than the job's own limit. The function must be called after a scheduling pass at the time
-    `now`.
+    Call this after a scheduling pass at the time `now`, because the pass makes the reservations.
     1. Collect the times at which other jobs or users need nodes. These are the reserved starts of other jobs
        in all profiles, the latest starts of jobs with deadlines, and the starts of operators' reservations.
     2. For each such time, take the seconds until then, minus the job's grace.

@@ -67,9 +67,6 @@ def without_constraints(spec: JobSpec) -> Relaxation | None:
 
 
 def _wish(wish: GpuWish | None, **changes: Any) -> GpuWish | None:
-    """Return a copy of the GPU requirements `wish` with some fields replaced; None if the copy requires
-    nothing.
-    """
     found = replace(wish or GpuWish(), **changes)
     return None if found == GpuWish() else found
 
@@ -195,10 +192,10 @@ def _scratch(spec: JobSpec, user: str, placer: Placer) -> RelaxationScale:
 
 
 def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]) -> int:
-    """Return the greatest amount of one resource with which the job fits now.
+    """Return how much of one resource each node of the job could get now; 0 if too few nodes fit the job.
 
     `spec` is the job's spec without this resource. `column` has, for each node, how much of the resource is
-    free. 0 if the job fits on too few nodes even without the resource.
+    free.
     """
     shape = placer.shape(request_of(spec, user))
     if shape is None:

@@ -18,8 +18,8 @@ LAST_AFTER_S = 600.0
 
 
 def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: float) -> str:
-    """Return a sentence about when a held job would start if it were released now. `start` is None if the
-    forecast found no start.
+    """Return a sentence about when job `number`, which is held, would start if it were released now. `start`
+    is None if the forecast found no start.
     """
     if start is None:
         return f"it is held; it could not start if released: {why_no_start(ahead, number, now)}"
@@ -29,8 +29,8 @@ def held_outlook(start: ForecastStart | None, ahead: Engine, number: int, now: f
 
 
 def assumed_preemptions(ahead: Engine, found: Forecast, number: int) -> Iterator[str]:
-    """Yield texts about the preemptions that the forecast expects before the job starts. Preemptions for
-    the job itself are left out.
+    """Yield texts about the preemptions in the forecast `found` that happen before job `number` starts.
+    Preemptions for job `number` itself are left out.
     """
     others = [plan for plan in found.plans if plan.job != number]
     for plan in others[:NAMED]:

@@ -11,8 +11,8 @@ MAX_FAILED_CYCLES = 3
 
 @dataclass(frozen=True, slots=True)
 class PluginFault:
-    """One failure of a plugin. `times` is the number of scheduling cycles in which the plugin has failed so
-    far.
+    """One failure of a plugin. `times` is the number of scheduling cycles, up to this one, in which the
+    plugin has failed.
     """
 
     kind: str
@@ -32,8 +32,8 @@ class PluginFault:
 class CircuitBreaker:
     """Records failures of plugins, and decides whether a plugin may be called.
 
-    1. A plugin that fails is not called again in the same scheduling cycle. A fixed neutral result is used
-       instead of its results.
+    1. A plugin that fails is not called again in the same scheduling cycle. A fixed result is used instead:
+       for example, a failing filter rejects all nodes, unless it has `on_error = "pass"`.
     2. The plugin is called again in the next cycle.
     3. After failures in MAX_FAILED_CYCLES cycles the plugin is not called until the controller restarts or
        gets another configuration.

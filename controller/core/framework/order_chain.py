@@ -27,10 +27,11 @@ class StaticOrderChain:
 
 @dataclass(frozen=True, slots=True)
 class DynamicOrderChain:
-    """A chain of two orders, of which at least one changes queue positions with time or usage.
+    """A chain of two queue orders, of which at least one changes queue positions as time passes or tenants
+    use resources.
 
-    The queue keeps jobs with equal requests and an equal `group` in one lane. If one of the orders is static,
-    all jobs of a lane are equal under it.
+    The queue keeps jobs with equal requests and equal `group` in one list (lane). The group contains the rank
+    under a static order, so a static order ranks all jobs of a lane equally.
     """
 
     name: ClassVar[str] = "ranked"

@@ -73,8 +73,8 @@ class Profile:
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """Return (kind, name) of the job's queue, project or user if the profile does not accept it; None if
-        the profile accepts the job.
+        """Return what the profile does not accept: the job's queue, project or user, as a pair such as
+        ("queue", "batch"). None if the profile accepts the job.
         """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),

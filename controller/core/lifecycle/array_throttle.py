@@ -70,8 +70,8 @@ class ArrayThrottles:
         """
         for job in jobs:
             self.update(job)
-        # Before the state was stored, `settle` had given out all slots. So no array of the loaded state needs
-        # it now.
+        # No call of `settle` is needed for the loaded jobs. It had given out all slots before they were
+        # stored.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
         self.unsettled.clear()
 

@@ -55,10 +55,12 @@ def exit_of(status: AttemptStatus) -> Exit:
 
 
 def merge_member_reports(taken: Iterable[tuple[Input, A | None]]) -> Iterator[tuple[Input, A | None]]:
-    """Yield the inputs in order, but merge consecutive reports about members of one attempt into one input.
+    """Yield the inputs, but merge reports about members of one attempt into one input, so that the engine
+    handles a large gang at once.
 
-    Reports about different attempts may change their order, because they do not depend on each other. Two
-    reports of one node about the same attempt are never merged.
+    Only reports that follow each other are merged. Among them, reports about different attempts may change
+    their order, because these do not depend on each other. Two reports of one node about the same attempt are
+    never merged, because the second replaces the first.
     """
     pending: dict[tuple[int, int], dict[str, AgentReported]] = {}
     for given, answer in taken:

@@ -161,8 +161,8 @@ def array_elements(state: State, label: str) -> Mapping[int, int] | None:
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the job's id replaced by its label. For example, the job with the id 7 has
-    the label 5_2 if it is element 2 of array 5.
+    """Return the dependency with the id of the other job replaced by its label, because dependencies are
+    found by label. For example, the job with the id 7 has the label 5_2 if it is element 2 of array 5.
     """
     if not dependency.job or array_elements(state, dependency.job) is not None:
         return dependency
@@ -206,7 +206,9 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """True if an old job, of which only the final state is known, meets the condition."""
+    """Return whether a job meets the condition `until` if only its final state `ended` is known. This is the
+    case for old jobs that are not in memory.
+    """
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
     if until is Until.NOT_OK:
@@ -222,7 +224,9 @@ def dependency_text(dependency: Dependency) -> str:
 
 
 def why_impossible(state: State, target: Target, known: Mapping[str, JobState]) -> str:
-    """Return a sentence with the reason why a target (a job or array, and a condition) can never be met."""
+    """Return a sentence that says why a dependency can never be met. `target` is the job, array or path, and
+    the condition that it must meet.
+    """
     label, until = target
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]
@@ -254,7 +258,9 @@ def waiting_text(state: State, job: Job, now: float) -> str:
 
 
 def dependencies_needed(spec: JobSpec) -> int:
-    """Return the number of dependencies that have to be met before the job may start."""
+    """Return how many of the job's dependencies must be met before it may start: all, or the number in
+    `after_count`.
+    """
     return len(spec.after) if spec.after_count is None else spec.after_count
 
 

@@ -123,8 +123,8 @@ class GpuHealthHandler:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Set the health of a GPU to the health in a replayed journal. Does nothing if the GPU has this
-        health already.
+        """Set the health of a GPU to the health that a replayed journal has recorded for it. If they are
+        equal already, do nothing.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:
@@ -233,7 +233,11 @@ class GpuHealthHandler:
             self._order(SendToNode(node.name, ResetGpu(gpu.uuid, self._care.reset, wait)))
 
     def _note_fault_for_jobs(self, node: Node, gpu: GpuFacts, why: str, own: bool, now: float) -> None:
-        """Record the fault for each job on the GPU. It becomes the reason if the job fails."""
+        """Record the fault for each job that holds a part of the GPU. If the job fails, the fault is given as
+        the reason.
+
+        `own` is True if the job caused the fault itself.
+        """
         fault = f"GPU {gpu.number} of {node.name}: {why}"
         for job, allocation in node.held.items():
             if any(hold.uuid == gpu.uuid for hold in allocation.gpus):

@@ -122,8 +122,8 @@ class IdleGpuHandler:
 
 
 def idle_text(job: Job, now: float) -> str:
-    """Return a sentence about the job's idle GPUs and the planned end of the job; empty if the GPUs are not
-    idle.
+    """Return a sentence about how long the job's GPUs have been idle, and when the job will be ended for it.
+    Empty if the GPUs are not idle.
     """
     if job.idle_since is None:
         return ""

@@ -1,4 +1,9 @@
-"""Keeps the resources of a service's replica for its next attempt or its successor, with a nomination."""
+"""Keeps resources for a replica of a service: those of its last attempt, or those of the replica that it
+replaces.
+
+The resources are kept as for a job that waits for preempted jobs to end: with a nomination of the replica to
+the nodes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +27,10 @@ def keep_for_restart(
     state: State, job: Job, requeued: JobRequeued, allocations: tuple[Allocation, ...], quality: int
 ) -> Iterator[PreemptionPlanned]:
     """Yield the nomination that keeps the resources of a failed replica until its restart delay is over.
+    `requeued` is the event that queued it again, `allocations` are its former resources.
 
-    Yield nothing if its nodes or the cause of its end forbid a restart there.
+    Yield nothing if these nodes take no jobs, or if the attempt ended for a reason such as a hardware
+    failure, after which the next attempt should run elsewhere.
     """
     if job.replica is None or not requeued.restart or requeued.reason in _NOT_THERE or job.held:
         return
@@ -35,7 +42,9 @@ def keep_for_restart(
 def keep_for_successor(
     state: State, job: Job, before: Job, until: float, now: float
 ) -> Iterator[PreemptionPlanned]:
-    """Yield the nomination that gives a replica the resources of the replica before it, which is being ended.
+    """Yield the nomination that gives the replica `job` the resources of `before`, the replica that it
+    replaces and that is being ended. The nomination lasts until the time `until`.
+
     Yield nothing if the two requests differ, or if the nodes take no jobs.
     """
     held = tuple(member.allocation for member in before.running) or before.claim

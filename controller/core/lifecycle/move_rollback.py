@@ -37,7 +37,7 @@ def undo_move(
 
 
 def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
-    """Return the waiting job for which this job was moved away.
+    """Return the waiting job that gets the nodes from which this job was moved away.
 
     None if this job was moved for another reason, or if the waiting job has started since.
     """
@@ -49,9 +49,9 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """True if the old nodes of a moved job accept the job and still have its GPUs.
+    """True if the old nodes of a moved job take jobs, admit this job and still have the GPUs that it held.
 
-    Jobs that hold these GPUs now are not considered.
+    The GPUs may be in use by other jobs.
     """
     columns, shape, barred = state.nodes.columns, placer.shape(job.ask), state.barred_nodes(job, now)
     nodes = [state.nodes.get(each.node) for each in move.origin]

@@ -51,7 +51,9 @@ class PriorityInheritance:
         """Targets and single jobs whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """Update the priorities that the job lends and inherits, after an event about the job."""
+        """After an event about the job, add to `changed` the jobs and arrays whose inherited priority may be
+        another one now: the job itself, and those that it waits for.
+        """
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None
         known = self._lent.get(job.id)

@@ -52,10 +52,12 @@ def after_attempt(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | J
 
 
 def was_healthy(job: Job, at: float) -> bool:
-    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job.
+    """Return whether the attempt that ended at `at` ran long enough to reset the backoff of the job: ten
+    times the delay before its start, and at least HEALTHY_RUN_S.
 
-    Example: with a delay of 1 minute, the attempt after the fourth restart began after a backoff of 8
-    minutes. It is healthy if it ran at least 80 minutes. The next restart then comes after 1 minute again.
+    Example: the first restart is delayed by 1 minute, and the delay doubles with each restart. So the attempt
+    after the fourth restart began after 8 minutes, and is healthy if it ran for at least 80 minutes. The next
+    restart is then delayed by 1 minute again.
     """
     if job.started_at is None:
         return False
@@ -127,8 +129,10 @@ def _failed_move(job: Job, ended: JobEnded) -> JobRequeued | None:
 
 
 def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobRequeued | None:
-    """Return the requeue or the end of a job that was stopped because its GPUs were idle; None for other
-    jobs. The result is the same if the job's node was lost before the job had stopped.
+    """Return the event for a job that was stopped because its GPUs were idle: a requeue or an end, as the
+    settings of `[gpus]` or of its queue say. None if the job was stopped for another reason.
+
+    The event does not depend on whether the job's node was lost before the job had stopped.
     """
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None
