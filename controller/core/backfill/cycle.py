@@ -150,7 +150,8 @@ class Cycle:
         """
         state, queue = self.state, self.queue
         self._now = now
-        # The reservations of the last pass are out of date, because it may have started jobs.
+        # Compute the reservations for deadlines again in this pass, because jobs may have started or ended
+        # since the last one.
         self.deadline_guard.reserved = None
         if state.claims:
             # Start jobs whose victims have ended (step 1 of `run`).
@@ -179,10 +180,8 @@ class Cycle:
             grow_elastic_jobs(state, self.placer, self.limits, queue, now, apply)
 
     def _take_due(self, now: float) -> bool:
-        """Return whether a job may be able to start now only because time has passed. For example, GPU time
-        that was used long ago has left the time window of a quota.
-
-        Returns True only once for each such time.
+        """Return whether a time has come at which a waiting job may start although nothing else has changed.
+        For example, GPU time that was used long ago no longer counts for a quota on GPU-hours.
         """
         due = False
         if self.partial_start_at <= now:

@@ -137,7 +137,8 @@ class DeadlineGuard:
 
 
 def deadline_reservation(state: State, placer: Placer, job: Job, at: float) -> EasyReservation | None:
-    """Return a reservation for the job at time `at`; None if the job does not fit then.
+    """Return a reservation of the resources that the job needs if it starts at time `at`; None if it does not
+    fit then.
 
     It is assumed that running jobs end at their time limits, and that no other job starts before `at`.
     """

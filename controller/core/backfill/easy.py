@@ -380,10 +380,10 @@ def _earliest_on_fewest(
 def find_beside_reservation(
     placer: Placer, shape: Shape, easy: EasyReservation, barred: Bools | None = None
 ) -> Placement | None:
-    """Return the best placement for a backfilled job; None if there is none.
+    """Return the best placement for a backfilled job that would still run at the reserved start of the first
+    waiting job. The placement does not delay this start. None if there is no such placement.
 
-    The job would still run at the reserved start of the first waiting job. The placement does not delay this
-    start.
+    `easy` is the reservation of the first waiting job. The placement uses no node in `barred`.
     """
     if not placer.nodes.may_hold(shape.part):
         return None

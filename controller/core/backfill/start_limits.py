@@ -125,9 +125,11 @@ class StartLimits:
     def _over_all_models(
         self, job: Job, claimed: Mapping[TenantKey, list[int]], nodes: int | None
     ) -> LimitExceeded | None:
-        """Return the exceeded limit of one GPU model if every model that suits the job is at a limit.
+        """Return the quota of a GPU model that the job would exceed, if it would exceed such a quota on every
+        model that suits it; otherwise None.
 
-        If only some models are at a limit, `State.barred_nodes` keeps the job off their nodes.
+        `claimed` has the quota amounts that are kept for nominated jobs, by tenant. If only some models are
+        at a limit, `State.barred_nodes` keeps the job off their nodes.
         """
         shape = self._placer.shape(job.ask) if self._state.quotas.models else None
         if shape is None:

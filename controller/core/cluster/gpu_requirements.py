@@ -37,10 +37,11 @@ class GpuType:
 class GpuNeeds:
     """The GPUs that a request needs on one node: `count` GPUs that are all in one of `groups`.
 
-    Milli are thousandths of a GPU. `milli_by_type` has the milli that the request takes of a GPU of each
-    type. It is None if all GPU types are suitable; the request then takes `milli_each` of every GPU. `groups`
-    has sets of GPU slots (indices on one node) on one NUMA node or linked by NVLink; it is None if the
-    request requires neither.
+    Milli are thousandths of a GPU. `milli_by_type` has, by GPU type, how many milli of a GPU the request
+    takes. It is None if all GPU types are suitable; the request then takes `milli_each` of every GPU.
+
+    `groups` has sets of GPU slots (indices on one node). The GPUs of a set are on one NUMA node, or linked by
+    NVLink, as the request requires. It is None if the request requires neither.
     """
 
     count: int

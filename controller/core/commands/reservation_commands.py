@@ -131,8 +131,10 @@ def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation | None:
-    """Return a reservation that already has the node at the same time; None if there is none. Always return
-    None for maintenance, because it may overlap with other reservations.
+    """Return another reservation that has the node at a time of the new reservation `spec`; None if there is
+    none.
+
+    Always return None for a maintenance reservation, because it may overlap with others.
     """
     if spec.maintenance:
         return None

@@ -213,8 +213,8 @@ class UserCommands:
             )
 
     def _in_project(self, asker: inputs.Requester | None, spec: JobSpec) -> JobSpec | Refusal:
-        """Return the spec with the project in which the job is queued, or a refusal if the requester may not
-        use the project.
+        """Return the spec with the project in which the job is queued, or a refusal if `asker` may not use
+        the project.
         """
         return self._pipeline.rules.projects.admit(asker, spec, self._projects_set_live)
 
@@ -227,7 +227,9 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec, or a refusal if it exceeds a ceiling (the most that the requester may ask for).
+        """Return the spec, or a refusal if it exceeds a ceiling (the most that `asker` may request). If
+        `spec` is a refusal already, return it.
+
         For an edit, `was` is the spec before the edit.
         """
         if isinstance(spec, Refusal):

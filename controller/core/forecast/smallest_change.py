@@ -95,9 +95,8 @@ class EditSearch:
                 yield Suggestion(least.sentence, self._changes(least.spec))
 
     def both(self) -> Iterator[Suggestion]:
-        """Yield one change that removes all constraints of the job on nodes, GPUs and other jobs.
-
-        If the job would still not start, the change also reduces one amount, such as memory.
+        """Yield at most one change. It removes all constraints of the job on nodes, GPUs and other jobs. If
+        the job would still not start, it also reduces one amount, such as memory.
         """
         bare = without_constraints(self._job.spec)
         if bare is None:
@@ -200,7 +199,7 @@ def _preempted_text(trial: StartTrial, victims: Sequence[int], hold: bool) -> st
 
 
 def _candidates(trial: StartTrial) -> Iterator[tuple[int, ...]]:
-    """Yield sets of running jobs to preempt: first the set that loses the least work, then single jobs.
+    """Yield sets of running jobs to preempt: first the jobs in `Engine.preemption_plan`, then single jobs.
 
     Each single job uses quota, or holds a licence, that the waiting job lacks.
     """

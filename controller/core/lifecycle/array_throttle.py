@@ -95,8 +95,8 @@ class ArrayThrottles:
                 wasting.append(job.id)
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Move the slots of one array in `unsettled` to elements that can use them. `record` must apply each
-        event and call `update` before it returns.
+        """Take one array from `unsettled`, and move its slots to elements that can use them. `record` must
+        apply each event and call `update` before it returns.
         """
         array, wasting = self.unsettled.popitem()
         for job in wasting:
