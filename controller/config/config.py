@@ -24,7 +24,7 @@ from controller.config.tables.policy import (
     SchedulerSection,
 )
 from controller.config.tables.profiles import ProfileSection
-from controller.config.tables.projects import ProjectSection
+from controller.config.tables.projects import BudgetsSection, ProjectSection
 from controller.config.tables.queues import QueueSection
 from controller.config.tables.service import (
     AccessSection,
@@ -74,6 +74,7 @@ class Config(BaseSettings):
     access: AccessSection = AccessSection()
     questions: QuestionsSection = QuestionsSection()
     projects: dict[Name, ProjectSection] = {}
+    budgets: BudgetsSection = BudgetsSection()
     plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
     backfill: BackfillSection = BackfillSection()

@@ -18,6 +18,7 @@ from wire.api.config import ConfigChange
 DECIDING = (
     "access",
     "projects",
+    "budgets",
     "scheduler",
     "backfill",
     "overcommit",

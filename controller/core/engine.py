@@ -214,7 +214,7 @@ class Engine:
         """Handle everything that is due, then run a scheduling pass.
 
         1. If a plugin failed in the last pass and is called again now, clear the cached results of plugins.
-        2. Begin and end reservations.
+        2. Begin and end reservations. Record the projects that have used 80 % or 100 % of their budgets.
         3. Act on due timers of jobs, such as begin times and restart delays, and on decided dependencies.
         4. Queue and end replicas of services.
         5. Run a scheduling pass of each profile. Each event of a pass is applied before the pass continues.
@@ -225,6 +225,9 @@ class Engine:
             self.profile_cycles.ask_again()
         if self.state.reservations.by_name:
             self._reservations.begin_and_end_due(now)
+        for standing, percent in self.state.budgets.due(now):
+            used = events.BudgetReached(now, standing.project, standing.month, percent, standing.text)
+            self._record(used)
         if self.timers.next_at <= now:
             self.timers.open_due(now)
         if self.services.active:
@@ -271,7 +274,12 @@ class Engine:
     @property
     def next_at(self) -> float:
         """The time at which the next Tick is needed if no other input arrives before."""
-        of_parts = self.timers.next_at, self.profile_cycles.again_at, self.services.next_at
+        of_parts = (
+            self.timers.next_at,
+            self.profile_cycles.again_at,
+            self.services.next_at,
+            self.state.budgets.next_at,
+        )
         return min(self.state.reservations.next_at, *of_parts)
 
     # --- queries, which do not change the state ---

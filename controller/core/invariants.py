@@ -29,6 +29,7 @@ def find_violations(state: State) -> list[str]:
         *_check_columns(state),
         *_check_accounts(state),
         *_check_inherited(state),
+        *_check_budgets(state),
         *_check_licences(state),
         *_check_shares(state),
         *_check_replicas(state),
@@ -181,6 +182,26 @@ def _check_accounts(state: State) -> list[str]:
         f"the counters of {scope} {name} are {kept}, but its jobs hold {used}"
         for scope, name in sorted(keys)
         if (kept := state.accounts.tenant((scope, name)).used) != (used := fresh.tenant((scope, name)).used)
+    ]
+
+
+def _check_budgets(state: State) -> list[str]:
+    """Compare the GPUs that projects with a budget are charged for with a new count."""
+    running: dict[str, dict[str, int]] = {}
+    for job in state.live():
+        for member in job.running if job.spec.project in state.budgets.rules.budgets else ():
+            if member.started_at is not None:
+                models, found = (
+                    state.models_of_node(member.allocation.node),
+                    running.setdefault(job.spec.project, {}),
+                )
+                for hold in member.allocation.gpus:
+                    model = models.get(hold.uuid, "")
+                    found[model] = found.get(model, 0) + hold.milli
+    return [
+        f"project {project} is charged for {use.milli}, but {running.get(project, {})} runs"
+        for project, use in state.budgets.uses.items()
+        if use.milli != running.get(project, {})
     ]
 
 

@@ -40,6 +40,7 @@ from controller.core.quota.quotas import QuotaConfig, Unlimited
 from controller.core.rebalance.proposals import RebalanceRules
 from controller.plugins.isolation import isolated
 from controller.plugins.preemption.reclaim_strategies import QuotaReclaimStrategy
+from controller.registry.budgets import budget_rules_of
 from controller.registry.config_checks import filter_problems, unfiltered_settings
 from controller.registry.limits import ceilings_of, raised_open_projects
 from controller.registry.plugin_classes import (
@@ -299,7 +300,8 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
         limits = isolated("quota", provider, watch or CircuitBreaker())
     licences, ceilings, projects = dict(config.licences), ceilings_of(config), project_rules_of(config)
     queues = queue_rules_of(config)
-    return QuotaConfig(queues, limits, section.window_s, licences, config.jobs.defaults, ceilings, projects)
+    budgets, defaults = budget_rules_of(config), config.jobs.defaults
+    return QuotaConfig(queues, limits, section.window_s, licences, defaults, ceilings, projects, budgets)
 
 
 def _sharing(config: Config) -> FairshareConfig:

@@ -14,6 +14,7 @@ from controller.core.pipeline.pipeline import Pipeline
 from controller.core.quota.projects import DEFAULT_PROJECT
 from controller.plugins.preemption.by_priority import PressureStrategy, PriorityStrategy
 from controller.plugins.preemption.reclaim_strategies import FairShareStrategy
+from controller.registry.budgets import budgets_without_price
 from controller.registry.name_warnings import labels_without_nodes, misspelt_projects, unknown_queues
 from controller.registry.policy_summary import (
     cluster_gpus,
@@ -242,6 +243,11 @@ def _quota_tables(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield scope, name, table
 
 
+def dead_budgets(config: Config, _pipeline: Pipeline) -> Iterator[ConfigProblem]:
+    """Yield a warning for each budget of money if GPU-hours have no price."""
+    yield from budgets_without_price(config)
+
+
 Check = Callable[[Config, Pipeline], Iterator[ConfigProblem]]
 
 CHECKS: tuple[Check, ...] = (
@@ -253,6 +259,7 @@ CHECKS: tuple[Check, ...] = (
     unknown_models,
     unused_gpus,
     dead_loans,
+    dead_budgets,
     queues_without_limit,
     dead_idle_rule,
     dead_rebalancing,

@@ -158,6 +158,11 @@ BAD = [
         "quota.users.ada.soft.gpus_per_model.A200: has no effect, because no node has this GPU.",
     ),
     (
+        "dead_budgets",
+        "[projects.a]\nbudget = { money = 100 }",
+        "projects.a.budget.money: has no effect, because GPU-hours have no price. Set [budgets] gpu_hour",
+    ),
+    (
         "unused_gpus",
         '[quota.projects."*"]\ngpus = 2\n[quota.projects.a]\ngpus = 8\n[quota.projects.b]\ngpus = 4\n'
         "borrow = { gpus = 12 }" + NODES,

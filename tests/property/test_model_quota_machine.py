@@ -11,6 +11,7 @@ from hypothesis.stateful import invariant, rule
 from controller.core.cluster.node_table import names_model
 from controller.core.model import inputs
 from controller.core.model.events import JobPlaced
+from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules
 from controller.core.quota.quotas import QuotaConfig
 from controller.plugins.backfill.kinds import Conservative
 from controller.plugins.quotas.local import BorrowTable, LocalQuotas, ProjectQuotaTable, QuotaTable
@@ -28,6 +29,9 @@ RULES = QuotaConfig(
             ),
             "q": ProjectQuotaTable(gpus_per_model={"A100": 3}),
         },
+    ),
+    budgets=BudgetRules(
+        {"p": Budget(gpu_hours=0.1), "q": Budget(money=0.1, carry_over=0.5, then=BudgetAction.LOW)}, price=1.0
     ),
 )
 

@@ -33,6 +33,34 @@ class UsageList:
 
 
 @dataclass(frozen=True)
+class BudgetView:
+    """The use of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
+    `money_limit` contain what was carried over from the last month; None if the amount is not limited.
+
+    `percent` is the used part of the budget. `then` is the treatment of waiting jobs when the budget is used
+    up: alert, low or stop. The month ends at `ends_at`.
+    """
+
+    project: str
+    month: str
+    percent: float
+    gpu_hours: float
+    gpu_hours_limit: Optional[float]
+    money: float
+    money_limit: Optional[float]
+    currency: str
+    then: str
+    ends_at: float
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """The budgets of all projects, ordered by project."""
+
+    budgets: tuple[BudgetView, ...]
+
+
+@dataclass(frozen=True)
 class RunEstimate:
     """How wrong the predicted run times of one user's jobs were. All times are means in seconds.
 

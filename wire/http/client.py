@@ -27,7 +27,7 @@ from wire.api.jobs import (
 )
 from wire.api.nodes import GpuList, HostKey, NodeAction, NodeList, NodeMarks, NodeRequest, NodeView, Preflight
 from wire.api.rebalance import Rebalanced, RebalanceRequest, RebalanceView
-from wire.api.reports import EstimateReport, FairnessReport, StintList, UsageList, WasteReport
+from wire.api.reports import BudgetReport, EstimateReport, FairnessReport, StintList, UsageList, WasteReport
 from wire.api.services import ScaleRequest, ServiceList, ServiceView
 from wire.api.store import Compacted, CompactRequest, VerifyLine
 from wire.api.tenants import (
@@ -338,6 +338,10 @@ class Client:
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
+
+    def budgets(self) -> BudgetReport:
+        """Return what each project with a budget has used in the present month."""
+        return self._get(BudgetReport, "/v1/reports/budgets")
 
     def verify(self) -> Iterator[VerifyLine]:
         return self._lines(VerifyLine, "/v1/store/verify")

@@ -6,6 +6,7 @@ import time
 from enum import StrEnum
 from typing import Annotated
 
+from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
 from cli.flags import option, switch
 from cli.output.formats import Column, Format, Output, Table, write, write_data
@@ -41,6 +42,7 @@ Since = Annotated[
     epilog=examples(
         "corral report fairness --by user",
         "corral report waste --since 1d",
+        "corral report budget",
         "corral report estimates",
         "corral report starts",
     )
@@ -75,6 +77,19 @@ def fairness(
         for row in body.rows:
             if row.judgement:
                 print_note(row.judgement)
+    return 0
+
+
+@app.command(epilog=examples("corral report budget", "corral report budget -o json"))
+def budget(output: Output = Format.TABLE) -> int:
+    """Show what each project has used of its budget for this calendar month, in GPU-hours and in money.
+
+    The amounts contain the running jobs until now. THEN is the effect of a used-up budget: alert records only
+    an event, low lets the jobs of the project start after all others, and stop makes them wait for the next
+    month.
+    """
+    body = Client().budgets()
+    budget_table(time.time()).show(output, body.budgets, body)
     return 0
 
 

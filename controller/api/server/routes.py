@@ -204,6 +204,7 @@ ROUTES = (
     Route("GET", "/v1/usage", ANYONE, usage.show, query=USAGE, slow=True),
     Route("GET", "/v1/usage/off-queue", ANYONE, usage.off_queue, query=(SINCE, UNTIL)),
     Route("GET", "/v1/reports/estimates", ANYONE, reports.estimates),
+    Route("GET", "/v1/reports/budgets", ANYONE, reports.budgets_report),
     Route("GET", "/v1/reports/fairness", ANYONE, reports.fairness_report, query=FAIRNESS),
     Route("GET", "/v1/reports/waste", ANYONE, reports.waste_report, query=(SINCE,)),
     Route("GET", "/v1/cluster", ANYONE, cluster.show),

@@ -330,6 +330,7 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "ReservationBegan": "reservation {reservation} began",
     "ReservationEnded": "reservation {reservation} ended",
     "ReservationCancelled": "{by} cancelled reservation {reservation}",
+    "BudgetReached": "project {project} has used {percent} % of its budget for {month}: {used}",
     "QuotaSet": "{by} set the quota of {scope} {name}",
     "QuotaUnset": "{by} removed the quota that was set for {scope} {name}",
     "PluginFailed": lambda facts: (

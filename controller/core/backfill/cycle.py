@@ -15,9 +15,8 @@ from controller.core.backfill.elastic_growth import grow_elastic_jobs
 from controller.core.backfill.preemptor_starts import start_preemptors
 from controller.core.backfill.quota_reservations import QuotaReservations, QuotaReserved
 from controller.core.backfill.shared_reservations import GuaranteedStart, SharedReservations
-from controller.core.backfill.start_limits import StartLimits
+from controller.core.backfill.start_limits import StartLimit, StartLimits
 from controller.core.backfill.start_search import StartSearch
-from controller.core.fairshare.share_tree import ShareAtLimit
 from controller.core.framework.interfaces import DeadlinePolicy, Reserves
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events import (
@@ -37,7 +36,6 @@ from controller.core.preemption.guards import GuardsOf
 from controller.core.preemption.preemptor import Preemptor
 from controller.core.queue.queue import Lane, PositionKey, QueueEntry
 from controller.core.quota.quotas import LimitExceeded
-from controller.core.quota.start_hours import HoursClosed
 from controller.core.state.order_view import position_key
 from controller.core.state.state import State
 from wire.names import Reason
@@ -160,7 +158,7 @@ class Cycle:
         fresh = list(queue.new_jobs)
         queue.new_jobs.clear()
         if queue.lanes:
-            moves = queue.moving is not None or state.quotas.has_soft_limits or state.gang_after_s is not None
+            moves = queue.moving is not None or state.orders_by_limits or state.gang_after_s is not None
             self.position_of = position_key(state, queue, now) if moves else None
             if self.backfill.reserves is Reserves.ALL_JOBS:
                 self._conservative.run(now, apply, due=due)
@@ -431,12 +429,10 @@ class Cycle:
 
     # Helpers of steps 2 to 4 of `run`
 
-    def shut_if_over(
-        self, lane: Lane, number: int, now: float
-    ) -> LimitExceeded | ShareAtLimit | HoursClosed | QuotaReserved | None:
+    def shut_if_over(self, lane: Lane, number: int, now: float) -> StartLimit | QuotaReserved | None:
         """Return why the job may not start: the quota or share limit that it would exceed, the opening hours
-        of its queue, or the reservation of quota that it would delay. Return None if nothing prevents the
-        start.
+        of its queue, the used-up budget of its project, or the reservation of quota that it would delay.
+        Return None if nothing prevents the start.
 
         Record this also as the pending reason of the whole lane (all waiting jobs with the same request),
         because it usually keeps all of them from starting.

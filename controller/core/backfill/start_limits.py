@@ -10,11 +10,15 @@ from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placer, quota_need
 from controller.core.queue.queue import QueueEntry
+from controller.core.quota.budgets import BudgetSpent
 from controller.core.quota.quotas import LimitExceeded
 from controller.core.quota.start_hours import HoursClosed
 from controller.core.quota.usage_counters import GPU_TIME, Amount, TenantKey
 from controller.core.state.state import State
 from wire.names import Reason
+
+StartLimit = LimitExceeded | ShareAtLimit | HoursClosed | BudgetSpent
+"""A limit that keeps a job from starting."""
 
 
 class StartLimits:
@@ -33,9 +37,7 @@ class StartLimits:
         """The time at which a job that is over a limit on past usage, or outside the hours of its queue, may
         start."""
 
-    def over(
-        self, job: Job, now: float, nodes: int | None = None
-    ) -> LimitExceeded | ShareAtLimit | HoursClosed | None:
+    def over(self, job: Job, now: float, nodes: int | None = None) -> StartLimit | None:
         """Return the hard limit that a start of the job now would break; None if it breaks none.
 
         `nodes`: the number of nodes on which the job would start, if it is less than the job requests.
@@ -62,17 +64,22 @@ class StartLimits:
         counts = range(shape.nodes, least - 1, -1)
         return next((count for count in counts if self._over(job, now, claimed, count) is None), 0)
 
-    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | None:
-        """Return the reached share limit, or the start hours of its queue, that keep the job from starting.
-        None if neither does.
+    def _stopped(self, job: Job, now: float) -> ShareAtLimit | HoursClosed | BudgetSpent | None:
+        """Return the reached share limit, the start hours of its queue or the used-up budget of its project
+        that keep the job from starting. None if nothing does.
         """
-        moving = (
-            job.claim and job.reason is Reason.MOVING
-        )  # A job that is moved to other nodes goes on there.
-        closed = None if moving else self._state.quotas.closed(job.spec.queue, now)
+        state = self._state
+        if job.claim and job.reason is Reason.MOVING:
+            return self._at_share_limit(job, now)  # A job that is moved to other nodes goes on there.
+        closed = state.quotas.closed(job.spec.queue, now)
         if closed is not None:
             self.again_at = min(self.again_at, closed.opens_at)
-        return closed or self._at_share_limit(job, now)
+            return closed
+        spent = state.budgets.spent(job.spec.project, now) if state.budgets.stops else None
+        if spent is not None:
+            self.again_at = min(self.again_at, spent.standing.ends_at)
+            return spent
+        return self._at_share_limit(job, now)
 
     def _at_share_limit(self, job: Job, now: float) -> ShareAtLimit | None:
         state = self._state
@@ -83,7 +90,7 @@ class StartLimits:
 
     def may_grow(self, job: Job, allocations: Iterable[Allocation], now: float) -> bool:
         """Return whether a running job stays within the limits if it holds these allocations in addition."""
-        if self._at_share_limit(job, now) is not None:
+        if self._at_share_limit(job, now) is not None or self._state.budgets.spent(job.spec.project, now):
             return False
         if self._state.quotas.unlimited:
             return True

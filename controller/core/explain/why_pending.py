@@ -111,6 +111,10 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
     soft = state.over_soft_quota(job, now)
     if soft is not None:
         yield f"it is ordered behind all jobs within their soft limits: {soft}"
+    if state.budgets.comes_last(job.spec.project, now):
+        standing = state.budgets.standing(job.spec.project, now)
+        used = "" if standing is None else f" ({standing.text})"
+        yield f"its project has used its budget{used}, so the job is ordered behind those of other projects"
     if job.id in overdue_gangs(state, state.queue_of(job), now):
         after = duration(state.gang_after_s)
         yield f"it has waited longer than {after} (gang_after_s), so it comes before all other jobs"

@@ -621,6 +621,17 @@ class QuotaUnset(ClusterEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetReached(ClusterEvent):
+    """A project has used this percentage of its budget for a month."""
+
+    project: str
+    month: str
+    percent: int
+    used: str
+    """The use and the budget, such as `4,000 of 5,000 GPU-hours`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
     """An organisation, project or user (`project/user`) got another weight or other limits; None means
     unchanged.

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.cluster.node_table import names_model
 from controller.core.model.request import JobDefaults
+from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
 from controller.core.quota.ceilings import Ceilings
 from controller.core.quota.projects import ProjectRules
 from controller.core.quota.queue_rules import NO_QUEUE_RULE, QueueRule
@@ -93,6 +94,7 @@ class QuotaConfig:
     ceilings: Ceilings = field(default_factory=Ceilings)
     """The highest values that users may ask for without an operator."""
     projects: ProjectRules = field(default_factory=ProjectRules)
+    budgets: BudgetRules = NO_BUDGETS
 
     def queue(self, name: str) -> QueueRule:
         """Return the rule of a queue. The rule of a queue without a table limits nothing."""

@@ -342,6 +342,7 @@ def insert_jobs(state: State, jobs: Iterable[Job]) -> None:
         elif job.ready:
             state.enqueue(job)
     state.licences.used = licences_in_use(state.live())
+    state.budgets.recount(state.jobs.values())
     _restore_claims(state)
     for job in sorted(ended, key=lambda job: (job.ended_at or 0.0, job.id)):
         state.note_ended(job)

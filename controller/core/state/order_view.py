@@ -41,7 +41,7 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
     """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     overdue = overdue_gangs(state, queue, now)
-    if moving is None and not quotas.has_soft_limits and not overdue:
+    if moving is None and not state.orders_by_limits and not overdue:
         return None
     view = _order_view(state, now)
 
@@ -53,6 +53,8 @@ def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
         )
         if quotas.has_soft_limits:
             before = (float(state.over_soft_quota(job, now) is not None), *before)
+        if state.budgets.lowers:
+            before = (float(state.budgets.comes_last(job.spec.project, now)), *before)
         if overdue:
             before = (float(number not in overdue), *before)
         return (*before, *rank), number

@@ -25,7 +25,7 @@ from controller.core.estimates.runtime_prediction import PredictionScore, Run
 from controller.core.fairshare.offqueue_usage import OffQueueUse
 from controller.core.fairshare.share_tree import SharePath
 from controller.core.model import events
-from controller.core.model.events import Event
+from controller.core.model.events import Event, JobEvent
 from controller.core.model.rows import NoteRow
 from controller.core.model.services import ServiceOrders
 from controller.core.model.start_estimates import load_score
@@ -153,6 +153,24 @@ def _load_spent(state: State, notes: list[Note]) -> None:
     for name, body in notes:
         scope, _, tenant = name.partition("/")
         state.accounts.tenant((scope, tenant)).load_spent({int(hour): part for hour, part in body.items()})
+
+
+# --- budgets ---
+
+
+def _load_budgets(state: State, notes: list[Note]) -> None:
+    for project, body in notes:
+        state.budgets.load(project, body)
+
+
+def _budgets_changed_by(state: State, event: Event) -> list[str]:
+    if isinstance(event, events.ConfigApplied):
+        return list(state.budgets.uses)
+    if isinstance(event, events.BudgetReached):
+        return [event.project]
+    assert isinstance(event, JobEvent)
+    project = state.jobs[event.job].spec.project
+    return [project] if project in state.budgets.uses else []
 
 
 # --- shares: weights, limits and decayed usage ---
@@ -361,6 +379,21 @@ NOTE_KINDS = (
         load=_load_spent,
         events=(events.AttemptExited, events.MembersExited),
         of_event=_spent_by,
+    ),
+    NoteKind(
+        "budget",
+        keys=lambda state: state.budgets.uses,
+        note=lambda state, project: (project, state.budgets.dump(project)),
+        load=_load_budgets,
+        events=(
+            events.AttemptStarted,
+            events.MembersStarted,
+            events.AttemptExited,
+            events.MembersExited,
+            events.BudgetReached,
+            events.ConfigApplied,
+        ),
+        of_event=_budgets_changed_by,
     ),
     NoteKind(
         "reservation",

@@ -26,6 +26,7 @@ from controller.core.model.rows import UsageRow
 from controller.core.model.services import MOVE_BEFORE_S, NO_ORDERS, ServiceOrders
 from controller.core.queue.order import DynamicOrder, Order, weighs_queues
 from controller.core.queue.queue import ProfileQueues, Queue
+from controller.core.quota.budgets import Budgets
 from controller.core.quota.quotas import LimitExceeded, QuotaConfig, Quotas
 from controller.core.quota.usage_counters import TenantKey, UsageCounters
 from controller.core.reservations.reservations import Reservations
@@ -91,6 +92,7 @@ class State:
         """The job id of each array element, by array and index."""
         self.accounts = UsageCounters(models_of=self.models_of_node)
         self.quotas = Quotas(self.accounts, self.nodes.gpu_counts)
+        self.budgets = Budgets(self.models_of_node)
         self.limited = bool(self.shares.hard)
         """True if any quota exists, or any share has a hard limit."""
         self.offqueue = OffQueueUsage()
@@ -178,8 +180,10 @@ class State:
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
         """Count the usage again if the GPUs of a node with running jobs have other models than `before`."""
-        if self.accounts.models and self.nodes.by_name[node].held and before != self.models_of_node(node):
-            self.accounts.recount(self.jobs.values(), self.accounts.window_s, self.accounts.models)
+        if self.nodes.by_name[node].held and before != self.models_of_node(node):
+            if self.accounts.models:
+                self.accounts.recount(self.jobs.values(), self.accounts.window_s, self.accounts.models)
+            self.budgets.recount(self.jobs.values())
 
     def models_of_node(self, node: str) -> Mapping[str, str]:
         """Return the model of each GPU of a node, by GPU UUID; empty if the node was removed."""
@@ -195,7 +199,8 @@ class State:
         jobs out of the queue and put them in again, because the queue groups jobs by tenant only while limits
         exist.
         """
-        was, self.limited = self.limited, not self.quotas.unlimited or bool(self.shares.hard)
+        was = self.limited
+        self.limited = not self.quotas.unlimited or bool(self.shares.hard) or self.budgets.affects_jobs
         if self.limited == was and not always:
             return
         for job in [job for lane in self.queue for _, job in lane]:
@@ -236,6 +241,7 @@ class State:
             other_tenants = self.accounts.follow_queues(rules.queues)
             self.quotas.adopt(rules)
             self._count_models(rules.window_s, again=other_tenants)
+            self.budgets.adopt(rules.budgets, self.jobs.values())
             self._regroup(always=True)
 
     def barred_nodes(self, job: Job, now: float, later_s: float = 0.0) -> Bools | None:
@@ -243,6 +249,11 @@ class State:
         of a quota of GPUs of one model. Return None if there is no such node.
         """
         return either_mask(self.reserved_nodes(job, now, later_s), self.nodes_at_model_quota(job))
+
+    @property
+    def orders_by_limits(self) -> bool:
+        """True if soft limits, loans or used-up budgets may put jobs behind all others."""
+        return self.quotas.has_soft_limits or self.budgets.lowers
 
     @property
     def bars_nodes(self) -> bool:

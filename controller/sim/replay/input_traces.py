@@ -261,6 +261,7 @@ FOLLOW: frozenset[type[Any]] = frozenset(
         events.PreemptionPlanned,
         events.ReservationBegan,
         events.ReservationEnded,
+        events.BudgetReached,
     }
 )
 """Kinds of events that are always a consequence of an input or of a scheduling pass."""

@@ -1,4 +1,4 @@
-"""corral report fairness and corral report waste: their tables and sentences."""
+"""corral report fairness, waste and budget: their tables and sentences."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import asdict
 
 import pytest
 
+from cli.commands.reports.budget_table import budget_table
 from cli.commands.reports.fairness_tables import fairness_table, waste_sentence, waste_table
 from cli.commands.sim import figures_table
 from cli.output.formats import Format
 from controller.sim.metrics import Figures
-from wire.api.reports import FairnessRow, GpuHoursByCause, WasteReport
+from wire.api.reports import BudgetView, FairnessRow, GpuHoursByCause, WasteReport
 
 
 def test_fairness_table_shows_waits_and_the_job_that_has_waited_longest() -> None:
@@ -57,3 +58,14 @@ def test_simulation_results_show_idle_gpus_and_rows_out_of_bounds(capsys: pytest
     assert "idle GPUs         5.0% no job waits\n" in out
     assert "entitlement       project p0: got less\n" in out
     assert "project p5: got less, and 2 more\n" in out
+
+
+def test_budget_table_shows_use_and_budget() -> None:
+    rows = [
+        BudgetView("llm", "2026-11", 80.4, 4020.0, 5000.0, 9000.0, None, "EUR", "stop", 90_000.0),
+        BudgetView("vision", "2026-11", 0.0, 0.0, None, 0.0, 250.0, "EUR", "alert", 90_000.0),
+    ]
+    lines = [" ".join(line.split()) for line in budget_table(3_600.0).lines(rows, None)]
+    assert lines[0] == "PROJECT MONTH USED GPU-HOURS MONEY CURRENCY THEN ENDS IN"
+    assert lines[1] == "llm 2026-11 80% 4,020.0/5,000.0 9,000.0 EUR stop 1d00h"
+    assert lines[2] == "vision 2026-11 0% 0.0 0.0/250.0 EUR alert 1d00h"

@@ -163,6 +163,10 @@ TOLD: list[tuple[Event, str]] = [
         events.JobShrunk(7, 1.0, 2, ("b", "c"), "job 9", 2.5),
         "job 7 gives up b, c for job 9: 2.5 GPU-hours lost",
     ),
+    (
+        events.BudgetReached(1.0, "vision", "2026-11", 80, "80 of 100 GPU-hours"),
+        "project vision has used 80 % of its budget for 2026-11: 80 of 100 GPU-hours",
+    ),
     (events.JobGrew(7, 1.0, 2, (Allocation("c", 1, 1),)), "job 7 grows by c"),
     (events.JobPreempted(7, 1.0, 2, "job 9", 2.5), "job 7 was preempted by job 9: 2.5 GPU-hours lost"),
     (events.StopRequested(7, 1.0, Reason.MEMBER_FAILED, "b"), "job 7 is being stopped: member failed (b)"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from aiohttp import web
 
 from controller.api.handlers.policy.services import service_views
+from controller.api.handlers.service.reports import budget_views
 from controller.api.server.request import Call
 from controller.core.accounting.reports import PROJECT, fairness, waste
 from controller.core.cluster.nodes import Node
@@ -37,6 +38,7 @@ async def show(call: Call) -> web.Response:
         *_families(_readings(daemon.engine, daemon.agents.readings) if call.query["gpus"] else ()),
         *_families(_estimates(daemon.engine)),
         *_families(_accounting(daemon)),
+        *_families(_budgets(daemon.engine, daemon.now())),
         *_families(_services(daemon.engine, daemon.now())),
         *_families(_plugins(daemon.engine, daemon.now())),
         *_families(_counts(daemon.counters, daemon.seq, daemon.started_at)),
@@ -116,6 +118,19 @@ def _estimates(engine: Engine) -> Iterator[Sample]:
     for kind, start in sorted(known.starts.items()):
         figures = start.count, start.bias_s, start.error_s, start.late
         yield from _errors("start", {"kind": kind}, "Starts of jobs that had been estimated", *figures)
+
+
+def _budgets(engine: Engine, now: float) -> Iterator[Sample]:
+    """Yield the use of each project in the present month, in GPU-hours, in money and in percent of the
+    budget."""
+    for each in budget_views(engine.state, now):
+        labels = {"project": each.project}
+        about = "Used part of the project's budget for the present month, in percent."
+        yield Sample("corral_budget_used_percent", each.percent, labels, about)
+        about = "GPU-hours that the project has used in the present month."
+        yield Sample("corral_budget_gpu_hours", each.gpu_hours, labels, about)
+        about = "Money that the project has used in the present month."
+        yield Sample("corral_budget_money", each.money, labels, about)
 
 
 def _accounting(daemon: Daemon) -> Iterator[Sample]:

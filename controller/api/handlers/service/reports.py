@@ -1,12 +1,23 @@
-"""Routes of reports: errors of run time and start time estimates, fairness, idle GPU-hours."""
+"""Routes of reports: errors of run time and start time estimates, fairness, idle GPU-hours, budgets."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from controller.api.server.request import Call
 from controller.core.accounting.reports import PROJECT, USER, fairness, waste
 from controller.core.estimates.runtime_prediction import PredictionScore
 from controller.core.model.start_estimates import StartScore
-from wire.api.reports import EstimateReport, FairnessReport, RunEstimate, StartEstimates, WasteReport
+from controller.core.state.state import State
+from wire.api.reports import (
+    BudgetReport,
+    BudgetView,
+    EstimateReport,
+    FairnessReport,
+    RunEstimate,
+    StartEstimates,
+    WasteReport,
+)
 
 BY = (PROJECT, USER)
 USUAL_S = 7 * 86_400
@@ -60,6 +71,31 @@ async def waste_report(call: Call) -> WasteReport:
     """Show idle GPU-hours by cause, and the GPU-hours of work that was lost."""
     since, now = await _account(call)
     return waste(call.daemon.accounting.periods, since, now)
+
+
+async def budgets_report(call: Call) -> BudgetReport:
+    """Show what each project with a budget has used in the present month."""
+    await call.daemon.settled()
+    return BudgetReport(tuple(budget_views(call.daemon.state, call.daemon.now())))
+
+
+def budget_views(state: State, now: float) -> Iterator[BudgetView]:
+    """Yield the use and the budget of each project with a budget, ordered by project."""
+    for project, budget in sorted(state.budgets.rules.budgets.items()):
+        each = state.budgets.standing(project, now)
+        if each is not None:
+            yield BudgetView(
+                project,
+                each.month,
+                100 * each.part,
+                each.gpu_hours,
+                each.gpu_hours_limit,
+                each.money,
+                each.money_limit,
+                each.currency,
+                budget.then.value,
+                each.ends_at,
+            )
 
 
 async def _account(call: Call) -> tuple[float, float]:

@@ -104,6 +104,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
     for node, pid in pids.items():
         member = job.members[node]
         member.started_at, member.pid = event.at, pid
+    state.budgets.start(job, [job.members[node] for node in pids], event.at)
     job.unstarted -= len(pids)
     if not job.unstarted and job.state is JobState.SCHEDULED:
         _run(state, job, event.at)
@@ -149,6 +150,8 @@ def _members_exited(state: State, event: events.AttemptExited | events.MembersEx
         for node in exits:
             state.nodes.job_affinity.remove(job.ask.part, node)
     state.accounts.release(job, [members[node].allocation for node in exits], at)
+    started = [members[node] for node in exits if members[node].started_at is not None]
+    state.budgets.stop(job, started, at)
     if not holds_licences(job):
         state.licences.release(job.ask.licences)
 

@@ -29,6 +29,10 @@ def _quota_unset(state: State, event: events.QuotaUnset) -> None:
     state.limit((event.scope, event.name), None)
 
 
+def _budget_reached(state: State, event: events.BudgetReached) -> None:
+    state.budgets.note_alert(event.project, event.percent, event.at)
+
+
 def _share_set(state: State, event: events.ShareSet) -> None:
     if event.weight is not None:
         state.shares.set_weight(event.share, event.weight)
@@ -64,6 +68,7 @@ def _service_scaled(state: State, event: events.ServiceScaled) -> None:
 
 def _config_applied(state: State, event: events.ConfigApplied) -> None:
     state.config = AppliedConfig(event.digest, event.at, event.by)
+    state.budgets.advance(event.at)
     if event.overcommit is not None:
         for node in list(state.nodes):
             if node.boot_id:
@@ -75,6 +80,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.OffQueueProcessEnded: _offqueue_process_ended,
     events.QuotaSet: _quota_set,
     events.QuotaUnset: _quota_unset,
+    events.BudgetReached: _budget_reached,
     events.ShareSet: _share_set,
     events.ReservationMade: _reservation_made,
     events.ReservationBegan: _reservation_began,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.core.model import inputs
+from controller.core.quota.budgets import Budget, BudgetRules
 from controller.core.state.other_rows import (
     NOTE_KINDS,
     all_notes,
@@ -18,7 +21,10 @@ from wire.cluster.reservation import ReservationSpec
 
 
 def world_with_every_kind_of_note() -> EngineHarness:
-    harness = EngineHarness(pipeline_with(service(replicas=0)))
+    pipeline = pipeline_with(service(replicas=0))
+    budgets = BudgetRules({"default": Budget(gpu_hours=100)})
+    rules = replace(pipeline.rules, budgets=budgets)
+    harness = EngineHarness(replace(pipeline, rules=rules))
     harness.join("a")
     harness.tell(inputs.ScaleService("web", 0, "root"))
     harness.tell(inputs.PinKey("a", "ssh-ed25519 AAAA", "root"))

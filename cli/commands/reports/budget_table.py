@@ -1,0 +1,31 @@
+"""The table of the budgets of projects, for corral report budget."""
+
+from __future__ import annotations
+
+from cli.output.formats import Column, Table
+from wire.api.reports import BudgetView
+from wire.text import duration
+
+
+def budget_table(now: float) -> Table[BudgetView]:
+    """Return the table of the use of each project in the present month, compared with its budget. `now` is
+    the present time in seconds since 1970.
+    """
+    return Table(
+        [
+            Column("PROJECT", lambda each: each.project, least=8),
+            Column("MONTH", lambda each: each.month, keep=3),
+            Column("USED", lambda each: f"{each.percent:.0f}%", right=True),
+            Column("GPU-HOURS", lambda each: _of(each.gpu_hours, each.gpu_hours_limit), keep=1, right=True),
+            Column("MONEY", lambda each: _of(each.money, each.money_limit), keep=2, right=True),
+            Column("CURRENCY", lambda each: each.currency, keep=6),
+            Column("THEN", lambda each: each.then, keep=4),
+            Column("ENDS IN", lambda each: duration(max(0.0, each.ends_at - now)), keep=5, right=True),
+        ],
+        name=lambda each: each.project,
+        kind=BudgetView,
+    )
+
+
+def _of(used: float, limit: float | None) -> str:
+    return f"{used:,.1f}" if limit is None else f"{used:,.1f}/{limit:,.1f}"

@@ -1,0 +1,428 @@
+"""Budgets: the GPU-hours and the money that a project may use in one calendar month."""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from controller.core.cluster.node_table import most_specific
+from controller.core.model.job import NEVER, Job, Member
+from controller.core.quota.usage_counters import HOUR_S, ModelsOfNode, no_models
+from wire.names import WHOLE_GPU, Reason
+from wire.text import duration, printable
+
+ALERTS = (80, 100)
+"""The percentages of a budget at which an event is recorded."""
+KEPT_MONTHS = 13
+"""The number of past months whose use is kept for each project."""
+
+
+class BudgetAction(enum.Enum):
+    """The treatment of waiting jobs of a project that has used its whole budget."""
+
+    ALERT = "alert"
+    """Only an event is recorded."""
+    LOW = "low"
+    """The jobs come after the jobs of all other projects."""
+    STOP = "stop"
+    """The jobs wait until the next month."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The budget of a project for each month. None means that this amount is not limited."""
+
+    gpu_hours: float | None = None
+    money: float | None = None
+    carry_over: float = 0.0
+    """The part of the budget, from 0 to 1, that may be carried over to the next month if it was not used."""
+    then: BudgetAction = BudgetAction.ALERT
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The begins of all months in one time zone, in seconds since 1970. The first month is `year`-`month`."""
+
+    starts: tuple[float, ...] = (0.0,)
+    year: int = 1970
+    month: int = 1
+
+    def index(self, at: float) -> int:
+        """Return the number of the month with this time. The first month of the calendar is 0."""
+        return max(0, bisect_right(self.starts, at) - 1)
+
+    def start(self, index: int) -> float:
+        """Return the begin of a month; NEVER if the calendar ends before."""
+        return self.starts[index] if index < len(self.starts) else NEVER
+
+    def name(self, index: int) -> str:
+        """Return a month as text, such as 2026-11."""
+        months = self.year * 12 + self.month - 1 + index
+        return f"{months // 12:04}-{months % 12 + 1:02}"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRules:
+    """The budgets of scheduler.toml, and the prices of GPU-hours."""
+
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    """The budgets by project."""
+    price: float = 0.0
+    """The price of a GPU-hour of a model without a price of its own."""
+    price_per_model: Mapping[str, float] = field(default_factory=dict)
+    currency: str = ""
+    calendar: Calendar = field(default_factory=Calendar)
+
+    def price_of(self, model: str) -> float:
+        """Return the price of one GPU-hour of a GPU model."""
+        name = most_specific(self.price_per_model, model)
+        return self.price if name is None else self.price_per_model[name]
+
+
+NO_BUDGETS = BudgetRules()
+
+
+@dataclass(slots=True)
+class MonthUse:
+    """What a project used in one month: GPU-seconds, and money at the prices of that time."""
+
+    gpu_s: float = 0.0
+    money: float = 0.0
+
+
+@dataclass(slots=True)
+class BudgetUse:
+    """What one project with a budget has used. `month` and `alerted` hold at the time `at`."""
+
+    month: int
+    """The number of the month in the calendar."""
+    at: float
+    used: MonthUse = field(default_factory=MonthUse)
+    past: dict[str, MonthUse] = field(default_factory=dict)
+    """The use of earlier months by name, such as 2026-10, oldest first."""
+    alerted: int = 0
+    """The highest percentage of ALERTS that was recorded in this month; 0 for none."""
+    milli: dict[str, int] = field(default_factory=dict)
+    """Thousandths of GPUs that run now, by GPU model. They are not stored but counted from the jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStanding:
+    """The use of a project in the present month, compared with its budget."""
+
+    project: str
+    month: str
+    ends_at: float
+    gpu_hours: float
+    money: float
+    gpu_hours_limit: float | None
+    """The budget of this month with what was carried over; None without a budget of GPU-hours."""
+    money_limit: float | None
+    currency: str = ""
+
+    @property
+    def part(self) -> float:
+        """The used part of the budget: of GPU-hours or of money, whichever is more. 1 if it is used up."""
+        pairs = ((self.gpu_hours, self.gpu_hours_limit), (self.money, self.money_limit))
+        parts = (used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
+        return max(parts, default=0.0)
+
+    @property
+    def text(self) -> str:
+        """The use and the budget, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000 EUR`."""
+        found = []
+        if self.gpu_hours_limit is not None:
+            found.append(f"{self.gpu_hours:,.5g} of {self.gpu_hours_limit:,.5g} GPU-hours")
+        if self.money_limit is not None:
+            found.append(f"{self.money:,.2f} of {self.money_limit:,.2f} {self.currency or 'in money'}")
+        return ", ".join(found)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """The reason why no job of a project may start: its budget is used up."""
+
+    standing: BudgetStanding
+    wait_s: float
+    """Seconds until the next month."""
+    reason: ClassVar[Reason] = Reason.QUOTA
+    only_this_job: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        each = self.standing
+        return (
+            f"the budget of project {printable(each.project)!r} for {each.month} is used up ({each.text}): "
+            f"none of its jobs starts for another {duration(self.wait_s)}"
+        )
+
+
+class Budgets:
+    """The budgets of all projects and their use.
+
+    1. `start` and `stop` are called when a member of a job's attempt starts and ends. The use grows by the
+       GPUs that run, from the start to the end of each member, as in usage records. The prices are those
+       that scheduler.toml had at the time.
+    2. `_advance` adds the use since the last call. When a month has ended, it moves the use of this month to
+       `past`.
+    3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
+       of the budget. What was carried over before does not count.
+    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next one if no
+       member starts or ends before.
+
+    Invariant: `milli` is the sum over the running members of the project (invariants.py compares).
+    Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise nothing.
+
+    Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
+    has 1,250 GPU-hours; after a month with 900, 1,100.
+    """
+
+    def __init__(self, models_of: ModelsOfNode = no_models) -> None:
+        self.rules = NO_BUDGETS
+        self.uses: dict[str, BudgetUse] = {}
+        """The use by project. It is kept for a project whose budget was removed from the configuration."""
+        self.stops = self.lowers = False
+        """True if a project may have to wait, or to come last, when its budget is used up."""
+        self._models_of = models_of
+        self._next_at: float | None = None
+        """The time of the next alert; None: not computed yet."""
+        self._checked_at = 0.0
+        """The time of the last call of `due` that compared the use with the budgets."""
+
+    @property
+    def affects_jobs(self) -> bool:
+        """True if a used-up budget may delay jobs, and does not only cause an event."""
+        return self.stops or self.lowers
+
+    def adopt(self, rules: BudgetRules, jobs: Iterable[Job]) -> None:
+        """Set the budgets of the configuration, and count the GPUs that run now."""
+        self.rules = rules
+        for use in self.uses.values():
+            use.month = rules.calendar.index(use.at)
+        actions = {each.then for each in rules.budgets.values()}
+        self.stops, self.lowers = BudgetAction.STOP in actions, BudgetAction.LOW in actions
+        self.recount(jobs)
+
+    def recount(self, jobs: Iterable[Job]) -> None:
+        """Count the GPUs that run now again. A project without stored use is charged from the start of its
+        running members.
+        """
+        self._next_at = None
+        for use in self.uses.values():
+            use.milli = {}
+        if not self.rules.budgets:
+            return
+        known = {*self.uses}
+        running = [
+            (each.started_at, job, each)
+            for job in jobs
+            for each in job.running
+            if each.started_at is not None and job.spec.project in self.rules.budgets
+        ]
+        for started_at, job, member in sorted(running, key=lambda each: (each[0], each[1].id)):
+            use = self._use(job.spec.project, started_at)
+            if job.spec.project not in known:
+                self._advance(use, started_at)
+            self._count(use, member, 1)
+
+    def advance(self, at: float) -> None:
+        """Add the use of all projects until `at`. Called before the prices change."""
+        for use in self.uses.values():
+            self._advance(use, at)
+
+    def start(self, job: Job, members: Iterable[Member], at: float) -> None:
+        """Charge the project of a job from now on for members that have started."""
+        self._change(job, members, at, 1)
+
+    def stop(self, job: Job, members: Iterable[Member], at: float) -> None:
+        """Stop charging the project of a job for members that have ended."""
+        self._change(job, members, at, -1)
+
+    def _change(self, job: Job, members: Iterable[Member], at: float, sign: int) -> None:
+        project = job.spec.project
+        if project not in self.rules.budgets:
+            return
+        use = self._use(project, at)
+        self._advance(use, at)
+        for member in members:
+            self._count(use, member, sign)
+        self._next_at = None
+
+    def _use(self, project: str, at: float) -> BudgetUse:
+        found = self.uses.get(project)
+        if found is None:
+            found = self.uses[project] = BudgetUse(self.rules.calendar.index(at), at)
+        return found
+
+    def _count(self, use: BudgetUse, member: Member, sign: int) -> None:
+        if not member.allocation.gpus:
+            return
+        models = self._models_of(member.allocation.node)
+        for hold in member.allocation.gpus:
+            model = models.get(hold.uuid, "")
+            use.milli[model] = use.milli.get(model, 0) + sign * hold.milli
+            if not use.milli[model]:
+                del use.milli[model]
+
+    def _advance(self, use: BudgetUse, at: float) -> None:
+        calendar, month = self.rules.calendar, self.rules.calendar.index(at)
+        for index in range(max(use.month, month - KEPT_MONTHS), month):
+            use.past[calendar.name(index)] = self._in_month(use, index, at)
+        for name in list(use.past)[:-KEPT_MONTHS]:
+            del use.past[name]
+        used = self._in_month(use, month, at)
+        if month > use.month:
+            use.alerted = 0
+        use.used, use.month, use.at = used, max(use.month, month), max(use.at, at)
+
+    def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
+        """Return the use in a month up to a time, if the same GPUs have run since `use.at`."""
+        begin = max(use.at, self.rules.calendar.start(index))
+        seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)
+        before = use.used if index == use.month else MonthUse()
+        gpu_s, money = before.gpu_s, before.money
+        for model, milli in sorted(use.milli.items()):
+            more = milli / WHOLE_GPU * seconds
+            gpu_s += more
+            money += more / HOUR_S * self.rules.price_of(model)
+        return MonthUse(gpu_s, money)
+
+    def standing(self, project: str, now: float) -> BudgetStanding | None:
+        """Return the use and the budget of a project in the present month; None if it has no budget."""
+        budget = self.rules.budgets.get(project)
+        if budget is None:
+            return None
+        calendar = self.rules.calendar
+        month = calendar.index(now)
+        use = self.uses.get(project) or BudgetUse(month, now)
+        used = self._in_month(use, month, now)
+        before = self._before(use, month, now) if month else None
+        return BudgetStanding(
+            project,
+            calendar.name(month),
+            calendar.start(month + 1),
+            used.gpu_s / HOUR_S,
+            used.money,
+            _with_carry(
+                budget.gpu_hours, budget.carry_over, None if before is None else before.gpu_s / HOUR_S
+            ),
+            _with_carry(budget.money, budget.carry_over, None if before is None else before.money),
+            self.rules.currency,
+        )
+
+    def _before(self, use: BudgetUse, month: int, now: float) -> MonthUse | None:
+        """Return the use in the month before this one; None if the project had no counted use by then."""
+        stored = use.past.get(self.rules.calendar.name(month - 1))
+        if stored is not None or use.month >= month:
+            return stored
+        return self._in_month(use, month - 1, now)
+
+    def spent(self, project: str, now: float) -> BudgetSpent | None:
+        """Return the used-up budget that keeps all jobs of the project from starting; None if there is
+        none.
+        """
+        budget = self.rules.budgets.get(project) if self.stops else None
+        if budget is None or budget.then is not BudgetAction.STOP:
+            return None
+        standing = self.standing(project, now)
+        if standing is None or standing.part < 1.0:
+            return None
+        return BudgetSpent(standing, standing.ends_at - now)
+
+    def comes_last(self, project: str, now: float) -> bool:
+        """Return whether the jobs of the project come after all others, because its budget is used up."""
+        budget = self.rules.budgets.get(project) if self.lowers else None
+        if budget is None or budget.then is not BudgetAction.LOW:
+            return False
+        standing = self.standing(project, now)
+        return standing is not None and standing.part >= 1.0
+
+    def due(self, now: float) -> list[tuple[BudgetStanding, int]]:
+        """Return the projects that have reached a percentage of ALERTS which is not recorded yet. Only the
+        highest percentage of each project is returned.
+        """
+        found: list[tuple[BudgetStanding, int]] = []
+        if self.next_at > now:
+            return found
+        self._next_at, self._checked_at = None, now
+        for project in sorted(self.rules.budgets):
+            standing = self.standing(project, now)
+            if standing is not None:
+                reached = [each for each in ALERTS if self._reached(standing, each)]
+                if reached and reached[-1] > self._alerted(project, now):
+                    found.append((standing, reached[-1]))
+        return found
+
+    @staticmethod
+    def _reached(standing: BudgetStanding, percent: int) -> bool:
+        # The time of the next alert is computed by a division, so allow for its rounding error.
+        return standing.part * 100 >= percent - 1e-6
+
+    def _alerted(self, project: str, now: float) -> int:
+        use = self.uses.get(project)
+        return use.alerted if use is not None and use.month == self.rules.calendar.index(now) else 0
+
+    def note_alert(self, project: str, percent: int, at: float) -> None:
+        """Record that the alert for this percentage was given in the month of `at`."""
+        use = self._use(project, at)
+        self._advance(use, at)
+        use.alerted = percent
+        self._next_at = None
+
+    @property
+    def next_at(self) -> float:
+        """The time at which `due` has to be called next; NEVER if no project with a budget uses GPUs."""
+        if self._next_at is None:
+            self._next_at = min(
+                (self._next_alert(project) for project in self.rules.budgets if project in self.uses),
+                default=NEVER,
+            )
+        return self._next_at
+
+    def _next_alert(self, project: str) -> float:
+        """Return the time of the next alert, or the begin of the next month if that is earlier and GPUs of
+        the project run.
+        """
+        use = self.uses[project]
+        # The month may have changed since the last start or end of a job.
+        since = max(use.at, self._checked_at)
+        standing, alerted = self.standing(project, since), self._alerted(project, since)
+        level = next((each for each in ALERTS if each > alerted), None)
+        if standing is None:
+            return NEVER
+        gpus = sum(use.milli.values()) / WHOLE_GPU
+        prices = sum(
+            milli / WHOLE_GPU * self.rules.price_of(model) for model, milli in sorted(use.milli.items())
+        )
+        if level is not None and self._reached(standing, level):
+            return since
+        times = [standing.ends_at] if gpus else []
+        pairs = (
+            (standing.gpu_hours, standing.gpu_hours_limit, gpus),
+            (standing.money, standing.money_limit, prices),
+        )
+        for used, limit, per_hour in pairs:
+            if level is not None and limit is not None and per_hour > 0:
+                times.append(since + max(0.0, limit * level / 100 - used) / per_hour * HOUR_S)
+        return min(times, default=NEVER)
+
+    def dump(self, project: str) -> dict[str, Any]:
+        """Return the use of a project as JSON data for the database."""
+        use = self.uses[project]
+        past = {name: [each.gpu_s, each.money] for name, each in use.past.items()}
+        used = [use.used.gpu_s, use.used.money]
+        return {"at": use.at, "used": used, "past": past, "alerted": use.alerted}
+
+    def load(self, project: str, body: Mapping[str, Any]) -> None:
+        """Set the use of a project to the values stored in the database."""
+        past = {name: MonthUse(*each) for name, each in body["past"].items()}
+        month = self.rules.calendar.index(body["at"])
+        self.uses[project] = BudgetUse(month, body["at"], MonthUse(*body["used"]), past, body["alerted"])
+
+
+def _with_carry(limit: float | None, carry_over: float, before: float | None) -> float | None:
+    if limit is None or before is None:
+        return limit
+    return limit + min(max(0.0, limit - before), carry_over * limit)

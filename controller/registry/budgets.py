@@ -1,0 +1,57 @@
+"""Computes the budgets of projects from scheduler.toml, and the months in the time zone of [scheduler]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from controller.config import Config, ConfigProblem, problem_at
+from controller.core.quota.budgets import Budget, BudgetAction, BudgetRules, Calendar
+
+FIRST_YEAR, LAST_YEAR = 1970, 2120
+
+
+def budget_rules_of(config: Config) -> BudgetRules:
+    """Return the budgets of all projects, with the prices and the months."""
+    section = config.budgets
+    budgets = {
+        name: Budget(each.gpu_hours, each.money, each.carry_over, BudgetAction(each.then))
+        for name, project in config.projects.items()
+        if (each := project.budget) is not None
+    }
+    if not budgets:
+        return BudgetRules()
+    return BudgetRules(
+        budgets,
+        section.gpu_hour,
+        section.gpu_hour_per_model,
+        section.currency,
+        calendar_of(config.scheduler.time_zone),
+    )
+
+
+@lru_cache(maxsize=4)
+def calendar_of(time_zone: str) -> Calendar:
+    """Return the begins of the months from 1970 to 2120 in a time zone.
+
+    They are computed when the configuration is read, because the engine reads no files, and so that a replay
+    uses the same months.
+    """
+    zone = ZoneInfo(time_zone)
+    months = ((year, month) for year in range(FIRST_YEAR, LAST_YEAR + 1) for month in range(1, 13))
+    starts = (datetime(year, month, 1, tzinfo=zone).timestamp() for year, month in months)
+    return Calendar(tuple(starts), FIRST_YEAR, 1)
+
+
+def budgets_without_price(config: Config) -> Iterator[ConfigProblem]:
+    """Yield a warning for each budget of money that no use can reach, because GPU-hours have no price."""
+    section = config.budgets
+    if section.gpu_hour or any(section.gpu_hour_per_model.values()):
+        return
+    for name, project in config.projects.items():
+        if project.budget is not None and project.budget.money is not None:
+            message = "has no effect, because GPU-hours have no price"
+            hint = "Set [budgets] gpu_hour or gpu_hour_per_model."
+            yield problem_at(config.source, ("projects", name, "budget", "money"), message, hint)
