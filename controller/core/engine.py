@@ -23,7 +23,7 @@ from controller.core.lifecycle.stop import Stopper
 from controller.core.lifecycle.timers import Timers
 from controller.core.model import events, inputs
 from controller.core.model.effects import Effect, SendToNode, StartAttempt
-from controller.core.model.events import Event, PreemptionPlanned
+from controller.core.model.events import PREEMPTION, Event, PreemptionPlanned
 from controller.core.model.inputs import DONE, Decision, Input, Reply
 from controller.core.model.job import NEVER, Job
 from controller.core.model.start_orders import start_frames
@@ -258,8 +258,19 @@ class Engine:
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
-        """Stop the victims of a preemption. An elastic victim may lose only its processes on some nodes."""
+        """Stop the victims of a preemption. An elastic victim may lose only its processes on some nodes.
+
+        A victim with a target is moved: before any victim is stopped, the target is kept for it.
+        """
         by, now = f"job {job.label}", plan.at
+        for victim in plan.victims:
+            if victim.target:
+                self._record(
+                    events.MovePlanned(
+                        *(victim.job, now, victim.attempt, victim.target, victim.quality),
+                        *("", PREEMPTION, victim.gpu_hours, plan.by, job.id),
+                    )
+                )
         for victim in plan.victims:
             other = self.state.jobs[victim.job]
             if victim.nodes:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from controller.core.model.events import move_cause
 from wire.job.mig import counted_models
 from wire.job.spec import gpus_text
 from wire.names import WHOLE_GPU
@@ -173,7 +174,8 @@ def _rebalance_planned(facts: Facts) -> str:
 
 def _move_planned(facts: Facts) -> str:
     nodes = ", ".join(each["node"] for each in facts["allocations"])
-    return f"job {facts['job']} moves to {nodes}, which is reserved for it (rebalancing {facts['proposal']})"
+    cause = move_cause(facts["kind"], facts["proposal"])
+    return f"job {facts['job']} moves to {nodes}, which is reserved for it ({cause})"
 
 
 def _move_undone(facts: Facts) -> str:

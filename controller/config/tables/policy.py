@@ -172,6 +172,7 @@ class PreemptionSection(Section):
     cooldown_s: float = Field(900.0, ge=0, le=31_536_000)
     rate: int = Field(100, ge=1, le=100_000)
     window_s: float = Field(3_600.0, gt=0, le=31_536_000)
+    spare_ending_s: float = Field(300.0, ge=0, le=86_400)
 
 
 class RebalanceSection(Section):

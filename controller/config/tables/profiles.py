@@ -42,6 +42,7 @@ class ProfilePreemption(Section):
     cooldown_s: float | None = Field(None, ge=0, le=31_536_000)
     rate: int | None = Field(None, ge=1, le=100_000)
     window_s: float | None = Field(None, gt=0, le=31_536_000)
+    spare_ending_s: float | None = Field(None, ge=0, le=86_400)
 
     @property
     def keys_set(self) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from controller.core.backfill.cycle import Cycle
 from controller.core.model.events import PreemptionPlanned
 from controller.core.model.job import Job
 from controller.core.placement.placer import Shape
-from controller.core.preemption.guards import is_preemptible, preemptible_from
+from controller.core.preemption.guards import is_preemptible, likely_ends, preemptible_from
 from controller.core.preemption.preemptor import NO_GUARDS, Preemptor
 from wire.names import Reason
 from wire.text import counted, duration, printable
 
-_LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s")
+_LIFTED = ("rate", "max_per_job", "cooldown_s", "min_runtime_s", "spare_ending_s")
 """The guards of [preemption], in the order in which each one alone is removed to find the one that blocks."""
 
 
@@ -29,12 +29,13 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
 
     1. If preemption is never tried for the job, say why: the job lacks licences, a limit of its quota, share
        or queue keeps it from starting, it fits anyway, or it may preempt no job.
-    2. If no victims are found even without guards, say how many running jobs may be preempted for the job,
+    2. Name the jobs that are likely to end soon, if their end is enough for the job to start.
+    3. If no victims are found even without guards, say how many running jobs may be preempted for the job,
        and what protects the other running jobs.
-    3. If victims are found with all guards, the job is not the first waiting job, and only the first may
+    4. If victims are found with all guards, the job is not the first waiting job, and only the first may
        preempt.
-    4. Otherwise, if victims are found without one of the guards, name this guard.
-    5. Otherwise name the guards that must all be removed so that victims are found.
+    5. Otherwise, if victims are found without one of the guards, name this guard.
+    6. Otherwise name the guards that must all be removed so that victims are found.
     """
     preemptor = cycle.preemption.without_guards(())
     strategies = cycle.placer.pipeline.strategies
@@ -52,6 +53,9 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
         return _no_reach_text(cycle)
     if cycle.preemption.victim_queues(job) == frozenset():
         return f"jobs in queue {printable(job.spec.queue)} preempt no jobs (may_preempt)"
+    ending, at = preemptor.ends_anyway(job, now, cycle.search.reserved_for_others(job, now))
+    if ending:
+        return _ends_anyway_text(ending, at, now)
     if _plan(cycle, preemptor.without_guards(_LIFTED), job, now) is None:
         return _too_little_text(cycle, job, now)
     if _plan(cycle, preemptor, job, now) is not None:
@@ -63,6 +67,12 @@ def why_no_preemption(cycle: Cycle, job: Job, now: float) -> str:
     return "several of the limits in [preemption] are reached: " + ", ".join(
         _blocking_guards(cycle, preemptor, job, now)
     )
+
+
+def _ends_anyway_text(ending: list[Job], at: float, now: float) -> str:
+    labels = ", ".join(job.label for job in ending)
+    jobs, verb = ("job", "ends") if len(ending) == 1 else ("jobs", "end")
+    return f"{jobs} {labels} {verb} in {duration(at - now)} anyway, and then it fits (spare_ending_s)"
 
 
 def _blocking_guards(cycle: Cycle, preemptor: Preemptor, job: Job, now: float) -> list[str]:
@@ -104,6 +114,9 @@ def _guard_text(cycle: Cycle, name: str, plan: PreemptionPlanned, now: float) ->
     if name == "cooldown_s":
         ago = duration(max(each.cooldown_s for each in limits))
         return f"jobs that could be preempted for it were preempted less than {ago} ago (cooldown_s)"
+    if name == "spare_ending_s":
+        spared = duration(max(each.spare_ending_s for each in limits))
+        return f"jobs that could be preempted for it are likely to end within {spared} (spare_ending_s)"
     least = duration(max(each.min_runtime_s for each in limits))
     return f"jobs that could be preempted for it have run for less than {least} (min_runtime_s)"
 
@@ -114,7 +127,9 @@ def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
     return [
         each
         for each in jobs
-        if not is_preemptible(each, guards_of(each)) or preemptible_from(each, guards_of(each)) > now
+        if not is_preemptible(each, guards_of(each))
+        or preemptible_from(each, guards_of(each)) > now
+        or likely_ends(each, guards_of(each)).spares(now)
     ]
 
 

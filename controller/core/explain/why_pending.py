@@ -35,6 +35,7 @@ from controller.core.lifecycle.gates import gates_text, waiting_effects
 from controller.core.lifecycle.idle_gpus import idle_text
 from controller.core.lifecycle.node_loss import silent_node_text
 from controller.core.lifecycle.priority_inheritance import inherited_text
+from controller.core.model.events import move_cause
 from controller.core.model.inputs import Refusal
 from controller.core.model.job import NEVER, Job
 from controller.core.model.request import PerNodeRequest, ResourceRequest
@@ -371,7 +372,7 @@ def _moving(state: State, job: Job) -> str:
     other = state.jobs.get(last.for_job or 0)
     why = f" so that job {other.label} can start" if other is not None else ""
     then = "it starts there in the next cycle" if job.state is JobState.QUEUED else "it saves its state first"
-    return f"is moved to {', '.join(last.to)}{why} (rebalancing {last.proposal}): {then}"
+    return f"is moved to {', '.join(last.to)}{why} ({move_cause(last.kind, last.proposal)}): {then}"
 
 
 def _state_text(state: State, job: Job, now: float) -> str:

@@ -110,6 +110,8 @@ class PreemptionGuards:
     window_s: float = 3_600.0
     preemptible: bool = True
     """False: the queue of the job protects it from every preemption and every move."""
+    spare_ending_s: float = 300.0
+    """A job that is likely to end within this many seconds is not preempted."""
 
 
 class Reserves(enum.Enum):

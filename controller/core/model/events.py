@@ -337,6 +337,9 @@ class Victim:
     attempt: int = 0
     nodes: tuple[str, ...] = ()
     """The nodes that an elastic job gives up; empty: the whole job is stopped."""
+    target: tuple[Allocation, ...] = ()
+    quality: int = 0
+    """The placement to which the job is moved; empty: it waits in the queue after it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +370,10 @@ class PreemptionDropped(JobEvent):
     why: str
 
 
+PREEMPTION = "preemption"
+"""The `kind` of a move whose job was preempted for another job. The other kinds are those of rebalancing."""
+
+
 @dataclass(frozen=True, slots=True)
 class MovePlanned(JobEvent):
     """A running job is moved to other nodes: it was ordered to save a checkpoint and end, and starts again in
@@ -385,6 +392,11 @@ class MovePlanned(JobEvent):
     until: float
     for_job: int | None = None
     node: str = ""
+
+
+def move_cause(kind: str, proposal: str) -> str:
+    """Return the text that names why a job is moved: a preemption, or a rebalancing proposal."""
+    return PREEMPTION if kind == PREEMPTION else f"rebalancing {proposal}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from wire.job.spec import JobSpec
 from wire.names import HIGHEST_PRIORITY, WHOLE_GPU, JobState, Reason
 
 NEVER = float("inf")
+NO_JOB = 0
+"""An id that no job has."""
 LEGAL: Final[dict[JobState, frozenset[JobState]]] = {
     JobState.QUEUED: frozenset({JobState.SCHEDULED, JobState.CANCELLED, JobState.FAILED}),
     JobState.SCHEDULED: frozenset(

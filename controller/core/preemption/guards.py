@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model.job import NEVER, Job
 from controller.core.quota.queue_rules import QueueRule
+from wire.names import JobState
 
 GuardsOf = Callable[[Job], PreemptionGuards]
 """Returns the guards of a running job: those of its own profile and queue, not those of the job that preempts
@@ -26,6 +27,46 @@ def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
     """Return whether the job may be preempted at any time. `preemptible_from` returns the earliest time."""
     allowed = guards.preemptible and job.spec.preemptible
     return allowed and job.stopping is None and len(job.preemptions) < guards.max_per_job
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyEnds:
+    """The times between which a running job is not preempted because it is likely to end soon.
+
+    `predicted` is the end after the predicted run time, `limit` the end after the time limit and the grace.
+    Both are NEVER if they are not known. The job is spared for `spare_s` seconds before each of them.
+    """
+
+    spare_s: float
+    predicted: float
+    limit: float
+
+    def spares(self, now: float) -> bool:
+        """Return whether the job is likely to end within `spare_s` seconds."""
+        return self.at(now) <= now + self.spare_s
+
+    def at(self, now: float) -> float:
+        """Return the likely end: the predicted end, or if that is past, the end at the time limit. NEVER if
+        both are past.
+        """
+        return min((end for end in (self.predicted, self.limit) if end > now), default=NEVER)
+
+
+def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
+    """Return when a running job is likely to end, and for how long before that end it is spared."""
+    began = job.started_at
+    if began is None or not guards.spare_ending_s:
+        return LikelyEnds(0.0, NEVER, NEVER)
+    predicted = NEVER if job.predicted_s is None else began + job.predicted_s
+    return LikelyEnds(guards.spare_ending_s, predicted, began + job.span)
+
+
+def may_move(job: Job) -> bool:
+    """Return whether a preempted job may be moved to other nodes, where it starts as soon as it has ended.
+
+    An elastic job is not moved, because it can leave a node without a restart.
+    """
+    return job.state is JobState.RUNNING and not job.spec.gang.elastic
 
 
 def preemptible_from(job: Job, guards: PreemptionGuards) -> float:

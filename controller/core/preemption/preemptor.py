@@ -7,16 +7,21 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.framework.interfaces import PreemptionGuards, Strategy
 from controller.core.model.events import PreemptionPlanned, Victim
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
-from controller.core.preemption.guards import GuardsOf
-from controller.core.preemption.victim_search import VacatedNodes, VictimSearch
+from controller.core.placement.trial_placements import TrialPlacements
+from controller.core.preemption.guards import GuardsOf, likely_ends, may_move
+from controller.core.preemption.victim_search import VacatedNodes, VictimSearch, leaving_node
 from controller.core.state.state import State
 
-NO_GUARDS = PreemptionGuards(min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=0.0, rate=1 << 30)
+NO_GUARDS = PreemptionGuards(
+    min_runtime_s=0.0, max_per_job=1 << 30, cooldown_s=0.0, rate=1 << 30, spare_ending_s=0.0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,12 @@ class Preemptor:
     3. Search victims with each strategy, in the configured order, until one strategy finds enough victims.
        If the job's queue has the key `may_preempt`, only jobs in the queues named there are victims.
     4. If more jobs would be stopped within `window_s` seconds than the configured `rate`, plan nothing.
+    5. Find other nodes for each victim, the victim with the most GPUs first (`_targets`). A victim that fits
+       there is moved: the nodes are kept for it, and it starts there when it has ended. The other victims
+       wait in the queue.
+
+    No job is preempted if the waiting job fits as soon as jobs have ended that are likely to end within
+    `spare_ending_s` seconds (`ends_anyway`).
 
     Invariant: a plan is returned only if its victims are enough for the job to start (see VictimSearch).
     Cost: that of `VictimSearch.find` for each strategy.
@@ -104,20 +115,55 @@ class Preemptor:
         shape = self._placer.shape(job.ask)
         if shape is None:
             return None
-        changed, self._changed = self._changed, set()
-        # Update the victim index of each strategy (step 1 of the class docstring).
-        for search in self._searches:
-            search.sync(changed, now)
+        self._sync(now)
         # Exclude nodes that the job may not use (step 2 of the class docstring).
         barred = self.barred(job, shape, now, reserved)
+        ending = self._ending(job, now, barred)
+        if ending is not None:
+            self.retry_at = ending[1]
+            return None
         # Search victims with each strategy (step 3 of the class docstring).
         queues = self.victim_queues(job)
         for search in self._searches:
             found = search.find(job, shape, now, barred, queues)
             if found is not None and found[1]:
                 placement, vacated = found
-                return self._event(job, placement, vacated, search.strategy.name, now)
+                return self._event(job, placement, vacated, search.strategy.name, now, reserved)
             self.retry_at = min(self.retry_at, search.retry_at)
+        return None
+
+    def _sync(self, now: float) -> None:
+        """Update the victim index of each strategy (step 1 of the class docstring)."""
+        changed, self._changed = self._changed, set()
+        for search in self._searches:
+            search.sync(changed, now)
+
+    def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
+        """Return the running jobs because of which no job is preempted for this waiting job, and the time by
+        which they are likely to have ended; an empty list if there are none.
+
+        They are likely to end within `spare_ending_s` seconds, and then the waiting job fits.
+        """
+        shape = self._placer.shape(job.ask)
+        if shape is None or not self._searches:
+            return [], NEVER
+        self._sync(now)
+        return self._ending(job, now, self.barred(job, shape, now, reserved)) or ([], NEVER)
+
+    def _ending(self, job: Job, now: float, barred: Bools | None) -> tuple[list[Job], float] | None:
+        ids = self._searches[0].ending(now) if self._searches else []
+        if not ids:
+            return None
+        jobs = [self._state.jobs[each] for each in ids]
+        ends = sorted((likely_ends(each, self.guards_of(each)).at(now), each.id) for each in jobs)
+        nodes = self._state.nodes.copy()
+        placer = Placer(nodes, self._placer.pipeline)
+        for at, number in ends:
+            nodes.free(number, [member.allocation.node for member in self._state.jobs[number].running])
+            placement = placer.find(job.ask, barred)
+            if placement is not None:
+                chosen = {allocation.node for allocation in placement.allocations}
+                return [each for each in jobs if not chosen.isdisjoint(each.members)], at
         return None
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
@@ -150,7 +196,13 @@ class Preemptor:
         return past[bisect_right(past, now, key=lambda at: at + window) :]
 
     def _event(
-        self, job: Job, placement: Placement, vacated: VacatedNodes, strategy: str, now: float
+        self,
+        job: Job,
+        placement: Placement,
+        vacated: VacatedNodes,
+        strategy: str,
+        now: float,
+        reserved: Bools | None,
     ) -> PreemptionPlanned | None:
         """Return the event that begins the preemption; None if too many jobs have been preempted lately."""
         jobs = self._state.jobs
@@ -159,18 +211,48 @@ class Preemptor:
         if len(recent) + len(vacated) > self.guards.rate:
             self.retry_at = recent[0] + self.guards.window_s if recent else NEVER
             return None
+        targets = self._targets(job, placement, vacated, now, reserved)
         return PreemptionPlanned(
             job.id,
             now,
             placement.allocations,
             placement.quality,
             tuple(
-                Victim(victim, jobs[victim].unsaved(now, nodes), jobs[victim].attempt, nodes)
+                Victim(
+                    *(victim, jobs[victim].unsaved(now, nodes), jobs[victim].attempt, nodes),
+                    *((there.allocations, there.quality) if (there := targets.get(victim)) else ()),
+                )
                 for victim, nodes in sorted(vacated.items())
             ),
             strategy,
             max(now + self.grace(jobs[victim]) for victim in vacated),
         )
+
+    def _targets(
+        self, job: Job, placement: Placement, vacated: VacatedNodes, now: float, reserved: Bools | None
+    ) -> dict[int, Placement]:
+        """Return the placements on other nodes to which victims are moved, by victim (step 5 of the class
+        docstring).
+        """
+        state = self._state
+        victims = [state.jobs[victim] for victim, nodes in vacated.items() if not nodes]
+        movable = [each for each in victims if may_move(each) and each.profile == job.profile]
+        if not any(self._placer.fits(each.ask) for each in movable):
+            return {}
+        trial = TrialPlacements(state.nodes, self._placer.pipeline)
+        left = np.zeros(len(state.nodes), dtype=np.bool_)
+        for allocation in placement.allocations:
+            node = state.nodes.by_name[allocation.node]
+            left[node.row] = True
+            trial.reserve(job, [allocation], leaving_node(node, vacated))
+        found: dict[int, Placement] = {}
+        for victim in sorted(movable, key=lambda each: (-each.gpu_milli, each.id)):
+            barred = either_mask(reserved, state.barred_nodes(victim, now, self.grace(victim)))
+            there = trial.find(victim.ask, left if barred is None else barred | left)
+            if there is not None:
+                trial.reserve(victim, there.allocations, [victim.id])
+                found[victim.id] = there
+        return found
 
     def grace(self, job: Job) -> float:
         """Return the seconds that a victim may take to save its state and end, by its profile's settings."""

@@ -10,16 +10,20 @@ import numpy as np
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.node_table import ABSENT, ALL_ROWS, Bools, Floats, Ints, Rows
 from controller.core.framework.interfaces import Strategy
-from controller.core.model.job import NEVER, Job
+from controller.core.model.job import NEVER, NO_JOB, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.placer import Placer
 from controller.core.placement.ranking import filters_for, rows_passing
 from controller.core.preemption.fairshare_reclaim import ReclaimPolicy, ReclaimStrategy
-from controller.core.preemption.guards import GuardsOf, is_preemptible, preemptible_from
+from controller.core.preemption.guards import GuardsOf, is_preemptible, likely_ends, preemptible_from
 from controller.core.state.state import State
 from wire.names import WHOLE_GPU
 
-NO_JOB = 0
+_COLUMNS = (
+    *("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "queue", "ready"),
+    *("loses", "spare_s", "predicted_end", "limit_end"),
+)
+"""The arrays of VictimIndex. Each has one row per node and one column per job on the node."""
 _FIRST_WIDTH = 8
 _TOO_MUCH = 1 << 40
 
@@ -28,7 +32,8 @@ class VictimIndex:
     """A matrix with one row per node: the jobs that a strategy may stop on the node, least loss per GPU
     first.
 
-    The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped.
+    The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped. A
+    job that saves its state when it is preempted loses nothing.
 
     1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
        saved a checkpoint or whose rank against preemption (`standing`) changed.
@@ -37,8 +42,9 @@ class VictimIndex:
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`; then each LossBounds reads all rows.
 
-    Invariant: the order within a row does not change as time passes, because the loss of each GPU grows by
-    the same amount per second. Time alone changes a row only when a job on its node becomes preemptible.
+    Invariant: the order within a row does not change as time passes, because the loss of each GPU of a job
+    that loses work grows by the same amount per second. Time alone changes a row only when a job on its node
+    becomes preemptible, or when it has run longer than predicted.
     Cost: O(jobs on the node) for each row written.
     """
 
@@ -50,6 +56,8 @@ class VictimIndex:
         self._guards_of = guards_of
         self._seen = (-1, 0)
         self._becoming_preemptible: list[tuple[float, int]] = []
+        self._outliving: list[tuple[float, int]] = []
+        """(likely end of a job, row of its node): from then on the job may be preempted again."""
         self._reclaim = strategy if isinstance(strategy, ReclaimStrategy) else None
         self.groups: dict[Hashable, int] = {}
         """The number that the matrix has for each group of the reclaim strategy."""
@@ -69,6 +77,12 @@ class VictimIndex:
         self.group: Ints = np.zeros((height, width), dtype=np.int64)
         self.queue: Ints = np.zeros((height, width), dtype=np.int64)
         self.ready: Floats = np.full((height, width), NEVER)
+        self.loses: Bools = np.zeros((height, width), dtype=np.bool_)
+        """False: the job saves its state when it is preempted, so no work is lost."""
+        self.spare_s: Floats = np.zeros((height, width))
+        self.predicted_end: Floats = np.full((height, width), NEVER)
+        self.limit_end: Floats = np.full((height, width), NEVER)
+        """The fields of LikelyEnds: a job is spared in the last `spare_s` seconds before these ends."""
 
     def sync(self, changed: Iterable[int], now: float) -> None:
         """Write again the matrix rows of the nodes that changed, and of the nodes on which a job of `changed`
@@ -88,8 +102,9 @@ class VictimIndex:
             for row in sorted(rows_of_jobs.union(rows)):
                 self._write_row(row, now)
                 self.changed_rows.append(row)
-            while self._becoming_preemptible and self._becoming_preemptible[0][0] <= now:
-                self.changed_rows.append(heapq.heappop(self._becoming_preemptible)[1])
+            for due in (self._becoming_preemptible, self._outliving):
+                while due and due[0][0] <= now:
+                    self.changed_rows.append(heapq.heappop(due)[1])
         self._seen = nodes.layout_version, nodes.change_count
 
     @property
@@ -111,17 +126,23 @@ class VictimIndex:
     def _write_row(self, row: int, now: float) -> None:
         jobs, node = self._state.jobs, self._state.nodes.rows[row]
         found = sorted(
-            (-jobs[job].unsaved_since, job) for job in node.held if self._preemptible(jobs[job], node.name)
+            (not jobs[job].spec.saves, -jobs[job].unsaved_since, job)
+            for job in node.held
+            if self._preemptible(jobs[job], node.name)
         )
         if len(found) > self.job.shape[1]:
             self._widen(2 * len(found))
         self.job[row] = NO_JOB
-        for at, (_, number) in enumerate(found):
+        for at, (loses, _, number) in enumerate(found):
             job, allocation = jobs[number], node.held[number]
-            ready = preemptible_from(job, self._guards_of(job))
+            guards = self._guards_of(job)
+            ready, ends = preemptible_from(job, guards), likely_ends(job, guards)
             self.job[row, at] = number
             self.gpu[row, at] = sum(gpu.milli for gpu in allocation.gpus)
             self.weight[row, at] = self.gpu[row, at] if job.spare(node.name) else job.gpu_milli
+            self.loses[row, at] = loses
+            self.spare_s[row, at], self.predicted_end[row, at] = ends.spare_s, ends.predicted
+            self.limit_end[row, at] = ends.limit
             self.cpu[row, at] = allocation.cpu_milli
             self.memory[row, at] = allocation.memory_mib
             self.since[row, at] = job.unsaved_since
@@ -133,9 +154,19 @@ class VictimIndex:
             self.ready[row, at] = ready
             if now < ready < NEVER:
                 heapq.heappush(self._becoming_preemptible, (ready, row))
+            for end in (ends.predicted, ends.limit):
+                if now < end < NEVER:
+                    heapq.heappush(self._outliving, (end, row))
+
+    def ending(self, rows: Rows, now: float) -> Bools:
+        """Return, for each job of these rows, whether it is spared because it is likely to end soon."""
+        earliest = now + self.spare_s[rows]
+        predicted, limit = self.predicted_end[rows], self.limit_end[rows]
+        ending: Bools = ((now < predicted) & (predicted <= earliest)) | ((now < limit) & (limit <= earliest))
+        return ending
 
     def _widen(self, width: int) -> None:
-        for name in ("job", "gpu", "weight", "cpu", "memory", "since", "standing", "group", "queue", "ready"):
+        for name in _COLUMNS:
             old = getattr(self, name)
             setattr(self, name, np.pad(old, ((0, 0), (0, width - old.shape[1]))))
 
@@ -153,8 +184,8 @@ class LossBounds:
     1. `one` is the bound for the first case: the least loss of a job that frees D alone. It grows per second
        by the GPU-milli of the smallest such job.
     2. `many` is the bound for the second case: the sum of the losses of the other jobs, least loss per GPU
-       first, until they free D. Of the last job, only the part that is needed counts. It grows by D per
-       second.
+       first, until they free D. Of the last job, only the part that is needed counts. It grows per second by
+       the part of D that is freed by jobs which lose work.
     3. The bound is the smaller of the two. It is infinite if all preemptible jobs together are not enough.
 
     Invariant: while the row of a node in the index does not change, no set of victims on the node loses less
@@ -198,6 +229,8 @@ class LossBounds:
         self._many: Floats = np.zeros(height)
         """The loss `many` at the time t is `_many_grows * t - _many`."""
         self._many_grows: Floats = np.zeros(height)
+        self.missing_gpu: Ints = np.zeros(height, dtype=np.int64)
+        """The thousandths of a GPU that must become free on each node so that the request fits."""
         self._possible: Bools = np.zeros(height, dtype=np.bool_)
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
@@ -227,7 +260,7 @@ class LossBounds:
         index = self._index
         preemptible: Bools = (
             (index.job[rows] != NO_JOB) & (index.standing[rows] <= self._reach) & (index.ready[rows] <= now)
-        )
+        ) & ~index.ending(rows, now)
         if self._gives_back is not None:
             preemptible = preemptible & self._gives_back[index.group[rows]]
         if self._queues is not None:
@@ -254,7 +287,8 @@ class LossBounds:
         cpu = columns.cpu_free[rows] + np.where(preemptible, index.cpu[rows], 0).sum(axis=1)
         memory = columns.memory_free[rows] + np.where(preemptible, index.memory[rows], 0).sum(axis=1)
         since = np.where(preemptible, index.since[rows], 0.0)
-        weight = index.weight[rows]
+        loses = index.loses[rows]
+        weight = np.where(loses, index.weight[rows], 0)
         alone = preemptible & (gpu >= deficit[:, None])
         loss = np.where(alone, weight * (now - since), np.inf)
         self._one[rows] = loss.min(axis=1)
@@ -263,8 +297,9 @@ class LossBounds:
         self._at[rows] = now
         small = np.where(alone, 0, gpu)
         freed = small.cumsum(axis=1)
-        taken = np.clip(deficit[:, None] - (freed - small), 0, small)
-        self._many_grows[rows] = deficit
+        taken = np.where(loses, np.clip(deficit[:, None] - (freed - small), 0, small), 0)
+        self._many_grows[rows] = taken.sum(axis=1)
+        self.missing_gpu[rows] = deficit
         self._many[rows] = np.where(
             (freed[:, -1] >= deficit) & (deficit > 0), (taken * since).sum(axis=1), -np.inf
         )

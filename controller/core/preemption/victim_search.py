@@ -10,17 +10,17 @@ import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources, free_on, row_trial
 from controller.core.cluster.gpu_requirements import gpu_needs_of
-from controller.core.cluster.node_table import Bools
+from controller.core.cluster.node_table import ALL_ROWS, Bools
 from controller.core.cluster.nodes import Node
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.framework.interfaces import Strategy
-from controller.core.model.job import Job
+from controller.core.model.job import NO_JOB, Job
 from controller.core.model.request import PerNodeRequest
 from controller.core.placement.one_gpu_model import GpuModelGroups
 from controller.core.placement.placer import Placement, Placer, Shape
 from controller.core.placement.ranking import filters_for, rows_passing
 from controller.core.preemption.fairshare_reclaim import ReclaimContext, ReclaimPolicy, ReclaimStrategy
-from controller.core.preemption.guards import GuardsOf
+from controller.core.preemption.guards import GuardsOf, may_move
 from controller.core.preemption.victim_index import LossBounds, VictimIndex
 from controller.core.state.state import State
 
@@ -29,6 +29,10 @@ MAX_NODES_EXAMINED = 64
 """At most this many nodes are examined for one job, in addition to the number that it needs."""
 MAX_SETS_TRIED = 256
 """At most this many sets of victims are tried on one node to find one that loses less than the first."""
+REQUEUE_S = 3_600.0
+"""A victim that fits on no other nodes at once counts as if it lost the work of this many more seconds."""
+FAILED_SAVES = 0.01
+"""The assumed fraction of jobs that fail to save their state when they are preempted."""
 _SAME = 1 + 1e-9
 _GPU_HOUR = 3_600_000.0
 """GPU-milli-seconds in a GPU-hour."""
@@ -39,7 +43,7 @@ VacatedNodes = Mapping[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the request fits when `victims` have left. `loss`: lost work in GPU-milli-seconds."""
+    """A node on which the request fits when `victims` have left. `loss`: their cost in GPU-milli-seconds."""
 
     loss: float
     row: int
@@ -63,7 +67,12 @@ class VictimSearch:
        exclude the node and go back to 2.
     6. Return the placement and the nodes that each victim leaves.
 
-    The loss of a job is the work since its start or last checkpoint: GPUs times time.
+    The loss of a job (`_loss`) is a cost in GPU time, the sum of two parts:
+    - the work since its start or last checkpoint, GPUs times time. Of a job that saves its state when it is
+      preempted, only FAILED_SAVES of this work counts, and its GPUs times the time for the checkpoint.
+    - its GPUs times REQUEUE_S, unless it fits on other nodes now. Such a job is moved there instead of
+      waiting in the queue.
+    A job that is likely to end within `spare_ending_s` seconds is no victim (`likely_ends`).
 
     Invariant: victims are returned only if the job passes every filter on every chosen node when all victims
     have left. So no job is stopped in vain.
@@ -90,6 +99,11 @@ class VictimSearch:
         For the jobs in `changed`, also update the rank against preemption and the work that would be lost.
         """
         self._index.sync(changed, now)
+
+    def ending(self, now: float) -> list[int]:
+        """Return the running jobs that are spared because they are likely to end soon, ordered by job id."""
+        index = self._index
+        return sorted({int(job) for job in index.job[index.ending(ALL_ROWS, now) & (index.job != NO_JOB)]})
 
     @property
     def retry_at(self) -> float:
@@ -158,7 +172,9 @@ class VictimSearch:
             if not rejected:
                 rows = [each.row for each in chosen]
                 nodes = self._state.nodes.rows
-                free = {row: self._free_without(nodes[row], _leaving(nodes[row], vacated)) for row in rows}
+                free = {
+                    row: self._free_without(nodes[row], leaving_node(nodes[row], vacated)) for row in rows
+                }
                 # Return placement and vacated nodes (step 6 of the class docstring).
                 return self._placer.allocate_rows(shape, rows, free), vacated
             for row in rejected:
@@ -189,7 +205,11 @@ class VictimSearch:
         few.
         """
         grouping = self._placer.required_grouping(shape)
-        losses = bounds.losses(now)
+        columns, lost = self._state.nodes.columns, bounds.losses(now)
+        losses = lost.copy()
+        if not (columns.open & (columns.gpu_free > 0).any(axis=1)).any():
+            # No GPU is free, so each victim has to wait. This makes the bounds higher.
+            losses += bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
         found: list[Candidate] = []
@@ -201,7 +221,7 @@ class VictimSearch:
             if bound == np.inf or (chosen and bound * _SAME >= chosen[-1].loss):
                 break
             losses[row] = np.inf
-            candidate = self._candidate(row, shape.part, bounds, policy, bound, now)
+            candidate = self._candidate(row, shape.part, bounds, policy, float(lost[row]), now)
             if candidate is None:
                 bounds.rule_out(row)
             else:
@@ -239,14 +259,15 @@ class VictimSearch:
         victims = [job for job in bounds.preemptible(row, now) if self._all_nodes_up(job)]
         if policy is not None:
             victims = [job.id for job in policy.select(jobs[each] for each in victims)]
-        loss = {
-            job: jobs[job].unsaved(now, (node.name,) if jobs[job].spare(node.name) else ()) * _GPU_HOUR
-            for job in victims
-        }
+        waits = {job: self._has_to_wait(jobs[job], node, now) for job in victims}
+        loss = {job: self._loss(jobs[job], node, now, waits=waits[job]) for job in victims}
+        if all(waits.values()):
+            # Each victim has to wait, so the lower bound of the node is higher.
+            bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
         # Add victims until the request fits (step 1 of the docstring).
-        for victim in loss:
+        for victim in sorted(victims, key=lambda job: loss[job] / (jobs[job].gpu_milli or 1)):
             if free.fits(part, needs, row):
                 break
             free.add(node, node.held[victim], 1)
@@ -269,6 +290,30 @@ class VictimSearch:
                     break
         return Candidate(total, row, tuple(chosen))
 
+    def _loss(self, job: Job, node: Node, now: float, *, waits: bool) -> float:
+        """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. With `waits`,
+        the job has to wait until it can start again.
+        """
+        if job.spare(node.name):
+            return job.unsaved(now, (node.name,)) * _GPU_HOUR
+        lost = job.unsaved(now) * _GPU_HOUR
+        if job.spec.saves:
+            lost = min(lost, lost * FAILED_SAVES + job.gpu_milli * job.spec.checkpoint_s)
+        return lost + job.gpu_milli * REQUEUE_S * waits
+
+    def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
+        """Return whether the job, if it is stopped on the node, does not fit on other nodes now."""
+        if job.spare(node.name):
+            return False
+        shape = self._placer.shape(job.ask)
+        if shape is None or not may_move(job):
+            return True
+        fits = self._placer.ranking(shape.part).fits
+        barred = self._state.barred_nodes(job, now) if self._state.bars_nodes else None
+        if barred is not None:
+            fits = fits & ~barred
+        return int(np.count_nonzero(fits)) - int(fits[node.row]) < shape.nodes
+
     def _all_nodes_up(self, job: int) -> bool:
         """Return whether all nodes of the job are up. No job can be stopped on a node that is down."""
         nodes = self._state.nodes.by_name
@@ -285,7 +330,7 @@ class VictimSearch:
 
     def _passes_filters(self, part: PerNodeRequest, row: int, vacated: VacatedNodes) -> bool:
         columns, node = self._state.nodes.columns, self._state.nodes.rows[row]
-        with row_trial(columns, row, self._free_without(node, _leaving(node, vacated))):
+        with row_trial(columns, row, self._free_without(node, leaving_node(node, vacated))):
             rows = np.array([row], dtype=np.intp)
             return bool(rows_passing(part, columns, rows, filters_for(part, self._placer.pipeline))[0])
 
@@ -327,7 +372,7 @@ class VictimSearch:
         return vacated
 
 
-def _leaving(node: Node, vacated: VacatedNodes) -> list[int]:
+def leaving_node(node: Node, vacated: VacatedNodes) -> list[int]:
     """Return the victims that leave this node: jobs that are stopped, and elastic jobs that give up this
     node.
     """

@@ -10,13 +10,19 @@ from controller.core.framework.interfaces import PreemptionGuards
 from controller.core.model.events import Allocation
 from controller.core.model.job import NEVER, Job
 from controller.core.placement.placer import Placement, Placer, Shape
-from controller.core.preemption.guards import guards_in_queue, is_preemptible, preemptible_from
+from controller.core.placement.trial_placements import TrialPlacements
+from controller.core.preemption.guards import (
+    guards_in_queue,
+    is_preemptible,
+    likely_ends,
+    may_move,
+    preemptible_from,
+)
 from controller.core.preemption.preemptor import grace_of
-from controller.core.preemption.victim_index import NO_JOB
 from controller.core.preemption.victim_search import VictimSearch
 from controller.core.rebalance.proposals import PlannedMove, RebalanceRules
 from controller.core.state.state import State
-from wire.names import WHOLE_GPU, JobState
+from wire.names import WHOLE_GPU
 
 
 class MoveSearch:
@@ -55,10 +61,7 @@ class MoveSearch:
         """Those of the stuck jobs that would fit on no other nodes even without that reservation."""
         self._tries_left = self.MOST_TRIES_IN_ALL
         self._guards = placer.pipeline.guards
-        self._nodes = state.nodes.copy()
-        self._placer_on_copy = Placer(self._nodes, placer.pipeline)
-        self._reserved: list[tuple[int, str]] = []
-        self._blocked: list[str] = []
+        self._trial = TrialPlacements(state.nodes, placer.pipeline)
         self._victims: VictimSearch | None = None
 
     def standing(self, job: Job) -> float:
@@ -75,9 +78,7 @@ class MoveSearch:
     def _is_movable(self, job: Job) -> bool:
         nodes = self.state.nodes.by_name
         return (
-            job.state is JobState.RUNNING
-            # An elastic job is not moved, because it can leave a node without a restart.
-            and not job.spec.gang.elastic
+            may_move(job)
             and (self.rules.without_checkpoint or job.spec.saves or job.checkpoint is not None)
             and all(nodes[member.allocation.node].up for member in job.running)
         )
@@ -95,6 +96,7 @@ class MoveSearch:
             if self._is_movable(job)
             and is_preemptible(job, guards := self._guards_of(job))
             and preemptible_from(job, guards) <= now
+            and not likely_ends(job, guards).spares(now)
         ]
         return sorted(found, key=lambda job: (job.unsaved(now), job.id))
 
@@ -154,12 +156,7 @@ class MoveSearch:
         """Reserve a placement on the copy of the nodes. Running jobs in `leaving` may still hold the
         resources.
         """
-        part = self.state.jobs[job].ask.part
-        for allocation in placement.allocations:
-            self._nodes.claim(job, allocation, leaving)
-            self._reserved.append((job, allocation.node))
-            if part.social:
-                self._nodes.job_affinity.add(part, allocation.node)
+        self._trial.reserve(self.state.jobs[job], placement.allocations, leaving)
 
     def move(self, job: Job, barred: Bools | None = None) -> PlannedMove | None:
         """Find another placement for the job and reserve it on the copy of the nodes.
@@ -170,7 +167,7 @@ class MoveSearch:
         not_here = self.state.barred_nodes(job, self.now, until - self.now)
         if barred is not None:
             not_here = barred if not_here is None else barred | not_here
-        placement = self._placer_on_copy.find(job.ask, not_here)
+        placement = self._trial.find(job.ask, not_here)
         if placement is None:
             return None
         self.reserve(job.id, placement, [job.id])
@@ -185,17 +182,8 @@ class MoveSearch:
 
     def block(self, allocation: Allocation) -> None:
         """Take resources on the copy of the nodes, so that no move uses them."""
-        self._nodes.claim(NO_JOB, allocation, ())
-        self._blocked.append(allocation.node)
+        self._trial.block(allocation)
 
     def reset(self) -> None:
         """Undo all calls of `reserve`, `move` and `block` on the copy of the nodes."""
-        for node in self._blocked:
-            self._nodes.unclaim(NO_JOB, node)
-        self._blocked.clear()
-        for job, node in reversed(self._reserved):
-            self._nodes.unclaim(job, node)
-            part = self.state.jobs[job].ask.part
-            if part.social:
-                self._nodes.job_affinity.remove(part, node)
-        self._reserved.clear()
+        self._trial.reset()

@@ -138,7 +138,7 @@ MOVED: list[tuple[str, list[tuple[float, dict[str, Any]]], dict[str, Any], list[
     ("not one that cannot save its state", [(3, {}), (2, {"checkpoint_signal": ""}), (4, {})], {}, [1]),
     (
         "unless the rules say so",
-        [(3, {}), (2, {"checkpoint_signal": ""}), (4, {})],
+        [(gpus, {"checkpoint_signal": ""}) for gpus in (3, 2, 4)],
         {"without_checkpoint": True},
         [2],
     ),

@@ -1,0 +1,57 @@
+"""Places several jobs together on a copy of the nodes, to find out whether all of them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.cluster.node_table import Bools
+from controller.core.cluster.nodes import Nodes
+from controller.core.framework.interfaces import SchedulingPolicy
+from controller.core.model.events import Allocation
+from controller.core.model.job import NO_JOB, Job
+from controller.core.model.request import ResourceRequest
+from controller.core.placement.placer import Placement, Placer
+
+
+class TrialPlacements:
+    """Finds placements on a copy of the nodes and reserves them there. The nodes of the cluster stay
+    unchanged.
+
+    Running jobs keep the resources that they hold. So a set of placements that fits on the copy also fits
+    while the jobs change nodes.
+    """
+
+    def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
+        self._nodes = nodes.copy()
+        self._placer = Placer(self._nodes, pipeline)
+        self._reserved: list[tuple[Job, str]] = []
+        self._blocked: list[str] = []
+
+    def find(self, ask: ResourceRequest, barred: Bools | None = None) -> Placement | None:
+        """Return the best placement on nodes that are not `barred`; None if the request does not fit."""
+        return self._placer.find(ask, barred)
+
+    def reserve(self, job: Job, allocations: Iterable[Allocation], leaving: Iterable[int]) -> None:
+        """Reserve the allocations for the job. The running jobs in `leaving` may still hold the resources."""
+        leavers = list(leaving)
+        for allocation in allocations:
+            self._nodes.claim(job.id, allocation, leavers)
+            self._reserved.append((job, allocation.node))
+            if job.ask.part.social:
+                self._nodes.job_affinity.add(job.ask.part, allocation.node)
+
+    def block(self, allocation: Allocation) -> None:
+        """Take resources so that no later placement uses them."""
+        self._nodes.claim(NO_JOB, allocation, ())
+        self._blocked.append(allocation.node)
+
+    def reset(self) -> None:
+        """Undo all calls of `reserve` and `block`."""
+        for node in self._blocked:
+            self._nodes.unclaim(NO_JOB, node)
+        self._blocked.clear()
+        for job, node in reversed(self._reserved):
+            self._nodes.unclaim(job.id, node)
+            if job.ask.part.social:
+                self._nodes.job_affinity.remove(job.ask.part, node)
+        self._reserved.clear()
