@@ -250,7 +250,12 @@ def quotas() -> tuple[QuotaView, ...]:
             True,
         ),
         QuotaView(
-            "queue", "default", Quota(Limits(queued=1000)), Limits(40_000, 327_680, 10, 6, 2, 322.75), False
+            "queue",
+            "default",
+            Quota(Limits(queued=1000)),
+            Limits(40_000, 327_680, 10, 6, 2, 322.75),
+            False,
+            ("all users", "its jobs are never preempted or moved"),
         ),
     )
 

@@ -32,6 +32,9 @@ async def test_quota_view_shows_usage_before_limits() -> None:
         await press(pilot, *"jjj")
         assert "project   vision  set at run time" in screen.text()
         assert "gpu-hours     322.75      2000         ·         ·" in screen.text()
+        await press(pilot, "j")
+        assert "policy    all users" in screen.text()
+        assert "its jobs are never preempted or moved" in screen.text()
 
 
 async def test_quota_form_sends_only_changes() -> None:

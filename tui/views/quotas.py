@@ -74,6 +74,10 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
             cells.fact("", *((f"{head:>10}", "faint") for head in ("used", *kinds))),
             *(_line(amount, quota, kinds) for amount in AMOUNTS),
             *([cells.fact("by model", (models, "text"))] if models else []),
+            *(
+                cells.fact("" if number else "policy", (printable(phrase, 100), "text"))
+                for number, phrase in enumerate(quota.policy)
+            ),
         ]
 
     def subjects(self) -> Mapping[str, str]:

@@ -127,6 +127,8 @@ class QuotaView:
     quota: Quota
     used: Limits
     edited: bool
+    policy: tuple[str, ...] = ()
+    """For a queue, phrases that describe its policy in scheduler.toml, as in QueueView."""
 
 
 def model_use_text(view: QuotaView) -> str:

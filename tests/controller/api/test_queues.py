@@ -17,7 +17,10 @@ async def test_queues_are_listed_with_their_policy_and_use() -> None:
             )
             assert status == 201
         status, body = await api.get("/v1/queues")
+        quotas = (await api.get("/v1/quotas"))[1]["quotas"]
     assert status == 200
+    (book,) = (each for each in quotas if (each["scope"], each["name"]) == ("queue", "book"))
+    assert "each user at most 2 running jobs" in book["policy"]
     found = {each["name"]: each for each in body["queues"]}
     assert list(found) == ["book", "default", "scavenge"]
     assert found["book"]["policy"][-2:] == [

@@ -34,3 +34,9 @@ async def listing(call: Call) -> QueueList:
             )
         )
     return QueueList(tuple(views), call.daemon.seq)
+
+
+def phrases_by_queue(call: Call) -> dict[str, tuple[str, ...]]:
+    """Return phrases that describe the policy of each queue, by queue."""
+    found = queue_policies(call.daemon.config, call.daemon.engine.pipeline)
+    return {each.queue: each.phrases for each in found}

@@ -4,6 +4,9 @@ set.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from controller.api.handlers.policy.queues import phrases_by_queue
 from controller.api.handlers.service.known_names import need_tenant
 from controller.api.server.request import Call
 from controller.core.model import inputs
@@ -34,7 +37,8 @@ async def listing(call: Call) -> QuotaList:
     ]
     named = state.quotas.names()
     keys = [*named, *sorted(set(used) - set(named))]
-    views = tuple(_view(call, key) for key in keys)
+    policies = phrases_by_queue(call)
+    views = tuple(_view(call, key, policies) for key in keys)
     return QuotaList(views, state.accounts.window_s, call.daemon.seq)
 
 
@@ -44,17 +48,17 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
     await call.daemon.settled()
     await need_tenant(call, scope, name)
     await call.ask(inputs.SetQuota(scope, name, request.quota, call.caller.user))
-    return _view(call, (scope, name))
+    return _view(call, (scope, name), phrases_by_queue(call))
 
 
 async def unset(call: Call) -> QuotaView:
     """Remove the limits that operators have set, so that those of the configuration apply again."""
     scope, name = call.path["scope"], call.path["name"]
     await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
-    return _view(call, (scope, name))
+    return _view(call, (scope, name), phrases_by_queue(call))
 
 
-def _view(call: Call, key: TenantKey) -> QuotaView:
+def _view(call: Call, key: TenantKey, policies: Mapping[str, tuple[str, ...]]) -> QuotaView:
     state, now = call.daemon.state, call.daemon.now()
     scope, name = key
     account = state.accounts.by_key.get(key)
@@ -80,4 +84,5 @@ def _view(call: Call, key: TenantKey) -> QuotaView:
         round(amounts[GPU_TIME] / GPU_HOUR, 3),
         gpus_per_model=of_models,
     )
-    return QuotaView(scope, name, quota, used, key in state.quotas.edits)
+    policy = policies.get(name, ()) if scope == "queue" else ()
+    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy)
