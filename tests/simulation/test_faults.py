@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from controller.config import Config
 from controller.core.engine import Engine
 from controller.core.model.events import body_of
 from controller.sim.clock import Clock
@@ -33,6 +34,14 @@ def test_the_engine_keeps_all_guarantees() -> None:
     assert [verdict.seed for verdict in verdicts] == [*range(1, 41)]
     struck = sum((verdict.troubles for verdict in verdicts), start=verdicts[0].troubles)
     assert struck.keys() == FAULT_KINDS.keys()
+
+
+def test_the_engine_keeps_all_guarantees_for_services() -> None:
+    web = {"user": "ada", "command": ["serve"], "gpus": 1, "replicas": 3, "health": {"command": ["true"]}}
+    api = {"user": "bo", "command": ["serve"], "gpus": 2, "replicas": 2, "max_unavailable": 0}
+    config = Config.model_validate({"services": {"web": web, "api": api}})
+    verdicts = run_seeds(TrialPlan(config=config), range(1, 21), lambda _done: None)
+    assert [verdict.failure for verdict in verdicts] == [None] * 20
 
 
 @pytest.mark.parametrize(

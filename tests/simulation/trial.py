@@ -26,6 +26,7 @@ from tests.simulation.fault_injection import FaultInjector
 from tests.simulation.flaky_link import Direction, FlakyLink, Frame
 from tests.simulation.host import SimulatedHost
 from tests.simulation.oracle import GuaranteeBroken, GuaranteeOracle
+from tests.simulation.random_services import RandomServices
 from tests.simulation.trial_plan import TrialPlan, one_of
 from wire.agent.frames import AttemptStatus, GpuChecked, GpuReset, GpuTrouble, Hello, NodeFacts, Report, Start
 from wire.job.start_conditions import Dependency
@@ -83,6 +84,7 @@ class FaultTrial:
         self._given_up: list[tuple[int, int, str]] = []
         """(attempt, node) pairs that it has declared lost since then."""
         pipeline = build_pipeline(plan.policy(seed))
+        self.services = RandomServices(self, pipeline.services, seed)
         self._losses = pipeline.losses
         self._rebalance = pipeline.rebalance
         self.truth.licences = pipeline.rules.licences
@@ -118,7 +120,9 @@ class FaultTrial:
         return {} if kept is None else kept.spec.licences
 
     def _course(self, order: Start) -> PlannedRun:
-        work = self.work[order.name]
+        work = self.work.get(order.name)
+        if work is None:
+            return self.services.course(order)
         return PlannedRun(work.runtime_s, work.code)
 
     def note(self, what: Event | str) -> None:
@@ -301,6 +305,7 @@ class FaultTrial:
             for turn in range(1, int(self.plan.seconds / self._rebalance.interval_s) + 1):
                 at = turn * self._rebalance.interval_s
                 self.clock.at(at, lambda: self.tell(inputs.Rebalance(AUTO)))
+        self.services.arrange()
         self.trouble.arrange(self.plan.seconds)
         self.clock.at(self.plan.seconds, self.trouble.heal_all)
         for _ in range(most := int(STEPS * (self.plan.jobs + self.plan.hours))):

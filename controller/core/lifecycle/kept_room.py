@@ -46,10 +46,14 @@ def keep_for_successor(
     replaces and that is being ended. The nomination lasts until the time `until`.
 
     Yield nothing if the two requests differ, or if the nodes take no jobs.
+
+    If the replica before it is only nominated for these resources, the victims of that nomination still hold
+    them and become the victims of the new one.
     """
     held = tuple(member.allocation for member in before.running) or before.claim
     if before.ask == job.ask and can_stay(state, held):
-        victims = (Victim(before.id, before.unsaved(now), before.attempt),) if before.unended else ()
+        own = (Victim(before.id, before.unsaved(now), before.attempt),)
+        victims = own if before.unended else before.claim_from
         quality = before.claim_quality if before.quality is None else before.quality
         yield PreemptionPlanned(job.id, now, held, quality, victims, SUCCESSOR, until)
 

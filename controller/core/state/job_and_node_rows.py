@@ -30,6 +30,7 @@ from controller.core.model.events import (
     JobQueued,
     NodeEvent,
     Overcommit,
+    PreemptionPlanned,
     Victim,
 )
 from controller.core.model.job import Job, Member, Move
@@ -368,6 +369,11 @@ def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow],
     contents.
     """
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
+    for event in events:
+        if isinstance(event, PreemptionPlanned):
+            # The row of a victim names the jobs for which it leaves. No other event is about a victim that is
+            # being stopped already.
+            jobs.update(dict.fromkeys(victim.job for victim in event.victims))
     fresh = {event.job for event in events if isinstance(event, JobQueued | JobEdited)}
     names = dict.fromkeys(event.node for event in events if isinstance(event, NodeEvent))
     if any(isinstance(event, ConfigApplied) and event.overcommit is not None for event in events):

@@ -108,6 +108,20 @@ def test_a_restart_begins_the_next_replica_when_the_one_before_is_ready() -> Non
     assert old.isdisjoint(job.id for job in jobs)
 
 
+def test_a_second_restart_waits_for_the_replica_that_is_still_being_ended() -> None:
+    harness = running(service(), nodes=1)
+    (first,) = replicas(harness)
+    for _ in range(2):
+        harness.tell(inputs.RestartService("web", "root"))
+        assert harness.tick() == []
+    _, last = replicas(harness)
+    assert last.id == 3
+    assert harness.job(2).state is JobState.CANCELLED
+    harness.exit(first.id, None, signal=15, why="cancelled")
+    (start,) = harness.tick()
+    assert start.job == last.id
+
+
 def test_replicas_on_nodes_that_do_not_report_are_not_restarted() -> None:
     harness = running(service(replicas=3))
     for node in ("gpu0", "gpu1"):
