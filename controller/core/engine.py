@@ -124,6 +124,7 @@ class Engine:
             inputs.Preempt: users.preempt,
             inputs.Requeue: users.requeue,
             inputs.NoteStart: users.note_start,
+            inputs.NoteLongWait: users.note_long_wait,
             inputs.AddNode: operators.add_node,
             inputs.PinKey: operators.pin_key,
             inputs.SealJournal: operators.seal_journal,

@@ -15,6 +15,7 @@ from typing import TypeVar
 from controller.commit_feed import Commit, CommitFeed, Subscription
 from controller.config import Config
 from controller.core.accounting.cluster_accounting import ClusterAccounting
+from controller.core.accounting.wait_alarms import WaitAlarms
 from controller.core.engine import Engine
 from controller.core.lifecycle.attempt_reports import merge_member_reports
 from controller.core.model import inputs
@@ -39,6 +40,7 @@ from controller.store.store import Store
 from controller.user_turns import UserTurns
 from controller.watchers.counters import ControllerCounters
 from controller.watchers.data_paths import DataPathWatch
+from controller.watchers.long_waits import LongWaitWatch
 from controller.watchers.placement_hooks import PlacementHooks
 from controller.watchers.retention import Retention
 from controller.watchers.start_estimates import StartEstimateRecorder
@@ -101,6 +103,7 @@ class Daemon:
         self.counters = ControllerCounters()
         self.accounting = ClusterAccounting()
         """GPU-hours got and entitled, and idle GPU-hours by cause, for reports and metrics."""
+        self.wait_alarms = WaitAlarms()
         self.report_turns = UserTurns(1)
         self.verify_turns = UserTurns(1)
         self.questions = ReplicaClient(config, lambda: self.engine, lambda: self.seq, self.settled)
@@ -134,6 +137,7 @@ class Daemon:
         self._start_estimates = StartEstimateRecorder(
             config.backfill.score_starts_s, self._estimate_starts, self.tell
         )
+        self._long_waits = LongWaitWatch(self._find_long_waits, self.tell)
         waiting = config.scheduler.waiting
         self._data_paths = DataPathWatch(
             waiting.data_roots,
@@ -246,6 +250,7 @@ class Daemon:
         self._schedule_rebalance()
         self.agents.start()
         self._start_estimates.open()
+        self._long_waits.open()
         self._retention_task = asyncio.create_task(self.retention.run())
         while self._inbox or not self._stopping:
             if not self._inbox and not self._pass_due():
@@ -290,6 +295,7 @@ class Daemon:
             self._rebalance_timer.cancel()
         self.agents.stop()
         self._start_estimates.close()
+        self._long_waits.close()
         self._wake.set()
 
     async def close(self) -> None:
@@ -339,6 +345,11 @@ class Daemon:
             asked = self.questions.ask(SAMPLER, start_estimates, now=self.now, keep_replica=False)
             return await asked or []
         return []
+
+    async def _find_long_waits(self) -> list[Input]:
+        """Return an input for each waiting job that has waited much longer than usual."""
+        await self.settled()
+        return [*self.wait_alarms.due(self.state, self.config.scheduler.wait_alarm, self.now())]
 
     # --- processing of one batch of inputs ---
 
@@ -408,7 +419,10 @@ class Daemon:
                 log.warning("the %s %s failed: %s", event.kind, event.name, event.why)
         began = time.monotonic()
         self.accounting.observe(self.state, events, events[-1].at)
+        self.wait_alarms.observe(self.state, events)
         figures = self.accounting.take_changed(events[-1].at)
+        if figures:
+            figures += self.wait_alarms.take_changed()
         batch = await self._store_threads.commit(self.state, self.seq, events, figures)
         self.counters.committed(len(batch.entries), time.monotonic() - began)
         self.state.forget_old()
@@ -441,6 +455,7 @@ class Daemon:
         if recovered.nodes_lost:
             self._inbox.appendleft((inputs.ControllerStarted(recovered.nodes_lost), None))
         self.accounting.load(self.state, recovered.notes)
+        self.wait_alarms.load(recovered.notes)
         self._clock.continue_from(recovered.last_at)
         self._pass_wanted = True
 

@@ -24,6 +24,8 @@ class ClusterView:
     cpu_milli: int
     cpu_used_milli: int
     started_at: float
+    wait_alarms: int = 0
+    """The number of waiting jobs that have waited much longer than usual (`[scheduler] wait_alarm`)."""
 
 
 @dataclass(frozen=True)

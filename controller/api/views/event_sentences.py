@@ -265,6 +265,10 @@ SENTENCES: dict[str, str | Callable[[Facts], str]] = {
     "StartEstimated": lambda facts: (
         f"job {facts['job']} should start in {duration(facts['start'] - facts['at'])} ({facts['kind']})"
     ),
+    "WaitAlarmed": lambda facts: (
+        f"job {facts['job']} has waited for {duration(facts['waited_s'])}; half of the jobs of its queue "
+        f"with a similar number of GPUs started within {duration(facts['usual_s'])}"
+    ),
     "DeadlineDoubted": lambda facts: (
         f"job {facts['job']} will miss its deadline: the resources it needs become free too late"
         if facts["doubted"]

@@ -105,6 +105,7 @@ class SchedulerSection(Section):
     backfill_delay_s: float = Field(600.0, ge=0, le=31_536_000)
     backfill_depth: int = Field(1_000, ge=1, le=1_000_000)
     gang_after_s: float = Field(86_400.0, ge=0, le=31_536_000)
+    wait_alarm: float = Field(10.0, ge=0, le=10_000)
     on_node_lost: Literal["wait", "requeue-after-lease", "manual"] = "wait"
     lease_s: float = Field(300.0, ge=1, le=86_400)
     lease_margin_s: float = Field(30.0, ge=0, le=86_400)

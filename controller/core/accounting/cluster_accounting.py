@@ -57,6 +57,7 @@ _LOSSES = {
 """The cause of a loss, by the reason for which an attempt ended."""
 _WITHOUT_USE = {
     events.StartEstimated,
+    events.WaitAlarmed,
     events.PredictionOutlived,
     events.DeadlineAtRisk,
     events.MemberReady,

@@ -339,6 +339,13 @@ class UserCommands:
             self._record(events.StartEstimated(job.id, now, given.kind, given.start))
         return DONE
 
+    def note_long_wait(self, given: inputs.NoteLongWait, now: float) -> Reply:
+        """Record that a waiting job has waited much longer than usual, once per job."""
+        job = self._state.jobs.get(given.job)
+        if job is not None and job.ready and not job.wait.alarmed:
+            self._record(events.WaitAlarmed(job.id, now, now - job.ready_at, given.usual_s))
+        return DONE
+
 
 def _operates(asker: inputs.Requester | None) -> bool:
     return asker is None or asker.operator

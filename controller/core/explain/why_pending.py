@@ -116,6 +116,8 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
         standing = state.budgets.standing(job.spec.project, now)
         used = "" if standing is None else f" ({standing.text})"
         yield f"its project has used its budget{used}, so the job is ordered behind those of other projects"
+    if job.wait.alarmed:
+        yield "it has waited much longer than jobs of its queue and width usually wait (wait_alarm)"
     if job.id in overdue_gangs(state, state.queue_of(job), now):
         after = duration(state.gang_after_s)
         yield f"it has waited longer than {after} (gang_after_s), so it comes before all other jobs"

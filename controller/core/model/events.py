@@ -136,6 +136,17 @@ class StartEstimated(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class WaitAlarmed(JobEvent):
+    """The waiting job has waited much longer than jobs of its queue and width usually wait. Recorded at most
+    once for a job.
+    """
+
+    waited_s: float
+    usual_s: float
+    """The median wait of the jobs with the same queue and a similar number of GPUs, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
     """With `doubted` True, the job will miss its deadline if it starts as planned now. With `doubted` False,
     an earlier event with True no longer applies.

@@ -407,6 +407,16 @@ class NoteStart(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class NoteLongWait(Input):
+    """Record that a job has waited much longer than usual, unless this is recorded already. `usual_s` is the
+    median wait of its kind in seconds.
+    """
+
+    job: int
+    usual_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
     """The controller has received nothing from a node for `for_s` seconds of the monotonic clock."""
 

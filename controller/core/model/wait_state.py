@@ -44,6 +44,8 @@ class Wait:
     promoted_at: float | None = None
     doubted: bool = False
     """True if by present plans the job cannot meet its deadline."""
+    alarmed: bool = False
+    """True if a WaitAlarmed event was recorded for the job: it has waited much longer than usual."""
     inherited: int = 0
     """The highest priority of the jobs that wait for this job, if it is above the job's own; otherwise 0."""
 

@@ -178,6 +178,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.RemoveNode: (InputTrace(events.NodeRemoved),),
     inputs.MarkNode: (InputTrace(events.NodeMarked),),
     inputs.NoteStart: (InputTrace(events.StartEstimated, shows=lambda event, _: event.kind != PROMISE),),
+    inputs.NoteLongWait: (InputTrace(events.WaitAlarmed),),
     inputs.NodeSilent: (
         InputTrace(
             events.NodeWentDown,

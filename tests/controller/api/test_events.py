@@ -70,6 +70,11 @@ TOLD: list[tuple[Event, str]] = [
         events.JobRelaxed(7, 1.0, ("selector", "nodes")),
         "job 7 has waited long enough: it no longer requires selector, nodes",
     ),
+    (
+        events.WaitAlarmed(7, 9_000.0, 7_200.0, 600.0),
+        "job 7 has waited for 2h00m; half of the jobs of its queue with a similar number of GPUs started "
+        "within 10m00s",
+    ),
     (events.JobPromoted(7, 1.0, 60), "job 7 has waited long enough: its priority is 60 now"),
     (
         events.PredictionOutlived(7, 1.0, 7_200.0),

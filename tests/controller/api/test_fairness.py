@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from controller.core.accounting import cluster_accounting, wait_alarms
+from controller.watchers import long_waits
 from tests.controller.api.running_controller import RunningController, start_controller
 from tests.controller.api.test_metrics import figures
 
@@ -39,7 +43,8 @@ async def test_idle_gpu_hours_by_cause_and_their_metrics(api: RunningController)
     assert found['corral_project_longest_wait_seconds{project="llm"}'] == 0
 
 
-async def test_figures_survive_a_restart(tmp_path: Path) -> None:
+async def test_figures_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_accounting, "SAVE_S", 0.0)
     async with start_controller(tmp_path) as api:
         await api.join("gpu01", gpus=8)
         await api.placed(await api.submit(gpus=8, project="llm"))
@@ -52,3 +57,18 @@ async def test_figures_survive_a_restart(tmp_path: Path) -> None:
         assert after["used"] >= before["used"]
         _, body = await api.get("/v1/reports/fairness?since=0")
         assert [row["name"] for row in body["rows"]] == ["llm"]
+
+
+async def test_job_that_waits_much_longer_than_usual_gives_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_alarms, "LEAST_S", 0.0)
+    monkeypatch.setattr(long_waits, "EVERY_S", 0.05)
+    async with start_controller() as api:
+        await api.join("gpu01", gpus=8)
+        await api.placed(await api.submit(gpus=8))
+        waiting = await api.submit(gpus=8)
+        await api.until(lambda: api.daemon.state.jobs[waiting].wait.alarmed)
+        _, body = await api.get("/v1/cluster")
+        assert body["wait_alarms"] == 1
+        assert (await figures(api))["corral_wait_alarms"] == 1
+        _, body = await api.get("/v1/events", job=waiting)
+        assert [event["kind"] for event in body["events"]].count("WaitAlarmed") == 1

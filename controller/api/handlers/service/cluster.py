@@ -8,6 +8,7 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from controller.api.server.request import Call
+from controller.core.state.state import State
 from controller.daemon import Daemon
 from controller.store.errors import StoreUnavailable
 from wire import VERSION
@@ -37,7 +38,13 @@ async def show(call: Call) -> ClusterView:
         cpu_milli=cpu_milli,
         cpu_used_milli=cpu_milli - int(nodes.columns.cpu_free.sum()),
         started_at=daemon.started_at,
+        wait_alarms=wait_alarms(daemon.state),
     )
+
+
+def wait_alarms(state: State) -> int:
+    """Return the number of waiting jobs that have waited much longer than usual."""
+    return sum(state.jobs[number].wait.alarmed for lane in state.queue for _, number in lane)
 
 
 def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:

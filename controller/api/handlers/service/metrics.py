@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from aiohttp import web
 
 from controller.api.handlers.policy.services import service_views
+from controller.api.handlers.service.cluster import wait_alarms
 from controller.api.handlers.service.reports import budget_views
 from controller.api.server.request import Call
 from controller.core.accounting.reports import PROJECT, fairness, waste
@@ -65,6 +66,8 @@ def _cluster(engine: Engine) -> Iterator[Sample]:
     yield from _by("corral_jobs", "Jobs that have not ended, by state.", "state", live)
     about = "Queued jobs, by the reason why they wait."
     yield from _by("corral_queued_jobs", about, "reason", dict(sorted(reasons.items())))
+    about = "Waiting jobs that have waited much longer than usual ([scheduler] wait_alarm)."
+    yield Sample("corral_wait_alarms", wait_alarms(state), about=about)
     yield from _by(
         "corral_nodes", "Nodes, by state.", "state", {each.value: nodes[each] for each in NodeState}
     )

@@ -112,6 +112,11 @@ def _deadline_at_risk(state: State, event: events.DeadlineAtRisk) -> None:
     job.wait = replace(job.wait, doubted=event.doubted)
 
 
+def _wait_alarmed(state: State, event: events.WaitAlarmed) -> None:
+    job = state.jobs[event.job]
+    job.wait = replace(job.wait, alarmed=True)
+
+
 def _start_estimated(state: State, event: events.StartEstimated) -> None:
     job = state.jobs[event.job]
     job.foreseen = (*job.foreseen, StartEstimate(event.kind, event.at, event.start))
@@ -157,6 +162,7 @@ APPLIED: dict[type[Any], Callable[[State, Any], None]] = {
     events.JobRelaxed: _job_relaxed,
     events.JobPromoted: _job_promoted,
     events.DeadlineAtRisk: _deadline_at_risk,
+    events.WaitAlarmed: _wait_alarmed,
     events.StartEstimated: _start_estimated,
     events.PriorityInherited: _priority_inherited,
     events.GateClosed: _gate_closed,

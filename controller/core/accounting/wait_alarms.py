@@ -1,0 +1,123 @@
+"""Finds jobs that wait much longer than jobs of their kind usually do.
+
+A kind is a queue and a width class: parts of one GPU, 1 GPU, 2, 3 to 4, 5 to 8, and so on. The usual wait of
+a kind is the median of the waits of its jobs, from the time when they may start to their first start.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+
+from controller.core.accounting.wait_histogram import Waits, bin_of, quantile
+from controller.core.model import events
+from controller.core.model.events import Event
+from controller.core.model.inputs import NoteLongWait
+from controller.core.model.job import Job
+from controller.core.model.rows import NoteRow
+from controller.core.state.state import State
+from wire.codec import dumps
+
+NOTE = "waits"
+LEAST_S = 3_600.0
+"""Seconds. A job that has waited less gives no alarm."""
+RECENT = 400
+"""When a kind has more waits than this, all its counts are halved, so that recent waits count more."""
+KINDS = 1_000
+"""The most kinds that are kept. A further kind replaces the one that was added first."""
+
+Kind = tuple[str, int]
+"""(queue, width class)."""
+
+
+def kind_of(job: Job) -> Kind:
+    """Return the queue and the width class of a job. The class is -1 for jobs without GPUs, 0 for parts of
+    one GPU, 1 for 1 GPU, 2 for 2, 3 for 3 to 4, 4 for 5 to 8, and so on.
+    """
+    gpus = float(job.spec.gpus)
+    if gpus < 1:
+        return job.spec.queue, 0 if job.ask.part.wants_gpus else -1
+    return job.spec.queue, 1 + math.ceil(math.log2(gpus))
+
+
+class WaitAlarms:
+    """Keeps the usual wait of each kind of jobs, and finds waiting jobs that have waited `factor` times as
+    long.
+
+    1. When a job starts for the first time, count its wait for its kind.
+    2. `due` compares each waiting job without an alarm with the median of its kind. A job gives an alarm if
+       it has waited longer than `factor` times the median, and at least LEAST_S. A kind without waits gives
+       no alarm.
+
+    Cost: O(1) for a start, O(waiting jobs) for `due`. Memory: at most KINDS kinds of about 50 bins.
+
+    Example: half of the 1-GPU jobs of queue short start within 10 min. With factor 10 a job of this kind
+    gives an alarm after 100 min.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[Kind, Waits] = {}
+        self._changed: dict[Kind, None] = {}
+
+    def observe(self, state: State, happened: Iterable[Event]) -> None:
+        """Count the waits of the jobs that started for the first time."""
+        for event in happened:
+            if isinstance(event, events.JobPlaced) and event.attempt == 1:
+                job = state.jobs.get(event.job)
+                if job is not None:
+                    self._add(kind_of(job), event.at - job.ready_at)
+
+    def usual_s(self, kind: Kind) -> float | None:
+        """Return the median wait of a kind in seconds; None if no job of the kind has started."""
+        return quantile(self._waits.get(kind, {}), 0.5)
+
+    def due(self, state: State, factor: float, now: float) -> Iterator[NoteLongWait]:
+        """Yield an input for each waiting job that gives an alarm now, the job that waits longest first."""
+        if not factor:
+            return
+        waiting = (state.jobs[number] for lane in state.queue for _, number in lane)
+        long = [job for job in waiting if now - job.ready_at >= LEAST_S and not job.wait.alarmed]
+        usual: dict[Kind, float | None] = {}
+        for job in sorted(long, key=attrgetter("ready_at", "id")):
+            kind = kind_of(job)
+            if kind not in usual:
+                usual[kind] = self.usual_s(kind)
+            median_s = usual[kind]
+            if median_s is not None and now - job.ready_at > factor * median_s:
+                yield NoteLongWait(job.id, median_s)
+
+    def take_changed(self) -> list[NoteRow]:
+        """Return the notes (database rows) of the kinds that changed since the last call."""
+        rows = [
+            NoteRow(NOTE, json.dumps(kind), dumps({str(each): count for each, count in found.items()}))
+            if (found := self._waits.get(kind)) is not None
+            else NoteRow(NOTE, json.dumps(kind), None)
+            for kind in self._changed
+        ]
+        self._changed.clear()
+        return rows
+
+    def load(self, notes: Iterable[NoteRow]) -> None:
+        """Load the stored notes of this kind. Kinds of jobs that are in memory already are left unchanged."""
+        for note in notes:
+            if note.kind == NOTE and note.body is not None:
+                queue, width = json.loads(note.name)
+                waits = Counter({int(each): count for each, count in json.loads(note.body).items()})
+                self._waits.setdefault((queue, width), waits)
+
+    def _add(self, kind: Kind, wait_s: float) -> None:
+        waits = self._waits.get(kind)
+        if waits is None:
+            if len(self._waits) >= KINDS:
+                oldest = next(iter(self._waits))
+                del self._waits[oldest]
+                self._changed[oldest] = None
+            waits = self._waits[kind] = Counter()
+        waits[bin_of(wait_s)] += 1
+        if waits.total() > RECENT:
+            halved = Counter({each: count // 2 for each, count in waits.items() if count > 1})
+            self._waits[kind] = halved
+        self._changed[kind] = None
