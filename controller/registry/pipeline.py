@@ -301,7 +301,17 @@ def build_rules(config: Config, watch: CircuitBreaker | None = None) -> QuotaCon
     licences, ceilings, projects = dict(config.licences), ceilings_of(config), project_rules_of(config)
     queues = queue_rules_of(config)
     budgets, defaults = budget_rules_of(config), config.jobs.defaults
-    return QuotaConfig(queues, limits, section.window_s, licences, defaults, ceilings, projects, budgets)
+    return QuotaConfig(
+        queues,
+        limits,
+        section.window_s,
+        licences,
+        defaults,
+        ceilings,
+        projects,
+        budgets,
+        section.soft_for_s,
+    )
 
 
 def _sharing(config: Config) -> FairshareConfig:

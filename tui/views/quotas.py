@@ -78,6 +78,7 @@ class QuotasView(PolledListView[QuotaView, QuotaList]):
                 cells.fact("" if number else "policy", (printable(phrase, 100), "text"))
                 for number, phrase in enumerate(quota.policy)
             ),
+            *([cells.fact("budget", (printable(quota.budget, 100), "text"))] if quota.budget else []),
         ]
 
     def subjects(self) -> Mapping[str, str]:

@@ -119,7 +119,8 @@ class QuotaChange:
 @dataclass(frozen=True)
 class QuotaView:
     """Limits and usage of a user, project or queue. `edited` is True if a command has set the limits, and
-    False if they are those of the configuration.
+    False if they are those of the configuration. `budget` is the use of a project's budget as text, such as
+    `80 % of 2026-11: 4,000 of 5,000 GPU-hours`; empty without a budget.
     """
 
     scope: str
@@ -129,6 +130,7 @@ class QuotaView:
     edited: bool
     policy: tuple[str, ...] = ()
     """For a queue, phrases that describe its policy in scheduler.toml, as in QueueView."""
+    budget: str = ""
 
 
 def model_use_text(view: QuotaView) -> str:

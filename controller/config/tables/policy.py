@@ -158,6 +158,7 @@ class QuotaSection(WithOptions):
 
     provider: Name = "local"
     window_s: float = Field(604_800.0, ge=3_600, le=2_678_400)
+    soft_for_s: float = Field(259_200.0, ge=0, le=31_536_000)
     reclaim: Literal["wait", "preempt"] = "wait"
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 from controller.core.cluster.gpu_counts import GpuCounts
 from controller.core.cluster.node_table import names_model
+from controller.core.model.job import NEVER
 from controller.core.model.request import JobDefaults
 from controller.core.quota.budgets import NO_BUDGETS, BudgetRules
 from controller.core.quota.ceilings import Ceilings
@@ -95,6 +96,8 @@ class QuotaConfig:
     """The highest values that users may ask for without an operator."""
     projects: ProjectRules = field(default_factory=ProjectRules)
     budgets: BudgetRules = NO_BUDGETS
+    soft_for_s: float = NEVER
+    """The seconds of waiting after which soft limits no longer put a job behind all others."""
 
     def queue(self, name: str) -> QueueRule:
         """Return the rule of a queue. The rule of a queue without a table limits nothing."""
@@ -444,27 +447,31 @@ class Quotas:
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
-    def over_soft(self, user: str, spec: JobSpec, need: Amount, now: float) -> LimitExceeded | None:
+    def over_soft(
+        self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
+    ) -> LimitExceeded | None:
         """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
-        by borrowing; None if there is none.
+        by borrowing; None if there is none. Soft limits do not count for a job that has waited longer than
+        `soft_for_s`.
         """
         if not self.has_soft_limits:
             return None
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
             loans = [each for each in bounds.hard if each[0] in bounds.lent]
-            for index, (kind, limit) in enumerate((*bounds.soft, *loans)):
+            soft = bounds.soft if waited_s <= self.rules.soft_for_s else ()
+            for index, (kind, limit) in enumerate((*soft, *loans)):
                 # Count any need of GPU time as 1, so that the result does not depend on the job's time limit.
                 # It is then the same for all jobs that request the same resources.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
-                if more > limit and index < len(bounds.soft):
+                if more > limit and index < len(soft):
                     # Let a job whose need alone is above the soft limit exceed it only if the tenant already
                     # uses the whole limit. Otherwise the job would come after all others even if its
                     # tenant used nothing.
                     more = 1
                 if more and used + more > limit:
-                    shares = bounds.soft_shares if index < len(bounds.soft) else bounds.shares
+                    shares = bounds.soft_shares if index < len(soft) else bounds.shares
                     return self._exceeded(account.key, kind, used, need[kind], limit, shares)
         return None
 

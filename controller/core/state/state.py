@@ -162,7 +162,7 @@ class State:
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
         of_models = milli_of_models(part, self.nodes.columns, self.quotas.models, nodes)
         need = part.cpu_milli * nodes, part.memory_mib * nodes, gpu_milli, 1, 0, 0, *of_models
-        return self.quotas.over_soft(job.user, job.spec, need, now)
+        return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
         """Set a quota of a tenant, which overrides the configuration; None removes an earlier setting."""

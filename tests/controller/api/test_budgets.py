@@ -30,6 +30,9 @@ async def test_budgets_are_reported_and_stop_jobs() -> None:
         assert (vision["percent"], vision["then"]) == (100, "stop")
         _, answer = await api.get(f"/v1/jobs/{waiting}")
         assert "the budget of project 'vision'" in answer["why"]["sentence"]
+        _, quotas = await api.get("/v1/quotas")
+        texts = {each["name"]: each["budget"] for each in quotas["quotas"] if each["scope"] == "project"}
+        assert texts["llm"].endswith("of 50.00 EUR")
         found = await figures(api)
         assert found['corral_budget_used_percent{project="vision"}'] == 100
 

@@ -85,4 +85,6 @@ def _view(call: Call, key: TenantKey, policies: Mapping[str, tuple[str, ...]]) -
         gpus_per_model=of_models,
     )
     policy = policies.get(name, ()) if scope == "queue" else ()
-    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy)
+    standing = state.budgets.standing(name, now) if scope == "project" else None
+    budget = "" if standing is None else f"{100 * standing.part:.0f} % of {standing.month}: {standing.text}"
+    return QuotaView(scope, name, quota, used, key in state.quotas.edits, policy, budget)

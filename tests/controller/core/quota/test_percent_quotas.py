@@ -153,3 +153,29 @@ def test_a_job_that_all_projects_together_cannot_lend_is_refused() -> None:
     fits = harness.submit(vision(6))
     harness.tick()
     assert harness.job(fits).state is JobState.SCHEDULED
+
+
+def test_a_soft_limit_does_not_keep_a_job_behind_new_jobs_for_ever() -> None:
+    """Each hour a job of another user arrives. The job above the soft limit starts after a day."""
+    tables = LocalQuotas(users={"ada": QuotaTable(soft=QuotaAmounts(gpus=2))})
+    harness = EngineHarness(replace(PIPELINE, rules=QuotaConfig({}, tables, soft_for_s=86_400.0)))
+    harness.join("a")
+    harness.start(begun(harness, spec(4), "ada"))
+    other, waiting = begun(harness, spec(4), "bob"), harness.submit(spec(4))
+    hours = 0
+    while harness.job(waiting).state is JobState.QUEUED:
+        assert hours < 48
+        hours += 1
+        harness.now += 3_600
+        harness.start(other)
+        following = harness.submit(spec(4), user="bob")
+        harness.exit(other)
+        harness.tick()
+        other = following
+    assert hours == 25
+
+
+def begun(harness: EngineHarness, asked: Any, user: str) -> int:
+    job = harness.submit(asked, user)
+    harness.tick()
+    return job
