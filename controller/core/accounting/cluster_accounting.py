@@ -5,11 +5,11 @@ Algorithm. The controller and the simulator call `advance` before an input and `
    its tenant (user in a project). A waiting job counts only if it may start: it is not held, and no gate
    (dependency, begin time, array throttle) is closed.
 2. `advance` closes the steps of `step_s` seconds that have ended. Nothing has changed since the last input,
-   so one sample of the idle GPUs by cause (idle_causes.py) holds for all these steps. If no GPU is idle now,
-   GPUs that were idle earlier in the step get the causes of the sample before.
+   so one sample of the idle GPUs by cause (idle_causes.py) holds for all these steps. If the sample is empty,
+   the causes of the last sample that was not empty are used for GPUs that were idle earlier in the step.
 3. For each closed step, divide the capacity by max-min fairness of weights and mean demands (max_min.py). The
-   capacity is the GPUs of the cluster without idle GPUs that take no new jobs.
-4. Add the GPU-hours got, demanded, entitled, idle and lost to the hour of the step (hours.py).
+   capacity is all GPUs except the idle GPUs that take no new jobs (such as those of drained nodes).
+4. Add the GPU-hours used, demanded, entitled and idle to the hour of the step (hours.py).
 
 Jobs with the priority SCAVENGER neither demand nor get anything: they use what all other jobs leave.
 
@@ -17,8 +17,8 @@ Invariant: the figures never influence a decision. The same inputs at the same t
 Cost: O(1) for an event, O(tenants) for a step, and one sample of idle GPUs for a step. Time in which nothing
 happens costs one step for each hour.
 
-Example: 8 GPUs, two projects of weight 1. Project a holds all GPUs for an hour, while b waits for 4. Then a
-got 8 GPU-hours and was entitled to 4, and b got 0 and was entitled to 4.
+Example: 8 GPUs, two projects of weight 1. Project a holds all GPUs for an hour, while b waits for 4. For this
+hour the figures of a are 8 GPU-hours used and 4 entitled; those of b are 0 used and 4 entitled.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _WITHOUT_USE = {
 
 @dataclass(frozen=True, slots=True)
 class _JobUse:
-    """The GPUs that a job holds or waits for, and the time since which its work is not saved."""
+    """The GPUs that a job holds or waits for, and the time since which the job has saved no work."""
 
     tenant: Tenant
     models: GpuModels
@@ -80,7 +80,9 @@ class _JobUse:
 
 @dataclass(slots=True)
 class _TenantUse:
-    """The present GPUs of a tenant, and their integrals in GPU-seconds over the open step."""
+    """The GPUs that a tenant holds and waits for now, and their integrals over time (GPU-seconds) since the
+    last closed step.
+    """
 
     since: float
     held: float = 0.0
@@ -93,7 +95,7 @@ class _TenantUse:
     jobs: int = 0
 
     def integrate(self, until: float) -> None:
-        """Add the present GPUs to the integrals, from `since` to `until`."""
+        """Add the GPU-seconds from `since` to `until` to the integrals."""
         seconds = until - self.since
         if seconds <= 0:
             return
@@ -104,7 +106,7 @@ class _TenantUse:
             self.demand_s[models] += gpus * seconds
 
     def change(self, use: _JobUse, sign: int) -> None:
-        """Add the GPUs of a job, or subtract them with the sign -1."""
+        """Add the GPUs of a job to the tenant's present GPUs (`sign` 1), or subtract them (`sign` -1)."""
         self.jobs += sign
         if use.scavenges:
             self.scavenged += sign * use.held
@@ -112,24 +114,25 @@ class _TenantUse:
         self.held += sign * use.held
         self.demand[use.models] += sign * (use.held + use.wanted)
         if not self.jobs:
-            # Set exact zeros, because sums of parts of GPUs can leave a small rest.
+            # Without jobs all sums are zero. Set them, because floating-point sums of parts of GPUs can leave
+            # small errors.
             self.held = self.scavenged = 0.0
             self.demand.clear()
 
 
 class ClusterAccounting:
-    """The accounted figures of one cluster. See the docstring of this module."""
+    """The GPU-hours of one cluster by hour and tenant. The docstring of this module has the algorithm."""
 
     def __init__(
         self, step_s: float = STEP_S, kept_days: int = KEPT_DAYS, starts_at: float = -math.inf
     ) -> None:
-        """`step_s`: seconds of a step, rounded down to whole seconds that divide an hour. `starts_at`: time
-        before this is not accounted.
+        """`step_s`: the length of a step in seconds; the next lower divisor of an hour is used. `starts_at`:
+        GPU-hours before this time are not counted.
         """
         self.periods = Periods(kept_days)
         self.last_input_at = starts_at
         self._starts_at = starts_at
-        # Steps end with the hours, so that the figures of a step belong to one hour.
+        # The length must divide an hour, so that all figures of a step belong to one hour.
         self._step_s = max(each for each in range(1, HOUR_S + 1) if not HOUR_S % each and each <= step_s)
         self._settled_at: float | None = None
         """The end of the last closed step; None before the first input."""
@@ -141,8 +144,8 @@ class ClusterAccounting:
         self._tenants: dict[Tenant, _TenantUse] = {}
 
     def load(self, state: State, notes: Iterable[NoteRow]) -> None:
-        """Load the stored figures, and count the jobs of a restored state. Time before the next input does
-        not count, because it is not known what happened in it.
+        """Load the stored figures, and count the GPUs of the jobs in a restored state. The time until the
+        next input is not accounted, because the controller was not running.
         """
         self.periods.load(notes)
         self._uses.clear()
@@ -152,7 +155,9 @@ class ClusterAccounting:
             self._count(state, job.id, 0.0)
 
     def advance(self, engine: Engine, now: float) -> None:
-        """Close all steps that end at `now` or before. Call it before the state changes at `now`."""
+        """Add up the figures of all steps that end at `now` or before. Call this method before the state
+        changes at `now`.
+        """
         if now < self._starts_at:
             return
         self.last_input_at = now
@@ -164,8 +169,8 @@ class ClusterAccounting:
             self.close_until(engine, math.floor(now / self._step_s) * self._step_s)
 
     def close_until(self, engine: Engine, end: float) -> None:
-        """Close all steps until `end`, and begin a new step there. Nothing may have changed since the last
-        input.
+        """Add up the figures until `end`, and begin a new step at `end`. The state must not have changed
+        since the last input.
         """
         if self._settled_at is None or self._settled_at >= end:
             return
@@ -175,7 +180,7 @@ class ClusterAccounting:
             self._settled_at = self._close_step(engine.state, self._settled_at, min(end, hour_ends), idle)
 
     def observe(self, state: State, happened: Iterable[Event], now: float) -> None:
-        """Count the changes that these events have made to the state at `now`."""
+        """Count again the GPUs of the jobs that these events have changed at `now`."""
         jobs: dict[int, None] = {}
         for event in happened:
             if isinstance(event, JobEvent) and type(event) not in _WITHOUT_USE:
@@ -185,8 +190,8 @@ class ClusterAccounting:
             self._count(state, job, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
-        """Return the notes (database rows) of the periods that changed; none if SAVE_S have not passed since
-        the last call that returned some.
+        """Return the database rows of the hours and days whose figures changed. Return none if fewer than
+        SAVE_S seconds have passed since a call returned rows.
         """
         if now < self._saved_at + SAVE_S:
             return []
@@ -196,7 +201,9 @@ class ClusterAccounting:
         return rows
 
     def _note(self, state: State, event: JobEvent) -> None:
-        """Add the wait of a job that starts for the first time, or the work that an attempt lost."""
+        """Record the wait of a job that starts for the first time, or the GPU-hours of unsaved work that an
+        attempt lost.
+        """
         if isinstance(event, events.JobPlaced) and event.attempt == 1:
             job = state.jobs.get(event.job)
             if job is not None and job.ask.part.wants_gpus and not _scavenges(job):
@@ -217,7 +224,7 @@ class ClusterAccounting:
             self.periods.at(at).lost[cause] += gpu_hours
 
     def _count(self, state: State, number: int, now: float) -> None:
-        """Replace the counted GPUs of a job by those that it holds or waits for now."""
+        """Count again the GPUs that a job holds or waits for. `number` is the id of the job."""
         job = state.jobs.get(number)
         use = None if job is None or job.state.terminal else _use_of(state, job)
         before = self._uses.pop(number, None)
@@ -234,7 +241,9 @@ class ClusterAccounting:
                 tenant.change(each, sign)
 
     def _close_step(self, state: State, begin: float, end: float, idle: Mapping[IdleCause, float]) -> float:
-        """Add the figures of the time from `begin` to `end`, which is within one hour. Return the end."""
+        """Add the figures of the time from `begin` to `end`, which lies within one hour, to the period of
+        this hour. Return `end`.
+        """
         seconds, period = end - begin, self.periods.at(begin)
         demands: dict[SharePath, Mapping[GpuModels, float]] = {}
         capacity = float(state.nodes.columns.gpu_count.sum())
@@ -245,8 +254,9 @@ class ClusterAccounting:
             demands[state.shares.path(*tenant)] = {
                 models: gpu_s / seconds for models, gpu_s in use.demand_s.items()
             }
-        # The number of idle GPUs is known for the whole step, but the causes only for the end of the step.
-        # Scale the sample, so that the used and idle GPU-hours add up to those of the cluster.
+        # The GPU-hours that were idle in the step are known, but their causes only at the end of the step.
+        # Scale the sample of the causes, so that used and idle GPU-hours add up to all GPU-hours of the
+        # cluster.
         scale = max(0.0, unused) / seconds / (sum(idle.values()) or 1.0)
         for cause, gpus in idle.items():
             period.idle[cause.value] += scale * gpus * seconds / HOUR_S
@@ -274,7 +284,9 @@ class ClusterAccounting:
 
 
 class _Limits:
-    """The weights, quotas and GPU models that the division of one step needs."""
+    """The weights, quotas and numbers of GPUs by model that `entitled_parts` needs to divide the capacity of
+    a step.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -286,7 +298,9 @@ class _Limits:
         return 1.0 if share is None else share.weight
 
     def gpus_of(self, models: GpuModels) -> float:
-        """Return the number of GPUs of the cluster with one of these models; all GPUs for an empty tuple."""
+        """Return how many GPUs of the cluster have one of these models. For an empty tuple, return the number
+        of all GPUs.
+        """
         found = self._gpus_of.get(models)
         if found is None:
             columns = self._state.nodes.columns
@@ -299,7 +313,9 @@ class _Limits:
         return found
 
     def most(self, path: SharePath) -> float:
-        """Return the GPUs that the quota of a project allows its jobs, or that of a user below a project."""
+        """Return the most GPUs that a share may use by its quota. The share is a project, or a user within a
+        project; infinity without a quota.
+        """
         shares, quotas = self._state.shares, self._state.quotas
         if quotas.unlimited or path[-1] in shares.sharing.organisations:
             return math.inf
@@ -318,7 +334,9 @@ def _scavenges(job: Job) -> bool:
 
 
 def _use_of(state: State, job: Job) -> _JobUse | None:
-    """Return the GPUs that a job holds or waits for; None if it needs no GPU, or may not start."""
+    """Return the GPUs that a job holds or waits for; None if the job needs no GPU, or waits and may not start
+    yet.
+    """
     held = wanted = 0.0
     if job.state is JobState.QUEUED:
         if job.held or job.wait.gates or not job.ask.part.wants_gpus:

@@ -1,8 +1,9 @@
-"""Keeps the accounted figures by hour for some days and by day for some months, and their database rows.
+"""Keeps the accounted figures: one record for each of the last hours, and one for each of the days before
+them. Also their database rows.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
-stored as notes (database rows) of the kind NOTE, which are named `hour/N` or `day/N` by the hours or days
-since 1970.
+stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
+the hours or days since 1970.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Period:
     """GPU-hours of work that ended unsaved, by cause."""
 
     def tenant(self, tenant: Tenant) -> TenantHours:
-        """Return the figures of a tenant. They are created on first use."""
+        """Return the figures of a tenant in this period. The figures are created (all zero) on first use."""
         found = self.tenants.get(tenant)
         if found is None:
             key = tenant if len(self.tenants) < TENANTS else OTHERS
@@ -115,9 +116,10 @@ class Period:
 
 
 class Periods:
-    """The periods that are kept: KEPT_HOURS hours, and before them `kept_days` days.
+    """The kept periods: the last KEPT_HOURS hours, and the `kept_days` days before them.
 
-    Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures; usually the tenants with jobs in each period.
+    Memory: at most (KEPT_HOURS + kept_days) x TENANTS figures, because a period has figures only for tenants
+    with jobs in it.
     """
 
     def __init__(self, kept_days: int = KEPT_DAYS) -> None:
@@ -128,7 +130,7 @@ class Periods:
         """The names of the notes whose periods have changed since they were stored."""
 
     def at(self, time: float) -> Period:
-        """Return the hour with this time, to which the caller adds figures. It is created on first use."""
+        """Return the hour that contains `time`, created on first use. The caller adds figures to it."""
         hour = int(time // HOUR_S)
         found = self._hours.get(hour)
         if found is None:
@@ -138,8 +140,8 @@ class Periods:
         return found
 
     def since(self, since: float, until: float) -> tuple[float, Period]:
-        """Return the sum of all periods that end after `since` and begin before `until`, and the begin of the
-        first such period; `until` if there is none.
+        """Return (begin, sum) of all periods that overlap the time from `since` to `until`. `begin` is the
+        begin of the first of them; `until` if there is none.
         """
         total, begin = Period(), until
         for starts_at, ends_at, period in self._all():
@@ -149,13 +151,13 @@ class Periods:
         return begin, total
 
     def take_changed(self) -> list[NoteRow]:
-        """Return the notes of the periods that have changed since the last call."""
+        """Return the database rows of the periods that have changed since the last call."""
         rows = [NoteRow(NOTE, name, self._body(name)) for name in self._changed]
         self._changed.clear()
         return rows
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Load the stored notes. Skip notes of other kinds, and periods that are in memory already."""
+        """Load the stored periods. Skip notes of other kinds, and periods that are already in memory."""
         for note in notes:
             if note.kind == NOTE and note.body is not None:
                 scale, _, number = note.name.partition("/")
@@ -176,7 +178,9 @@ class Periods:
         return None if found is None else dumps(found.dump())
 
     def _merge_old(self, hour: int) -> None:
-        """Add hours that are no longer kept to their days, and drop days that are no longer kept."""
+        """Move the figures of hours before the last KEPT_HOURS into their days, and delete days before the
+        last `kept_days`. `hour` is the present hour.
+        """
         for old in [each for each in self._hours if each <= hour - KEPT_HOURS]:
             self._days.setdefault(old // DAY_H, Period()).add(self._hours.pop(old))
             self._changed[f"hour/{old}"] = self._changed[f"day/{old // DAY_H}"] = None

@@ -1,17 +1,19 @@
 """Divides the idle GPUs by the cause why no waiting job runs on them.
 
 Algorithm of a sample
-1. Idle GPUs of nodes that take no new jobs count for the reason: node down, drained node, maintenance, a
-   reservation for other users, or a GPU out of service. GPUs kept for a nominated job wait for its victims.
-2. If no job may start, the other idle GPUs count as "no job waits", or as "held or not yet due" if jobs wait
-   for a release, a dependency or a time.
+1. The cause of an idle GPU that takes no new jobs is the reason for this: node down, drained node,
+   maintenance, a reservation for other users, or a GPU out of service. The cause of a GPU kept for a
+   nominated job is "victims are ending".
+2. If no job may start, the cause of the other idle GPUs is "no job waits", or "held or not yet due" if jobs
+   wait for a release, a dependency or a time.
 3. Group the waiting jobs that fit on the idle GPUs by kind (same request, user, project, queue and priority).
    Within a kind the job with the shortest time limit comes first, because it fits before a reservation most
    easily.
-4. Give idle GPUs to the jobs that could start now without a delay of any reservation. Only a limit (quota,
-   share, order of the queue) keeps them from it. These GPUs are waste.
-5. Give idle GPUs to the other jobs that fit. The cause is the blocker that `corral explain` names.
-6. GPUs that are left over are too scattered for the jobs that wait, or no waiting job may use their nodes.
+4. Count idle GPUs for the jobs that could start now without a delay of any reservation. Only a quota, a share
+   limit or the order of the queue keeps these jobs from starting. The report calls these GPUs waste.
+5. Count idle GPUs for the other jobs that fit. The cause is the blocker that `corral explain` names.
+6. The cause of the remaining GPUs is "too scattered" if a waiting job may use their node, otherwise
+   "unsuitable for the jobs that wait".
 
 Invariant: the sum over all causes is the number of idle GPUs.
 Cost: O(nodes + LANES x JOBS) and the search for blockers of one job for each kind that fits. No filter is
@@ -60,7 +62,7 @@ JOBS = 256
 
 
 class IdleCause(StrEnum):
-    """Why GPUs are idle. The values are the names in reports and metrics."""
+    """The reason why a GPU is idle. The values are the names in reports and metrics."""
 
     NO_JOB = "no job waits"
     NOT_DUE = "held or not yet due"
@@ -88,7 +90,9 @@ CLOSED = (IdleCause.DOWN, IdleCause.DRAINED, IdleCause.OUT_OF_SERVICE, IdleCause
 
 @dataclass(frozen=True, slots=True)
 class _FirstGpu:
-    """A picker that reads no value of GPUs, because the value is computed at its first use."""
+    """A picker that takes the first suitable GPU. A picker that compares GPUs would compute and cache values,
+    which a sample must not change.
+    """
 
     name: ClassVar[str] = "first"
 
@@ -99,9 +103,9 @@ class _FirstGpu:
 class IdleSampler:
     """Samples the idle GPUs by cause, by the algorithm in the docstring of this module.
 
-    Invariant: later decisions of the engine do not depend on a sample. Therefore nodes are found by other
-    placers than those of the scheduling passes, without scores, and the EASY reservations are left as known
-    as they were.
+    Invariant: a sample does not change later decisions of the engine. Therefore the sampler finds nodes with
+    placers of its own, which use no scores, and restores the EASY reservation of each profile after the
+    sample.
     """
 
     def __init__(self) -> None:
@@ -122,20 +126,25 @@ class IdleSampler:
     def _divide(
         self, engine: Engine, now: float, free: dict[int, float], idle: defaultdict[IdleCause, float]
     ) -> None:
-        """Add the GPUs in `free`, by row of the node table, to `idle`: steps 2 to 6 of the module."""
+        """Divide the GPUs in `free` (idle GPUs by row of the node table) between the causes, and add them to
+        `idle`.
+        """
         state = engine.state
         kinds, usable = _kinds_that_fit(engine, free)
-        for kind in kinds:  # Step 4 of the docstring.
+        # These jobs could start now without a delay of others: step 4 in the docstring of this module.
+        for kind in kinds:
             while kind.jobs and (cause := self._waste(engine, kind.jobs[-1], now)) and kind.take(free):
                 kind.jobs.pop()
                 idle[cause] += kind.gpus
-        for kind in kinds:  # Step 5 of the docstring.
+        # These jobs fit, but something blocks them: step 5.
+        for kind in kinds:
             if kind.jobs and kind.nodes_for(free):
                 cause = self._blocker(engine, kind.jobs[-1], now)
                 while kind.jobs and kind.take(free):
                     kind.jobs.pop()
                     idle[cause] += kind.gpus
-        for row, gpus in free.items():  # Steps 2 and 6 of the docstring.
+        # No waiting job can take these GPUs: steps 2 and 6.
+        for row, gpus in free.items():
             left = IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE
             idle[left if len(state.queue) else _without_jobs(state)] += gpus
 
@@ -147,7 +156,9 @@ class IdleSampler:
         return known[1]
 
     def _waste(self, engine: Engine, job: Job, now: float) -> IdleCause | None:
-        """Return the cause if the job fits now and would delay no other job; otherwise None."""
+        """Return QUOTA or ORDER if the job fits on the idle GPUs now and would delay no other job; otherwise
+        None.
+        """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer = self._placer(cycle)
         if placer.find(job.ask, state.barred_nodes(job, now)) is None:
@@ -157,8 +168,8 @@ class IdleSampler:
         return IdleCause.QUOTA if _limited(cycle, job, now) else IdleCause.ORDER
 
     def _blocker(self, engine: Engine, job: Job, now: float) -> IdleCause:
-        """Return the cause that keeps a job from starting that fits on the idle GPUs. The causes are checked
-        in the order in which `corral explain` names them.
+        """Return the cause that keeps a job from starting although it fits on the idle GPUs. The causes are
+        checked in the order in which `corral explain` names them.
         """
         state, cycle = engine.state, engine.profile_cycles.of(job)
         placer, barred = self._placer(cycle), state.barred_nodes(job, now)
@@ -172,7 +183,9 @@ class IdleSampler:
 
 
 def _limited(cycle: Cycle, job: Job, now: float) -> bool:
-    """Return whether a quota, a share limit or a reservation of quota keeps the job from starting."""
+    """Return whether a quota or share limit keeps the job from starting, or quota that is reserved for a job
+    before it.
+    """
     state = cycle.state
     return state.limited and (
         limit_blocker(state, cycle.placer, job, now) is not None or cycle.quota_delay(job, now) is not None
@@ -180,8 +193,8 @@ def _limited(cycle: Cycle, job: Job, now: float) -> bool:
 
 
 def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, float]:
-    """Return the idle GPUs of each row of the node table that takes new jobs. Count all other idle GPUs in
-    `idle`, by cause.
+    """Return the idle GPUs that take new jobs, by row of the node table. Add all other idle GPUs to `idle`,
+    by cause.
     """
     columns, free = state.nodes.columns, {}
     closed = _reserved_rows(state)
@@ -212,7 +225,9 @@ def _open_gpus(state: State, idle: defaultdict[IdleCause, float]) -> dict[int, f
 
 
 def _reserved_rows(state: State) -> dict[int, IdleCause]:
-    """Return the rows of the nodes with an active reservation, and whether it admits any user."""
+    """Return the nodes with an active reservation, by row of the node table. The cause is RESERVED_FOR_USERS
+    if the reservation admits some users or projects, and MAINTENANCE if it admits no jobs.
+    """
     found: dict[int, IdleCause] = {}
     for each in state.reservations:
         if each.began:
@@ -223,14 +238,14 @@ def _reserved_rows(state: State) -> dict[int, IdleCause]:
 
 
 def _without_jobs(state: State) -> IdleCause:
-    """Return the cause of idle GPUs while no job may start."""
+    """Return NOT_DUE if jobs are queued that may not start yet, otherwise NO_JOB."""
     queued = sum(each.used[QUEUED] for key, each in state.accounts.by_key.items() if key[0] == "user")
     return IdleCause.NOT_DUE if queued > len(state.claims) else IdleCause.NO_JOB
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Waiting jobs of one kind. The job with the shortest time limit is the last."""
+    """Waiting jobs with the same request, user, project, queue and priority, the shortest time limit last."""
 
     jobs: list[Job]
     rows: Bools
@@ -243,12 +258,16 @@ class _Kind:
         return self.nodes * self.per_node
 
     def nodes_for(self, free: dict[int, float]) -> list[int]:
-        """Return the rows of the fullest nodes that can hold one job; empty if there are too few."""
+        """Return the nodes for one job, as rows of the node table: those with the fewest idle GPUs that
+        suffice. Empty if the job does not fit.
+        """
         fit = [row for row, gpus in free.items() if gpus >= self.per_node and self.rows[row]]
         return sorted(fit, key=free.__getitem__)[: self.nodes] if len(fit) >= self.nodes else []
 
     def take(self, free: dict[int, float]) -> bool:
-        """Remove the GPUs of one job from the idle ones. Return False if the job does not fit."""
+        """Subtract the GPUs of one job from `free` (idle GPUs by row of the node table). Return False if the
+        job does not fit.
+        """
         rows = self.nodes_for(free)
         for row in rows:
             free[row] -= self.per_node
@@ -256,8 +275,8 @@ class _Kind:
 
 
 def _kinds_that_fit(engine: Engine, free: dict[int, float]) -> tuple[list[_Kind], Bools]:
-    """Return the kinds of waiting jobs that fit on the idle GPUs. Also return True for each node that a
-    waiting job could use if the node were idle.
+    """Return (kinds, usable): the kinds of waiting jobs that fit on the idle GPUs, and for each row of the
+    node table whether a waiting job could use the node if all its resources were free.
     """
     state, most = engine.state, max(free.values())
     columns, kinds = state.nodes.columns, []

@@ -1,4 +1,4 @@
-"""Divides GPUs between tenants by weighted max-min fairness, for a list of tenants and for the share tree."""
+"""Divides GPUs by weighted max-min fairness: between tenants, or down the share tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Demand = Mapping[GpuModels, float]
 
 
 def max_min(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """Divide a capacity by weighted max-min fairness. A tenant without a weight has the weight 1.
+    """Divide a capacity by weighted max-min fairness. Return the part of each tenant. A tenant without a
+    weight has the weight 1.
 
     A tenant whose demand is below its part gets its demand. The others divide the remaining capacity.
     """
@@ -38,7 +39,7 @@ def entitled_parts(
     gpus_of: Callable[[GpuModels], float],
     most: Callable[[SharePath], float],
 ) -> dict[SharePath, float]:
-    """Return the GPUs to which each user's share is entitled, by its path in the share tree.
+    """Return the number of GPUs to which each user is entitled, by the path of the user's share in the tree.
 
     Algorithm
     1. Add up the demands of all users below a share. Jobs that require a GPU model demand at most the GPUs

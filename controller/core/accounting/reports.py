@@ -48,7 +48,8 @@ _ABOUT = {
 
 
 def fairness(periods: Periods, state: State, by: str, since: float, now: float) -> FairnessReport:
-    """Return what each project, or each user, got and was entitled to, the largest deviation first.
+    """Return a row for each project, or each user: the GPU-hours used and entitled. The row with the largest
+    deviation is first.
 
     `by` is PROJECT or USER. The report begins with the period (hour or day) that contains `since`.
     """
@@ -107,7 +108,10 @@ def _judgement(
     waits_s: float,
     p90: float | None,
 ) -> str:
-    """Return one sentence about a row that is out of bounds; empty for any other row."""
+    """Return a sentence for a row with a large deviation or a long wait; empty for any other row. `points` is
+    the deviation in percent of all GPU-hours, and `p90` the wait that 90 % of the started jobs did not
+    exceed.
+    """
     parts = []
     deviation = abs(hours.got - hours.entitled)
     if abs(points) > BOUND_POINTS and deviation >= LEAST_GPU_HOURS and name not in OTHERS:
@@ -123,7 +127,7 @@ def _judgement(
 
 
 def waste(periods: Periods, since: float, now: float) -> WasteReport:
-    """Return the idle GPU-hours by cause, and the GPU-hours of lost work by cause, the largest first.
+    """Return the idle GPU-hours and the GPU-hours of lost work, each by cause, the largest first.
 
     The report begins with the period (hour or day) that contains `since`.
     """

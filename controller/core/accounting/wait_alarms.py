@@ -1,7 +1,8 @@
 """Finds jobs that wait much longer than jobs of their kind usually do.
 
-A kind is a queue and a width class: parts of one GPU, 1 GPU, 2, 3 to 4, 5 to 8, and so on. The usual wait of
-a kind is the median of the waits of its jobs, from the time when they may start to their first start.
+A kind is all jobs of one queue and one width class: parts of one GPU, 1 GPU, 2, 3 to 4, 5 to 8, and so on.
+The wait of a job counts from the time when it may start to its first start. The usual wait of a kind is the
+median wait of its started jobs.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ Kind = tuple[str, int]
 
 
 def kind_of(job: Job) -> Kind:
-    """Return the queue and the width class of a job. The class is -1 for jobs without GPUs, 0 for parts of
-    one GPU, 1 for 1 GPU, 2 for 2, 3 for 3 to 4, 4 for 5 to 8, and so on.
+    """Return (queue, width class) of a job. The class is -1 without GPUs, 0 for a part of one GPU, 1 for 1
+    GPU, 2 for 2, 3 for 3 to 4, 4 for 5 to 8, and so on.
     """
     gpus = float(job.spec.gpus)
     if gpus < 1:
@@ -44,15 +45,14 @@ def kind_of(job: Job) -> Kind:
 
 
 class WaitAlarms:
-    """Keeps the usual wait of each kind of jobs, and finds waiting jobs that have waited `factor` times as
-    long.
+    """Finds jobs that have waited `factor` times as long as jobs of their kind usually wait.
 
-    1. When a job starts for the first time, count its wait for its kind.
+    1. When a job starts for the first time, its wait is added to the histogram of its kind.
     2. `due` compares each waiting job without an alarm with the median of its kind. A job gives an alarm if
-       it has waited longer than `factor` times the median, and at least LEAST_S. A kind without waits gives
-       no alarm.
+       it has waited longer than `factor` times the median, and at least LEAST_S. There is no alarm for a kind
+       of which no job has started.
 
-    Cost: O(1) for a start, O(waiting jobs) for `due`. Memory: at most KINDS kinds of about 50 bins.
+    Cost: O(1) for a start, O(waiting jobs) for `due`. Memory: at most KINDS histograms of about 50 bins.
 
     Example: half of the 1-GPU jobs of queue short start within 10 min. With factor 10 a job of this kind
     gives an alarm after 100 min.
@@ -63,7 +63,7 @@ class WaitAlarms:
         self._changed: dict[Kind, None] = {}
 
     def observe(self, state: State, happened: Iterable[Event]) -> None:
-        """Count the waits of the jobs that started for the first time."""
+        """Add the waits of the jobs that started for the first time to the histograms of their kinds."""
         for event in happened:
             if isinstance(event, events.JobPlaced) and event.attempt == 1:
                 job = state.jobs.get(event.job)
@@ -75,7 +75,9 @@ class WaitAlarms:
         return quantile(self._waits.get(kind, {}), 0.5)
 
     def due(self, state: State, factor: float, now: float) -> Iterator[NoteLongWait]:
-        """Yield an input for each waiting job that gives an alarm now, the job that waits longest first."""
+        """Yield an input for each waiting job that needs an alarm now, the longest wait first. `factor` is
+        the wait divided by the usual wait; 0 disables the alarms.
+        """
         if not factor:
             return
         waiting = (state.jobs[number] for lane in state.queue for _, number in lane)
@@ -90,7 +92,7 @@ class WaitAlarms:
                 yield NoteLongWait(job.id, median_s)
 
     def take_changed(self) -> list[NoteRow]:
-        """Return the notes (database rows) of the kinds that changed since the last call."""
+        """Return the database rows of the kinds whose histogram changed since the last call."""
         rows = [
             NoteRow(NOTE, json.dumps(kind), dumps({str(each): count for each, count in found.items()}))
             if (found := self._waits.get(kind)) is not None
@@ -101,7 +103,7 @@ class WaitAlarms:
         return rows
 
     def load(self, notes: Iterable[NoteRow]) -> None:
-        """Load the stored notes of this kind. Kinds of jobs that are in memory already are left unchanged."""
+        """Load the stored histograms. A kind that is already in memory is skipped."""
         for note in notes:
             if note.kind == NOTE and note.body is not None:
                 queue, width = json.loads(note.name)

@@ -1,4 +1,6 @@
-"""Counts waits in bins whose bounds grow by a constant factor, so that quantiles need little memory."""
+"""Histograms of waits. The bounds of the bins grow by a constant factor, so that quantiles need little
+memory.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ Waits = Counter[int]
 
 
 def bin_of(wait_s: float) -> int:
-    """Return the bin of a wait in seconds."""
+    """Return the number of the bin that counts a wait of this many seconds."""
     return 0 if wait_s < SHORTEST_S else 1 + int(math.log(wait_s) / math.log(FACTOR))
 
 
 def quantile(waits: Mapping[int, int], part: float) -> float | None:
-    """Return the wait in seconds that this part (0 to 1) of the waits do not exceed; None without waits.
+    """Return the wait in seconds that a fraction `part` (0 to 1) of the waits do not exceed; None without
+    waits. The result is the middle of a bin.
 
-    The result is the middle of the bin that has the wait.
+    Example: `part` 0.5 returns the median.
     """
     wanted = part * sum(waits.values())
     counted = 0

@@ -9,7 +9,7 @@ from wire.names import JobState, Reason
 
 
 class HealthHandler:
-    """Handles the results of health checks, which agents report only when they change.
+    """Handles the results of health checks. An agent reports a result only when it differs from the last one.
 
     An unhealthy job is stopped. The restart policy of the job then decides whether and when it runs again.
     """
@@ -20,8 +20,8 @@ class HealthHandler:
         self._stopper = context.stopper
 
     def on_report(self, given: inputs.HealthReported, now: float) -> None:
-        """Record the health of a running attempt, and stop the job if it is unhealthy. A report about an
-        earlier attempt has no effect.
+        """Record whether a running job is healthy, and stop an unhealthy job. A report about an earlier
+        attempt has no effect.
         """
         job = self._state.jobs.get(given.job)
         if job is None or job.state is not JobState.RUNNING or job.attempt != given.attempt:

@@ -11,8 +11,8 @@ from wire.names import JobState
 
 
 def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
-    """Return whether the replica serves: it runs on nodes that report, is not being stopped, and its health
-    checks pass. Without health checks it must have run for `ready_after_s` seconds.
+    """Return whether the replica is ready: it runs on connected nodes, is not being stopped, and its health
+    checks pass. A replica without health checks must have run for `ready_after_s` seconds.
     """
     if job.state is not JobState.RUNNING or job.stopping is not None:
         return False
@@ -22,7 +22,9 @@ def is_ready(state: State, service: Service, job: Job, now: float) -> bool:
 
 
 def is_silent(state: State, job: Job) -> bool:
-    """Return whether a node of the running replica does not report, so that the replica may serve or not."""
+    """Return whether a node of the running replica has lost its connection to the controller. Whether the
+    replica still works is then unknown.
+    """
     return not all(state.nodes.by_name[member.allocation.node].up for member in job.running)
 
 
@@ -34,20 +36,24 @@ def ready_at(service: Service, job: Job) -> float:
 
 
 def must_leave(state: State, job: Job, now: float) -> bool:
-    """Return whether a node of the running replica is drained, or is or soon will be reserved for others."""
+    """Return whether a node of the running replica is drained, or is reserved for other users now or within
+    MOVE_BEFORE_S.
+    """
     drained = any(state.nodes.by_name[member.allocation.node].drained for member in job.running)
     return drained or any(at <= now for at in _leave_times(state, job))
 
 
 def leaves_at(state: State, job: Job, now: float) -> float:
-    """Return the next time from which the replica must leave a node because of a reservation; NEVER if no
-    reservation is coming.
+    """Return the next time from which the replica must leave a node, because a reservation for other users
+    will begin; NEVER if there is no such reservation.
     """
     return min((at for at in _leave_times(state, job) if at > now), default=NEVER)
 
 
 def _leave_times(state: State, job: Job) -> Iterator[float]:
-    """Yield for each reservation of the replica's nodes for others the time at which its move begins."""
+    """Yield, for each reservation of the replica's nodes that does not admit the replica, the time
+    MOVE_BEFORE_S before the reservation starts.
+    """
     nodes = {member.allocation.node for member in job.running} if state.reservations else set()
     for each in state.reservations:
         if not nodes.isdisjoint(each.nodes) and not each.admits(job.user, job.spec.project):

@@ -1,4 +1,4 @@
-"""Compares the replicas of each service with scheduler.toml, and queues and ends jobs until they agree."""
+"""Queues and ends jobs so that each service runs the replicas that scheduler.toml sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_RESERVATIONS = (events.ReservationMade, events.ReservationEnded, events.Rese
 
 @dataclass(slots=True)
 class _Round:
-    """The replicas of one service while it is compared with scheduler.toml."""
+    """The replicas of one service, during one comparison (round) with scheduler.toml."""
 
     service: Service
     revision: str
@@ -47,13 +47,14 @@ class ServiceReconciler:
     """Keeps the wanted number of replicas of each service running, with the settings of scheduler.toml.
 
     A replica is an ordinary job. When it fails, the restart policy in its spec restarts it, and its resources
-    are kept for it meanwhile (lifecycle/kept_room.py). So a round only has to queue and end whole jobs.
+    are kept for it meanwhile (lifecycle/kept_room.py). So the rounds below only queue and end whole jobs.
 
     Algorithm of a round, for one service
     1. End the replicas whose number is not wanted. All replicas of a service that scheduler.toml no longer
        has are not wanted.
     2. Where two jobs have the same number, the later one replaces the earlier one. End the earlier one when
-       the later one is ready. End the later one if it still waits and the earlier one may stay after all.
+       the later one is ready. End the later one if it still waits and is no longer needed, for example
+       because the drained node of the earlier one is open again.
     3. A replica on a node that is drained, or that is soon reserved for others, gets a replacement with the
        same number. Because of step 2 it ends only when the replacement is ready.
     4. A replica with another revision (its settings have changed, or a restart was ordered) is ended, and its
@@ -90,11 +91,13 @@ class ServiceReconciler:
 
     @property
     def next_at(self) -> float:
-        """The time of the next round; NEVER if none is needed without another input."""
+        """The time of the next round; NEVER if no service needs a round before the next event."""
         return min(min(self._due.values(), default=NEVER), min(self._changed.values(), default=NEVER))
 
     def on_event(self, event: Event) -> None:
-        """Plan a round of the services that an event concerns."""
+        """Mark the services whose replicas, nodes or settings the event changes, so that `run` runs a round
+        of them.
+        """
         if isinstance(event, JobEvent):
             self._plan(self._state.jobs[event.job], event.at)
         elif isinstance(event, _OF_NODES):
@@ -110,7 +113,9 @@ class ServiceReconciler:
             self._changed[job.replica.service] = at
 
     def run(self, now: float) -> None:
-        """Run a round of each service that needs one."""
+        """Run a round of each service that had an event since its last round, whose next round is due, or
+        whose last submit was refused.
+        """
         due = {name for name, at in self._due.items() if at <= now}
         for name in sorted({*self._changed, *due, *self.refusals}):
             self._due.pop(name, None)
@@ -119,14 +124,18 @@ class ServiceReconciler:
         self._changed.clear()
 
     def restart(self, given: inputs.RestartService, now: float) -> Reply | None:
-        """Order a restart of all replicas, one after the other."""
+        """Order a rolling restart of all replicas of a service. Return a refusal if the service does not
+        exist.
+        """
         if given.service not in self._services:
             return _unknown(given.service)
         self._record(events.ServiceRestarted(now, given.service, given.by))
         return None
 
     def scale(self, given: inputs.ScaleService, now: float) -> Reply | None:
-        """Set the number of replicas, or let scheduler.toml decide it again."""
+        """Set the number of replicas of a service. With `given.replicas` None, the number in scheduler.toml
+        holds again.
+        """
         service = self._services.get(given.service)
         if service is None:
             return _unknown(given.service)
@@ -158,7 +167,9 @@ class ServiceReconciler:
         self._due[name] = min((at for at in waits if at > now), default=NEVER)
 
     def _end_surplus(self, current: _Round, jobs: list[Job], wanted: int) -> None:
-        """Do step 1 of a round, and collect the remaining jobs by their number."""
+        """End the replicas whose number is not below `wanted`. Add the other jobs to `current.holders`, by
+        replica number.
+        """
         for job in jobs:
             assert job.replica is not None
             if job.replica.number >= wanted:
@@ -171,7 +182,10 @@ class ServiceReconciler:
         )
 
     def _replace(self, current: _Round, number: int, holders: list[Job]) -> list[Job]:
-        """Do steps 2 and 3 of a round for one replica number. Return the job if step 4 has to restart it."""
+        """End the job of a replica number that its successor has replaced, and queue a successor for a job
+        that must leave its nodes. Return the job in a list if its settings are outdated; otherwise an empty
+        list.
+        """
         state, now = self._state, current.now
         if len(holders) > 1:
             old, new = holders[0], holders[-1]
@@ -192,8 +206,9 @@ class ServiceReconciler:
         return [job] if job.replica.revision != current.revision else []
 
     def _may_cancel(self, current: _Round, old: Job, new: Job) -> bool:
-        """Return whether a waiting replacement is not needed, because the job before it may stay, or because
-        the settings of the service have changed again.
+        """Return whether the waiting successor `new` of the replica `old` is not needed: the settings of the
+        service have changed since `new` was queued, or `old` has the present settings and may stay on its
+        nodes.
         """
         assert old.replica is not None
         assert new.replica is not None
@@ -203,15 +218,15 @@ class ServiceReconciler:
         return not leaves and old.replica.revision == current.revision
 
     def _restart_outdated(self, current: _Round, outdated: list[Job], wanted: int) -> None:
-        """Do step 4 of a round."""
+        """Restart replicas with outdated settings, as far as `max_unavailable` of the service allows."""
         service = current.service
         spare = current.ready - (wanted - service.max_unavailable)
         replacing = any(len(each) > 1 for each in current.holders.values())
         for job in outdated:
             assert job.replica is not None
             if is_silent(self._state, job):
-                # The replica may still serve: right after a restart of the controller no node reports yet.
-                # Wait until the node reports or the replica is lost.
+                # The replica may still be ready: right after a restart of the controller no node is
+                # connected. Wait until the node connects or the replica is lost.
                 continue
             if is_ready(self._state, service, job, current.now):
                 if not service.max_unavailable and not replacing:
@@ -228,8 +243,8 @@ class ServiceReconciler:
     ) -> None:
         """Queue a job for a replica number.
 
-        `before` is ended and gives its resources to the new job. `replaces` keeps its resources until the new
-        job is ready.
+        The job `before` is ended, and its resources are kept for the new job. The job `replaces` keeps
+        running until the new job is ready.
         """
         service, now = current.service, current.now
         replica = Replica(service.name, number, current.revision, None if replaces is None else replaces.id)
