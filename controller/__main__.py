@@ -35,8 +35,8 @@ log = logging.getLogger("corral")
 def main(config: str | None = None, *, new_cluster: bool = False) -> int:
     """Run the controller until SIGTERM or SIGINT, and return the exit code.
 
-    An empty store is refused if jobs of another cluster run on this host. If `new_cluster` is True, these
-    jobs are ended instead.
+    If the store is empty while jobs of another cluster run on this host, the controller refuses to start.
+    With `new_cluster` (the option --new-cluster), it ends those jobs and starts.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # Hide alembic's messages, because it logs several at every start.
@@ -73,9 +73,9 @@ def main(config: str | None = None, *, new_cluster: bool = False) -> int:
 
 
 def _refuse_former_jobs(config: Config, store: Store, new_cluster: bool) -> None:
-    """Raise StoreRefused if the store is empty and jobs of a former cluster are on this host.
+    """Raise StoreRefused if the store is empty while jobs of another cluster run on this host.
 
-    If `new_cluster` is True, end these jobs instead.
+    With `new_cluster` (the option --new-cluster), end those jobs instead of raising.
     """
     spools = [config.spool(name) for name, node in config.nodes.items() if node.host is None]
     if not store.empty:
@@ -156,9 +156,11 @@ if __name__ == "__main__":
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m controller", description=__doc__)
-    parser.add_argument("--config", help="scheduler.toml to use")
+    parser.add_argument("--config", help="path of scheduler.toml")
     parser.add_argument(
-        "--new-cluster", action="store_true", help="begin with an empty store, whatever is left here"
+        "--new-cluster",
+        action="store_true",
+        help="start with an empty store; end the jobs that another cluster left on this host",
     )
     arguments = parser.parse_args()
     sys.exit(main(arguments.config, new_cluster=arguments.new_cluster))

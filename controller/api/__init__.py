@@ -1,1 +1,1 @@
-"""The HTTP API of the controller: the server, the request handlers, and the objects that they send."""
+"""The HTTP API of the controller: the server, the request handlers, and the JSON objects in their answers."""

@@ -44,8 +44,8 @@ class AgentLinks:
     1. `open` connects to an agent. Every frame (message) from the agent is passed to `on_frame`.
     2. A hello, a report of an attempt, a GPU problem and the loss of a connection become inputs for the
        engine.
-    3. The latest GPU measurements, GPU processes and use by running attempts of each node are kept here. The
-       watchers read them and send the engine an input when a GPU is idle or has a problem.
+    3. The latest GPU measurements, GPU processes and resource usage of running attempts are kept here for
+       each node. If they show an idle GPU or a GPU problem, the engine gets an input.
     4. A node is silent from the loss of its connection to the next hello of its agent. While a node is
        silent, a timer checks every second whether it has been silent long enough to mark the node down or its
        jobs lost (`NodeSilent`).
@@ -82,7 +82,10 @@ class AgentLinks:
         )
 
     def start(self) -> None:
-        """Start the watchers. Every node counts as silent until its agent has sent a hello."""
+        """Start to watch for idle GPUs, GPU problems and silent nodes.
+
+        Every node counts as silent until its agent has sent a hello.
+        """
         for node in self._state().nodes:
             self._begin_silence(node.name)
         self.idle_gpus.open(self._now)
@@ -94,7 +97,8 @@ class AgentLinks:
         self.gpu_health.reconfigure(pipeline.care)
 
     def stop(self) -> None:
-        """Stop the watchers. The connections stay open until close()."""
+        """Stop watching for idle GPUs, GPU problems and silent nodes. The connections stay open until
+        close()."""
         self._stopping = True
         if self._silence_timer is not None:
             self._silence_timer.cancel()

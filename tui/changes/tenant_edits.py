@@ -116,11 +116,12 @@ class TenantEdits:
     def _ask(
         self,
         question: Callable[[], confirm.Confirmation | None],
-        order: Callable[[Client], Thing],
+        send: Callable[[Client], Thing],
         success_text: Callable[[Thing], str],
     ) -> None:
-        """Ask the user to confirm a change, then send the request. `success_text` returns the message that is
-        shown if the request succeeds.
+        """Ask the user to confirm a change, then send it to the controller with `send`.
+
+        `success_text` returns the message to show if the controller has made the change.
         """
 
         def show_result(answer: Thing | Failure) -> None:
@@ -131,7 +132,7 @@ class TenantEdits:
 
         def answered(yes: str | None) -> None:
             if yes is not None:
-                self._app.requests.ask(order, show_result)
+                self._app.requests.ask(send, show_result)
 
         first = question()
         if first is not None:

@@ -29,7 +29,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user that sent a request, with the role that this user has."""
+    """The user that sent a request, and the user's role."""
 
     user: str
     role: Role
@@ -42,7 +42,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user whose job a request is about. `privileged` is True for root and the controller's user."""
+    """The user of the job that a request is about. `privileged` is True if this user is root or the user that
+    runs the controller."""
 
     user: str
     privileged: bool = False
@@ -140,9 +141,9 @@ def refusal(need: Need, caller: Caller, owner: Owner | None = None, job: str = "
 def host_refusal(caller: Caller, wanted: HostSpec, present: HostSpec | None) -> Refusal | None:
     """Return the refusal if the caller may not add or change a host with these settings, or None if it may.
 
-    `present` is the current host entry of the node, or None. Only an admin may set the HOST_FIELDS. Other
-    callers may only keep the values that an admin has set, and only while the SSH address stays the same: a
-    key or a program meant for one host must not be used for another.
+    `wanted` is the requested host entry, and `present` the current one, or None for a new node. Only an admin
+    may set the HOST_FIELDS. Other callers may send the values that an admin has set, but only with the same
+    SSH address, because a key or program for one host must not be used on another.
     """
     if caller.role is Role.ADMIN:
         return None

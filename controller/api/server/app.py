@@ -78,8 +78,8 @@ class Server:
         path = self._daemon.config.socket
         self._listen_on(path)
         private = Path(addresses.admin_socket(str(path)))
-        # Continue without the private socket if its path is too long; root then connects through the socket
-        # for all users.
+        # Open the private socket, on which only root and the controller's user connect. If its path is too
+        # long for a unix socket, leave it out: root can use the other socket.
         if len(os.fsencode(private)) <= LONGEST:
             self._listen_on(private, private=True)
 
@@ -187,8 +187,8 @@ def _query(route: Route, sent: MultiMapping[str]) -> dict[str, Any]:
 def _understand(kind: Any, body: bytes) -> Any:
     """Parse the body of a request as an object of the class `kind`. Raise Rejected if this fails.
 
-    pydantic is used because it is faster than json.loads with wire.codec: 2 µs instead of 12 µs for a submit
-    of 365 bytes. If a field occurs twice in the JSON object, the last value counts.
+    For a submit of 365 bytes, pydantic takes 2 µs, and json.loads with wire.codec 12 µs. If a field occurs
+    twice in the JSON object, the last value counts.
     """
     try:
         return _adapter(kind).validate_json(body or b"{}", strict=True, extra="forbid")

@@ -83,8 +83,8 @@ def rejected(
 def refusal_response(
     refusal: Refusal, status: int | None = None, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return the HTTP answer to a request that was refused. Without `status`, the refusal's code decides
-    the status."""
+    """Return the HTTP answer to a request that was refused. If `status` is None, the HTTP status follows from
+    the refusal's code, such as 404 from not_found."""
     return web.Response(
         body=_PROBLEM.dump_json(problem_of(refusal)),
         status=status or STATUS[refusal.code],
@@ -104,8 +104,8 @@ def problem_of(refusal: Refusal) -> Problem:
 
 
 def error_response(error: BaseException) -> web.Response:
-    """Return the HTTP answer to a request whose handler raised this error. Unexpected errors are logged as
-    bugs."""
+    """Return the HTTP answer to a request whose handler raised this error. An error of an unexpected class is
+    logged with its traceback as a bug."""
     match error:
         case Rejected():
             return refusal_response(error.refusal, error.status, error.headers)
@@ -143,7 +143,8 @@ def error_response(error: BaseException) -> web.Response:
 
 
 def body_problem(error: ValidationError, kind: type) -> Refusal:
-    """Return a refusal with the first mistake in the body of a request, and where it is in the JSON."""
+    """Return the refusal of a request body. It names the first mistake and the JSON field with this
+    mistake."""
     found = error.errors(include_url=False, include_input=False)
     first = found[0]
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")

@@ -37,7 +37,7 @@ _BATCH = TypeAdapter(StreamBatch)
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """Send all commits after journal entry `after` (or Last-Event-ID), then each new commit."""
+    """Send the commits after journal entry number `after` (or Last-Event-ID), then each new commit."""
     after: int | None = call.query["after"]
     if after is None:
         after = _last_event_id(call.request.headers.get("Last-Event-ID", ""))
@@ -81,7 +81,7 @@ class EventStreams:
         other requests wait for at most one batch."""
 
     def subscribe(self) -> Subscription:
-        """Return a subscription to all commits from now on. It ends at close()."""
+        """Return a subscription that receives each new commit until close() is called."""
         subscription = self.daemon.subscribe()
         self._open.add(subscription)
         if self._closing:
@@ -101,8 +101,10 @@ class EventStreams:
             shell.close()
 
     async def render(self, commit: Commit, rows: bool) -> bytes:
-        """Return a new commit as the bytes of server-sent events. With `rows`, also send the changed jobs and
-        nodes. The bytes are cached for other streams."""
+        """Return a new commit as the bytes of server-sent events, which are cached for other streams.
+
+        With `rows`, the bytes also contain the present state of the jobs and nodes that the commit
+        changed."""
         async with self._rendering:
             for known, with_rows, data in self._rendered:
                 if known is commit and with_rows is rows:
@@ -125,7 +127,8 @@ class EventStreams:
             jobs, nodes = await self._rows(part) if rows else ((), ())
             batch = StreamBatch(part[-1].seq, await event_views(self.daemon, part), jobs, nodes)
             messages.append(b"id: %d\ndata: %b\n\n" % (batch.seq, _BATCH.dump_json(batch)))
-            # Let other requests run in between, because rendering a large array takes long.
+            # Let the event loop handle other requests here, because rendering the events of a large job array
+            # takes long.
             await asyncio.sleep(0)
         return b"".join(messages)
 
@@ -141,7 +144,8 @@ class EventStreams:
         }
         known |= await self._forgotten([job for job, there in known.items() if there is None])
         await self.daemon.settled()
-        # The stored row of a job that is no longer in memory is up to date, because the job has ended.
+        # For a job that is no longer in memory, use its row in the store. The row is up to date, because the
+        # job has ended.
         found = [self.daemon.state.jobs.get(job) or there for job, there in known.items()]
         jobs = [job for job in found if job is not None]
         names = {entry.node for entry in entries if entry.node is not None}
@@ -177,8 +181,8 @@ class _Listener:
         while True:
             subscription = self.streams.subscribe()
             try:
-                # Subscribe before reading the journal: a commit between reading and subscribing would be
-                # lost.
+                # Read the journal only now, after subscribing. In the other order, a commit made between the
+                # two steps would be missed.
                 await self._catch_up(self.streams.daemon.seq)
                 return await self._follow(subscription)
             except Lagged:

@@ -55,7 +55,7 @@ class Identity:
         self._privileged: dict[str, tuple[float, bool]] = {}
 
     def privileged(self, uid: int | None) -> bool:
-        """Whether this uid is root's or the controller's. The connection limit does not apply to these two
+        """Whether this uid is root or the controller's user. The connection limit does not apply to these two
         users."""
         return uid in (0, self._own)
 
@@ -73,7 +73,7 @@ class Identity:
         return found
 
     async def of_uid(self, uid: int) -> Caller:
-        """Return the caller that the kernel reported for a unix socket."""
+        """Return the caller with this uid, which the kernel reported for a unix socket connection."""
         until, user = self._names.get(uid, (0.0, ""))
         if until < time.monotonic():
             user = await _in_thread(partial(_user_name, uid))
@@ -81,8 +81,8 @@ class Identity:
         return Caller(user, self._role(uid, user))
 
     async def of_token(self, header: str | None) -> Caller:
-        """Return the caller on TCP, which is the controller's user. Raise Rejected if the token is missing
-        or wrong."""
+        """Return the caller of a TCP request with the Authorization header `header`. With the API token, the
+        caller is the controller's user. Raise Rejected if the token is missing or wrong."""
         scheme, _, given = (header or "").partition(" ")
         if scheme.casefold() != "bearer" or not hmac.compare_digest(os.fsencode(given.strip()), self._token):
             raise rejected(
@@ -105,10 +105,9 @@ class Identity:
         return Role.VIEWER if access.others == "view" else Role.USER
 
     async def acting(self, caller: Caller, user: str) -> str:
-        """Return the user that a submitted job will belong to: `user` if the caller submits for another user,
-        otherwise the caller.
+        """Return the user that a submitted job will belong to: `user`, or the caller if `user` is empty.
 
-        Raise Rejected if the caller may not submit for this user.
+        Raise Rejected if the caller may not submit for `user`.
         """
         if user in ("", caller.user):
             return caller.user
@@ -128,12 +127,13 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid:{uid}"  # No account has this name, because a colon is not allowed in account names.
+        # No account has such a name, because account names cannot contain a colon.
+        return f"uid:{uid}"
 
 
 def _uid_of(user: str) -> int | None:
-    """Return the uid of a user name, or None if it is unknown. `uid:1000` is the name of a uid without an
-    account."""
+    """Return the uid of a user name, or None if there is no such user. The name `uid:1000` stands for uid
+    1000 if this uid has no account."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):

@@ -78,8 +78,8 @@ def _cannot_listen(error: OSError, where: str) -> OSError:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket file of a controller that was killed. Raise OSError if another controller listens
-    on it."""
+    """Remove the socket file at `path` if an earlier controller left it there when it was killed. Raise
+    OSError if a running controller listens on the socket."""
     try:
         kind = path.lstat().st_mode
     except FileNotFoundError:
@@ -96,7 +96,8 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (TimeoutError, BlockingIOError):
-            pass  # The queue of the socket is full, which shows that another controller listens on it.
+            # The socket's queue of new connections is full, so a running controller listens on it.
+            pass
     raise OSError(errno.EADDRINUSE, "another controller listens on this socket", os.fspath(path))
 
 
@@ -118,8 +119,8 @@ class Acceptor:
     When very many clients connect, this delays all requests.
 
     1. In each iteration in which the socket is readable, accept up to AT_ONCE connections.
-    2. Close a connection at once if it is so far above the limit that it gets no answer
-       (`ConnectionLimit.closes_at_once`). This takes a twentieth of the time of a full connection.
+    2. Close a connection at once if too many refused connections are open already
+       (`ConnectionLimit.closes_at_once`). This takes a twentieth of the time of building its objects.
     3. If no file descriptor is free, pause for PAUSE_S seconds. Without the pause, the event loop would retry
        in an endless loop.
     """

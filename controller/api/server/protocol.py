@@ -60,7 +60,8 @@ class ConnectionLimit:
         self.refused_open = 0
 
     def enter(self, connection: Connection) -> bool:
-        """Count a new connection. Returns False if it is refused, because the limit has been reached."""
+        """Add a new connection to the count, and return True. Return False if the limit is reached and the
+        connection must be refused."""
         uid = connection.uid
         if self._is_full(uid):
             oldest = next(iter(self._without_token), None) if uid is None else None
@@ -125,7 +126,7 @@ class Connection(web.RequestHandler):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the timer for clients that do not read, and remove the connection from the count."""
+        """Cancel the timer that pause_writing() started, and remove the connection from the count."""
         super().connection_lost(exc)
         self._cancel_timer()
         self._limit.leave(self)
@@ -161,8 +162,8 @@ class Connection(web.RequestHandler):
         text and log an error.
         """
         if request.writer.output_size:
-            # The failure came after a part of the answer was sent. Close the connection, so that the client
-            # notices that the rest is missing.
+            # A part of the answer is already sent. Close the connection, so that the client notices that the
+            # rest is missing.
             raise ConnectionResetError
         reason = (message or str(exc) or "").partition("\n")[0].rstrip(":")
         response = refusal_response(Refusal("invalid", f"this is not a request in HTTP: {reason}"))

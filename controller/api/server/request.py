@@ -117,8 +117,8 @@ def string(name: str, about: str) -> Parameter:
 class Route:
     """One route of the API. The routing table and the OpenAPI document are built from all routes.
 
-    Everything else is taken from the handler function: the type of its second parameter is the body of the
-    request, its return type the body of the answer, and the first line of its docstring the description.
+    The handler function gives the rest: the type of its second parameter describes the body of the request,
+    its return type the body of the answer, and the first line of its docstring is the description.
     """
 
     method: str
@@ -168,7 +168,8 @@ class Call:
 
     @property
     def asker(self) -> Requester:
-        """The caller in the form that the engine checks against [access.limits] and [projects]."""
+        """The caller in the form in which the engine receives it, to check [access.limits] and the members of
+        [projects]."""
         return Requester(self.caller.user, self.caller.operates, self.caller.role is Role.ADMIN)
 
     async def permit(self, need: Need, job: Job | None = None) -> None:
@@ -187,8 +188,8 @@ class Call:
         return refusal(need, self.caller, owner) is None
 
     async def job(self) -> Job:
-        """Return the job that the URL names, from memory or the store. Raise Rejected if it does not
-        exist."""
+        """Return the job that the URL names, from memory or the store. Raise Rejected if there is no such
+        job."""
         await self.daemon.settled()
         return await self.find(self.path["job"])
 
@@ -202,8 +203,8 @@ class Call:
         return job
 
     async def ended_of_array(self, array: int) -> list[Job]:
-        """Return all ended elements of a job array from the store; an empty list if all elements are still in
-        memory."""
+        """Return the ended elements of a job array from the store. The list is empty if all elements of the
+        array are still in memory."""
         known = self.daemon.state.arrays.get(array, {})
         one = next(iter(known.values()), None)
         if one is not None and len(known) == len(array_indices(self.daemon.state.jobs[one].spec.array or "")):
@@ -224,7 +225,7 @@ class Call:
         return next((job for job in map(load_job, rows) if job.label == label), None)
 
     async def node(self) -> Node:
-        """Return the node that the URL names. Raise Rejected if it does not exist."""
+        """Return the node that the URL names. Raise Rejected if there is no such node."""
         await self.daemon.settled()
         node = self.daemon.state.nodes.get(self.path["node"])
         if node is None:

@@ -20,8 +20,8 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def sentence(kind: str, facts: Facts) -> str:
-    """Return the sentence for a journal entry. If this version does not know the kind of the entry, return
-    the name of the kind.
+    """Return the sentence that describes an event of this kind with these fields. For a kind that this
+    version of Corral does not have, return the name of the kind.
     """
     known = SENTENCES.get(kind)
     if known is not None:
@@ -42,9 +42,9 @@ def jobs_of(facts: Facts) -> Iterator[int]:
 
 
 def labelled(facts: Facts, labels: Mapping[int, str]) -> Facts:
-    """Return the fields of an event, with the label (17 or 12_3) of each job in place of its id.
+    """Return the fields of an event with each job id replaced by the job's label (17 or 12_3).
 
-    `labels` contains labels by id. The id of a job without a label there is kept.
+    `labels` maps job ids to labels. A job id that is not in `labels` is not replaced.
     """
     found = dict(facts)
     for name in ("job", "for_job"):
@@ -84,7 +84,8 @@ def _job_queued(facts: Facts) -> str:
 
 
 def _shortened(words: Sequence[str], most: int = 6) -> str:
-    """Return the first `most` words as a list in a sentence, followed by the number of words left out."""
+    """Return the words as a list for a sentence. If there are more than `most`, only the first `most` are
+    listed, followed by the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
@@ -120,7 +121,9 @@ def _members_exited(facts: Facts) -> str:
     nodes: dict[str, list[str]] = {}
     for node, facts_of_one in facts["exits"].items():
         nodes.setdefault(_how(facts_of_one), []).append(node)
-    ends = sorted(nodes, key=lambda how: how == "exit code 0")  # Sort the nodes, those with a failure first.
+    ends = sorted(
+        nodes, key=lambda how: how == "exit code 0"
+    )  # List the nodes on which the job failed first.
     parts = [f"on {', '.join(nodes[how])}: {how}" for how in ends]
     return f"job {facts['job']} ended {'; '.join(parts)}"
 
@@ -228,8 +231,8 @@ def _gpu_fault(facts: Facts) -> str:
 
 
 def _share(facts: Facts) -> str:
-    """Return a sentence about the changed weight and limits of a share. Journal entries of older versions
-    contain only a weight.
+    """Return a sentence about the new weight and limits of a share. Events that older versions of Corral
+    recorded contain only a weight.
     """
     changes = [] if facts["weight"] is None else [f"the weight {facts['weight']:g}"]
     for kind in ("soft", "hard"):

@@ -78,7 +78,11 @@ def _gpu_hours(job: Job) -> float:
 
 
 def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
-    """Return the GPU use of the job. In the mean utilisation, each node counts with its number of GPUs."""
+    """Return the job's GPU use on all nodes together; None if there are no measurements.
+
+    `so_far` has the use on nodes where the attempt still runs. The mean utilisation is weighted with the
+    number of GPUs on each node.
+    """
     known = [
         (each.use or so_far.get(node), sum(hold.milli for hold in each.allocation.gpus))
         for node, each in job.members.items()
@@ -96,8 +100,8 @@ def _use(job: Job, so_far: Mapping[str, GpuUse]) -> GpuUse | None:
 
 
 def _nodes_asked(engine: Engine, job: Job) -> int:
-    """Return the number of nodes that the job requests. If it requests only GPUs, return the fewest nodes
-    that can hold them."""
+    """Return the number of nodes that the job requests. If it requests a number of GPUs and no number of
+    nodes, return the smallest number of nodes that can hold these GPUs."""
     if job.ask.nodes is not None:
         return job.ask.nodes
     shape = engine.profile_cycles.of(job).placer.shape(job.ask)
@@ -154,7 +158,7 @@ def node_view(
     processes: Sequence[GpuProcess] = (),
     idle: Mapping[str, float] = _NONE_IDLE,
 ) -> NodeView:
-    """Return the API's view of a node with its GPUs. GPU measurements are left out if the node is not
+    """Return the API's view of a node with its GPUs, without GPU measurements if the node is not
     connected."""
     holders: dict[str, list[int]] = {}
     found: dict[str, list[GpuProcess]] = {}
@@ -233,10 +237,12 @@ def _labels(state: State, jobs: Iterable[int]) -> tuple[str, ...]:
     return tuple(state.jobs[job].label for job in jobs)
 
 
-def _idle_since(state: State, jobs: Sequence[int], since: float | None) -> float | None:
-    """Return the time since which jobs hold a GPU without using it. None if no job holds the GPU or it is in
-    use."""
+def _idle_since(state: State, jobs: Sequence[int], unused_since: float | None) -> float | None:
+    """Return since when (Unix time) the GPU has been held by running jobs but not used; otherwise None.
+
+    `jobs` are the jobs that hold the GPU, and `unused_since` is None if the GPU is in use.
+    """
     begun = [state.jobs[job].started_at for job in jobs]
-    if since is None or not begun or None in begun:
+    if unused_since is None or not begun or None in begun:
         return None
-    return max(since, *(at for at in begun if at is not None))
+    return max(unused_since, *(at for at in begun if at is not None))

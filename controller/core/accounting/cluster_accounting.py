@@ -152,7 +152,7 @@ class ClusterAccounting:
         self._tenants.clear()
         self._settled_at = None
         for job in state.live():
-            self._count(state, job.id, 0.0)
+            self._recount(state, job.id, 0.0)
 
     def advance(self, engine: Engine, now: float) -> None:
         """Add up the figures of all steps that end at `now` or before. Call this method before the state
@@ -187,7 +187,7 @@ class ClusterAccounting:
                 jobs[event.job] = None
                 self._note(state, event)
         for job in jobs:
-            self._count(state, job, now)
+            self._recount(state, job, now)
 
     def take_changed(self, now: float) -> list[NoteRow]:
         """Return the database rows of the hours and days whose figures changed. Return none if fewer than
@@ -223,13 +223,13 @@ class ClusterAccounting:
         if gpu_hours:
             self.periods.at(at).lost[cause] += gpu_hours
 
-    def _count(self, state: State, number: int, now: float) -> None:
-        """Count again the GPUs that a job holds or waits for. `number` is the id of the job."""
-        job = state.jobs.get(number)
+    def _recount(self, state: State, job_id: int, now: float) -> None:
+        """Update the sums of the job's tenant: how many GPUs the job holds, or requests while it waits."""
+        job = state.jobs.get(job_id)
         use = None if job is None or job.state.terminal else _use_of(state, job)
-        before = self._uses.pop(number, None)
+        before = self._uses.pop(job_id, None)
         if use is not None:
-            self._uses[number] = use
+            self._uses[job_id] = use
         if use == before:
             return
         for each, sign in ((before, -1), (use, 1)):

@@ -456,8 +456,8 @@ class Cycle:
         become free. If the job fits only on nodes that are kept for others, record this as its pending
         reason.
 
-        With `for_deadlines`, resources that another job needs to meet its deadline also count as kept for
-        others.
+        If `for_deadlines` is True, resources that another waiting job needs to meet its deadline also count
+        as kept for others.
         """
         job, barred, shared = self.state.jobs[number], None, self.search.shared
         if self.state.bars_nodes or (for_deadlines and self.guards_deadlines):

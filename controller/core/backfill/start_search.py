@@ -38,8 +38,8 @@ class StartSearch:
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
         """Return the nodes where the job may not start; None if it may start on all nodes.
 
-        These are the nodes that operators' reservations keep for other users. With `for_deadlines` they are
-        also the nodes with resources that another waiting job needs to meet its deadline.
+        The job may not start on nodes that operators have reserved for other users. If `for_deadlines` is
+        True, it also may not start on nodes that another waiting job needs to meet its deadline.
         """
         barred = self._state.barred_nodes(job, now)
         shape = self._placer.shape(job.ask) if for_deadlines and self.guards_deadlines else None

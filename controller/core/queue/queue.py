@@ -51,9 +51,10 @@ class ClassFit:
     lanes: int = 0
 
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
-        """Record that jobs with the request do not fit until resources become free.
+        """Record that jobs with this resource request do not fit now, for the reason `why`.
 
-        `room_version` is the present value of `Nodes.room_version`. It grows when resources become free.
+        The scheduler tries them again after `Nodes.room_version`, whose present value is `room_version`, has
+        grown. It grows when resources become free.
         """
         self.blocked_at, self.why = room_version, why
 

@@ -78,8 +78,8 @@ class HeadFile(Sidecar):
 
     def write(self, head: Head) -> None:
         """Record that all journal entries up to `head` are durable."""
-        # Ignore a failed write: the journal entries are in the database, and the checks still work if this
-        # file names an older entry.
+        # Ignore a failed write: the journal entries are in the database, and the file may name an older entry
+        # than the newest in the database.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, f"{head.seq:020d} {head.hash.hex()}\n".encode(), 0)
 

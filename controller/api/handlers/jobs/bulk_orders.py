@@ -68,10 +68,11 @@ async def carry_out(call: Call, order: JobsOrder) -> JobsAnswer:
 async def _each(
     call: Call, jobs: list[Job], make: Make, refused: list[JobRefused], *, cancels: bool
 ) -> list[Job]:
-    """Pass one input for each job to the engine. Add refusals to `refused`, and return the accepted jobs.
+    """Pass the input `make(job)` to the engine for each job, and return the jobs whose input it accepted.
 
-    A cancel may also cancel another job of the same request, because that job depends on the first one. The
-    other job counts as accepted, although the engine refuses its input.
+    Refusals are added to `refused`. When a job is cancelled, the engine also cancels the jobs that depend on
+    it, and then refuses the cancel of such a job as already ended. With `cancels`, such a job is returned as
+    accepted.
     """
     lived = {job.id for job in jobs if not job.state.terminal}
     replies = await asyncio.gather(*(call.daemon.ask(make(job)) for job in jobs))
@@ -88,12 +89,12 @@ async def _each(
 
 
 async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
-    """Return the function that makes the engine's input, such as Cancel, for a job that the request
-    selects."""
+    """Return a function that takes a job and returns the engine's input for the requested action, such as
+    Cancel."""
     user = call.caller.user
     if order.action == "set":
-        # All jobs get the same new dependencies, so look up the final states of the jobs that they name only
-        # once.
+        # All jobs get the same new dependencies, so one lookup of the final states of the named jobs is
+        # enough.
         known = await known_to(call, jobs[0], JobChange(order.changes)) if jobs else {}
         return lambda job: inputs.Edit(job.id, user, order.changes, known, call.asker)
     actions: dict[str, Make] = {
@@ -107,8 +108,8 @@ async def _action(call: Call, order: JobsOrder, jobs: list[Job]) -> Make:
 
 
 async def _chosen(call: Call, order: JobsOrder) -> tuple[list[Job], list[JobRefused]]:
-    """Return the jobs that the request selects, each once, and a refusal for each selector (such as 12_3)
-    that matches no job."""
+    """Return the jobs that the request selects, each once, and a refusal for each selector that matches no
+    job. A selector is a job id, an array element (12_3), a range, or "all"."""
     words = order.jobs or (("all",) if order.mine else ())
     if not words:
         raise rejected("invalid", "no job is named", "jobs", "Name jobs, or set mine.")

@@ -1,4 +1,4 @@
-"""Looks up in the store how jobs ended that another job depends on and that are no longer in memory."""
+"""Reads from the store the final states of ended jobs that other jobs depend on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from wire.names import JobState
 
 
 async def outcomes(call: Call, after: tuple[Dependency, ...]) -> dict[str, JobState]:
-    """Return the final state of each job that the dependencies `after` name, by job label (17 or 12_3). Jobs
-    in memory are left out."""
+    """Return the final states of the jobs that are named in the dependencies `after`, by job label (17 or
+    12_3). Jobs that the engine still has in memory are left out, because it has their states."""
     found = {}
     for label in dict.fromkeys(each.job for each in after if each.job):
         state = call.daemon.state

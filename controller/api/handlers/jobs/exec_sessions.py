@@ -20,7 +20,7 @@ from wire.names import JobState
 
 
 async def open_one(call: Call, request: ShellRequest) -> ShellOpened:
-    """Run a command in the allocation of a running job as the job's user; by default the login shell."""
+    """Run a command, by default a login shell, in the allocation of a running job, as the job's user."""
     job = await call.job()
     name = node_of(job, request.node)
     if job.state is not JobState.RUNNING or job.members[name].ended_at is not None:

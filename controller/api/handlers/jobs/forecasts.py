@@ -39,7 +39,7 @@ async def explain(call: Call) -> Explanation:
             answer, busy = None, error.refusal.message
         if answer is not None:
             return answer
-    # No forecast was done in time, so answer with the reason alone: it takes little time to find.
+    # The forecast was not ready in time. Answer with the reason alone, which takes little time to find.
     reason = await why(call, job)
     job = await call.job()
     complete, predicted_s = job.state is not JobState.QUEUED, engine.predicted(job)
@@ -71,7 +71,8 @@ async def what_if(call: Call, request: WhatIf) -> WhatIfAnswer:
 
 
 async def _ask(call: Call, work: Callable[..., Iterator[T]], *arguments: Any) -> T | None:
-    """Run `work`, which answers a question such as explain, in another process. Stop it if the client
+    """Run the function `work`, which computes an explain or what-if answer, in the replica process, and
+    return the answer. None if no answer was ready in time. The function is stopped if the client
     disconnects."""
     daemon = call.daemon
     asking = asyncio.ensure_future(

@@ -49,7 +49,7 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
     before = await _submitted_before(call, user, request.key)
     if before:
         return Submitted(before, str(before[0]))
-    known = await outcomes(call, request.spec.after) if _readable(request.spec) else {}
+    known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
     reply = await call.daemon.ask(inputs.Submit(request.spec, user, request.key, known, call.asker))
     if isinstance(reply, Refusal):
         raise Rejected(replace(reply, where=reply.where and f"spec.{reply.where}"))
@@ -60,8 +60,10 @@ async def submit(call: Call, request: SubmitRequest) -> Submitted:
 
 
 async def _deadline_notes(call: Call, user: str, job: int) -> tuple[str, ...]:
-    """Return a sentence on whether the plan meets the deadline of a job, and if not, what would meet it.
-    Empty if the forecast is not ready in time.
+    """Return a sentence that says whether the job will meet its deadline, and if not, which change would
+    help.
+
+    The result is empty if the forecast takes too long.
     """
     try:
         note = await call.daemon.questions.ask(user, deadline_note, job, now=call.daemon.now)
@@ -75,7 +77,7 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
     user = (
         call.caller.user if not request.as_user else await call.identity.acting(call.caller, request.as_user)
     )
-    known = await outcomes(call, request.spec.after) if _readable(request.spec) else {}
+    known = await outcomes(call, request.spec.after) if _has_valid_dependencies(request.spec) else {}
     given = inputs.Submit(request.spec, user, "", known, call.asker)
     reply = call.daemon.engine.preview(given, call.daemon.now())
     if isinstance(reply, Refusal):
@@ -84,8 +86,10 @@ async def preview(call: Call, request: SubmitRequest) -> JobSpec:
 
 
 async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
-    """Return the jobs that an earlier submit with this idempotency key made. Empty if there was no such
-    submit, or if the jobs are still in memory.
+    """Return from the store the ids of the jobs that an earlier submit with this idempotency key made.
+
+    The result is empty if there was no such submit, or if its jobs are still in memory: then the engine finds
+    the repeated key itself.
     """
     state, store = call.daemon.state, call.daemon.store
     if not key or not state.forgot or (user, key) in state.keys:
@@ -93,8 +97,7 @@ async def _submitted_before(call: Call, user: str, key: str) -> tuple[int, ...]:
     return await call.daemon.read(lambda: store.numbers_of_key(user, key))
 
 
-def _readable(spec: JobSpec) -> bool:
-    """Whether the job has dependencies and all of them are valid."""
+def _has_valid_dependencies(spec: JobSpec) -> bool:
     return bool(spec.after) and not any(where.startswith("after") for where, _ in spec_problems(spec))
 
 
@@ -133,12 +136,13 @@ async def show(call: Call) -> JobDetail:
     """Show one job: its request, its state, and why it waits."""
     may_read = await call.may(READ_SPEC, await call.job())
     reason = await why(call, await call.job())
-    # The job may have changed while its reason was searched, so read it again.
+    # Read the job again, because it may have changed while its pending reason was computed.
     job = await call.job()
     engine = call.daemon.engine
     spec = job.spec if may_read else public_spec(job.spec)
     if not job.ready:
-        # The job may have started or ended since its pending reason was computed. Compute the reason again.
+        # The job is not ready to start: since the reason was computed it may have started, ended or been
+        # held. Compute the reason again.
         reason = engine.explain(job, call.daemon.now())
     history = tuple(Preempted(each.at, each.attempt, each.by, each.gpu_hours) for each in job.preemptions)
     predicted, planned = engine.predicted(job), job.planned_s if job.unended else None
@@ -151,12 +155,12 @@ async def show(call: Call) -> JobDetail:
 
 
 async def cancel(call: Call) -> JobView:
-    """Cancel a job in any state."""
+    """Cancel a job that has not ended."""
     return await _change(call, inputs.Cancel)
 
 
 async def change(call: Call, request: JobChange) -> JobView:
-    """Change the request of a job. The new request must meet the same conditions as a submitted one."""
+    """Change the request of a job. The new request passes the same checks as a submit."""
     job = await call.job()
     need_known(call, job)
     known = await known_to(call, job, request)
@@ -165,8 +169,10 @@ async def change(call: Call, request: JobChange) -> JobView:
 
 
 async def known_to(call: Call, job: Job, request: JobChange) -> dict[str, JobState]:
-    """Return the final states of the jobs on which the changed job will depend, by label, if those jobs are
-    in the store and no longer in memory."""
+    """Return the final states of the ended jobs that the changed job's new dependencies name, by label.
+
+    Only jobs that are in the store and no longer in memory are included.
+    """
     spec = apply_changes(job, request.changes) if "after" in request.changes else None
     return await outcomes(call, spec.after) if isinstance(spec, JobSpec) else {}
 

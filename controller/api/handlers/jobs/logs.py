@@ -26,7 +26,10 @@ FIRST_PIECE_S = 1.0
 
 
 async def read(call: Call) -> web.StreamResponse:
-    """Send a job's output from byte `offset` on (from the end if negative). follow=1 waits for more."""
+    """Send a job's output from byte `offset` on.
+
+    A negative offset counts from the end. With follow=1, the answer ends when the job has ended.
+    """
     job = await call.job()
     attempt = call.query["attempt"] or job.attempt
     nodes = await _nodes_of(call, job, attempt)
@@ -54,8 +57,9 @@ async def read(call: Call) -> web.StreamResponse:
 
 
 def node_of(job: Job, wanted: str) -> str:
-    """Return the node `wanted`, or by default the job's first node. Raise Rejected if the job is not on that
-    node or has not started."""
+    """Return the node whose output is sent: `wanted`, or the job's first node if `wanted` is empty.
+
+    Raise Rejected if the job has not started or does not use the node `wanted`."""
     nodes = list(job.members)
     if not nodes:
         raise rejected("conflict", f"job {job.label} has not started: it is {job.state.value}", "job")

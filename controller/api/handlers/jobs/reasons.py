@@ -1,5 +1,5 @@
-"""Finds the reason why a job is in its state. Long searches run in another process and do not delay
-submits."""
+"""Finds the reason why a job is in its state, such as why it waits. If this takes long, another process does
+it, so that submits are not delayed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FEW_WAITING = 100
 async def why(call: Call, job: Job) -> Why:
     """Return the reason why the job is in its state, with a sentence for users.
 
-    If more than FEW_WAITING jobs wait, another process with a copy of the engine (the replica) finds the
-    reason. Finding the position of a job in a queue of 10,000 different jobs takes up to a second. If
-    profiles share nodes, the replica always finds the reason, because the search then updates backfill
-    reservations. If the replica does not answer in time, the result is the reason that the last scheduling
-    pass recorded.
+    1. If at most FEW_WAITING jobs wait, or the job is not ready to start, the controller finds the reason.
+    2. Otherwise another process with a copy of the engine (the replica) finds it, because with 10,000
+       different jobs in the queue this takes up to a second. The replica also finds it if profiles share
+       nodes, because finding the reason then changes backfill reservations.
+    3. If the replica does not answer in time, the reason that the last scheduling pass recorded is returned.
     """
     daemon = call.daemon
     engine = daemon.engine

@@ -14,7 +14,7 @@ from wire.cluster.hosts import HostSpec, checked_node_name, host_problems
 
 
 async def preflight(call: Call, request: NodeRequest) -> Preflight:
-    """Check whether a host can become a node. On the host, only the files of the agent are written."""
+    """Check whether a host can become a node. The check writes only the agent's program files to the host."""
     host = request.host or await _host_of(call, request.name)
     _check(request.name, host, request.host_key)
     _permit_host(call, request.name, host)
@@ -49,7 +49,7 @@ async def trust(call: Call, body: HostKey) -> NodeView:
 
 
 async def remove(call: Call, _: NodeAction) -> NodeView:
-    """Remove a node. It must have no jobs."""
+    """Remove a node that has no jobs."""
     node = await call.node()
     _not_configured(call, node.name)
     before = live_view(call.daemon, node)
@@ -67,7 +67,8 @@ async def lost(call: Call, _: NodeAction) -> NodeView:
 
 
 async def _host_of(call: Call, name: str) -> HostSpec:
-    """Return the SSH settings of a node. Raise Rejected if it does not exist or is not reached by SSH."""
+    """Return the SSH settings of the node `name`. Raise Rejected if there is no such node, or if its agent
+    runs on the controller's machine without SSH."""
     await call.daemon.settled()
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     host = configured.host if configured is not None else node.host if node is not None else None
@@ -79,7 +80,8 @@ async def _host_of(call: Call, name: str) -> HostSpec:
 
 
 def _permit_host(call: Call, name: str, host: HostSpec) -> None:
-    """Raise Rejected if the caller is no admin and the host settings choose a program, key or directory."""
+    """Raise Rejected if the caller may not use these host settings. Only an admin may set the program, the
+    SSH key or the directories of a host."""
     node, configured = call.daemon.state.nodes.get(name), call.daemon.config.nodes.get(name)
     present = configured.host if configured is not None else node.host if node is not None else None
     refused = host_refusal(call.caller, host, present)

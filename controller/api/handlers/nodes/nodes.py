@@ -12,7 +12,7 @@ from wire.api.nodes import GpuList, NodeAction, NodeList, NodeMarks, NodeView
 
 
 async def listing(call: Call) -> NodeList:
-    """List all nodes by name, with their GPUs and the jobs that hold them."""
+    """List all nodes in the order of their names, with their GPUs and the jobs on them."""
     await call.daemon.settled()
     return NodeList(tuple(live_view(call.daemon, node) for node in call.daemon.state.nodes), call.daemon.seq)
 

@@ -19,7 +19,7 @@ it stands for."""
 
 
 async def listing(call: Call) -> ProfileList:
-    """List all profiles (scheduling policies). A job belongs to the first one that matches it."""
+    """List all profiles (scheduling policies). A job belongs to the first profile that matches the job."""
     await call.daemon.settled()
     profiles = call.daemon.state.profiles
     return ProfileList(tuple(_view(call, each) for each in profiles), call.daemon.seq)
@@ -61,7 +61,7 @@ def _view(call: Call, profile: Profile) -> ProfileView:
 
 
 def _shared(state: State, profile: Profile) -> tuple[str, ...]:
-    """Return the names of the other profiles that share nodes with this one."""
+    """Return the names of the other profiles that have nodes in common with `profile`."""
     columns = state.nodes.columns
     mine = profile.rows(columns)
     others = (each for each in state.profiles if each.name != profile.name)

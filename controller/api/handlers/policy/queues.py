@@ -37,6 +37,6 @@ async def listing(call: Call) -> QueueList:
 
 
 def phrases_by_queue(call: Call) -> dict[str, tuple[str, ...]]:
-    """Return phrases that describe the policy of each queue, by queue."""
+    """Return for each queue the phrases, such as "at most 8 GPUs per job", that describe its policy."""
     found = queue_policies(call.daemon.config, call.daemon.engine.pipeline)
     return {each.queue: each.phrases for each in found}

@@ -52,7 +52,7 @@ async def change(call: Call, request: QuotaChange) -> QuotaView:
 
 
 async def unset(call: Call) -> QuotaView:
-    """Remove the limits that operators have set, so that those of the configuration apply again."""
+    """Remove the limits that operators have set. The limits in scheduler.toml apply again."""
     scope, name = call.path["scope"], call.path["name"]
     await call.ask(inputs.UnsetQuota(scope, name, call.caller.user))
     return _view(call, (scope, name), phrases_by_queue(call))

@@ -29,7 +29,7 @@ async def show(call: Call) -> RebalanceView:
 
 
 async def run(call: Call, request: RebalanceRequest) -> Rebalanced:
-    """Carry out one proposed move that is still valid, or all. Returns the jobs that move."""
+    """Carry out one proposal to move jobs, or all that are still valid. Returns the jobs that move."""
     moved = await call.ask(inputs.Rebalance(call.caller.user, request.proposal))
     jobs = call.daemon.state.jobs
     return Rebalanced(tuple(moved_view(jobs[job], jobs[job].moves[-1]) for job in moved))

@@ -26,13 +26,13 @@ async def show(call: Call) -> ServiceView:
 
 
 async def restart(call: Call) -> ServiceView:
-    """Restart all replicas of a service, one after the other. Returns the service before that."""
+    """Restart the replicas of a service one after the other. Returns the service before the restart."""
     await call.ask(inputs.RestartService(call.path["service"], call.caller.user))
     return _named(call)
 
 
 async def scale(call: Call, request: ScaleRequest) -> ServiceView:
-    """Set the number of replicas of a service. It applies until the number in scheduler.toml changes."""
+    """Set the number of replicas of a service. The number applies until scheduler.toml sets another one."""
     await call.ask(inputs.ScaleService(call.path["service"], request.replicas, call.caller.user))
     return _named(call)
 

@@ -61,7 +61,7 @@ def _jobs_by_state(daemon: Daemon) -> Mapping[str, int]:
 async def health(call: Call) -> Health:
     """Show whether the controller can write its store, and the name and role of the caller."""
     daemon, caller = call.daemon, call.caller
-    # If the store cannot be written, ignore the exception: the answer contains the reason.
+    # Ignore the exception, because the answer says that the store cannot be written, and why.
     with suppress(StoreUnavailable):
         await daemon.settled()
     uptime_s = daemon.now() - daemon.started_at

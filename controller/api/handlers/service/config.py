@@ -46,7 +46,7 @@ async def apply(call: Call, request: ConfigRequest) -> ConfigAnswer:
             _need(SEND, call)
         plan, notes = await reload.apply(text, call.caller.user)
     except ConfigRefused as refused:
-        problems = tuple(_as_named(str(each), call, request) for each in refused.problems)
+        problems = tuple(_with_callers_file_name(str(each), call, request) for each in refused.problems)
         return ConfigAnswer(str(reload.file or ""), named, problems=problems)
     except ConfigNotWritable as unwritable:
         raise rejected("conflict", unwritable.message, "text", unwritable.hint) from None
@@ -61,7 +61,8 @@ def _need(need: Need, call: Call) -> None:
 
 
 def _text(call: Call, request: ConfigRequest) -> str | None:
-    """Return the text of the configuration in the request, or None to read the controller's own file."""
+    """Return the text of scheduler.toml that the request contains or selects. None means the controller's own
+    file."""
     if not request.previous:
         return request.text
     if request.text is not None:
@@ -87,9 +88,9 @@ def _answer(
     return ConfigAnswer(file, named, plan.changes, (), applied, notes, text)
 
 
-def _as_named(problem: str, call: Call, request: ConfigRequest) -> str:
-    """Return the message of a configuration error. If the request contained the text of a file, replace the
-    name of the controller's file in the message by the caller's name of the file.
+def _with_callers_file_name(problem: str, call: Call, request: ConfigRequest) -> str:
+    """Return the error message `problem`. If the caller sent the text of a configuration file, the message
+    names the caller's file and not the controller's file.
     """
     own = str(call.reload.file or "scheduler.toml")
     if request.text is None or not problem.startswith(own):

@@ -25,7 +25,7 @@ from wire.text import printable
 
 
 async def need_user(call: Call, user: str, where: str) -> None:
-    """Raise Rejected if the user name is not known. `where` is the name of the request's field with the user
+    """Raise Rejected if the user name is not known. `where` is the field of the request that contains the
     name."""
     if not _needs_accounts(call) or user in _users(call) or await asyncio.to_thread(_has_account, user):
         return
@@ -67,7 +67,7 @@ async def need_tenant(call: Call, scope: str, name: str) -> None:
 
 
 def need_node(call: Call, name: str) -> None:
-    """Raise Rejected if the node is not known. `gpu01:3` means GPU 3 of gpu01."""
+    """Raise Rejected if there is no such node. `name` is the name of a node, or of a GPU such as gpu01:3."""
     node = name.rpartition(":")[0] or name
     if call.daemon.state.nodes.get(node) is None:
         raise Rejected(no_such_node(printable(node)))

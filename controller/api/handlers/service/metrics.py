@@ -82,8 +82,8 @@ def _by(name: str, about: str, label: str, counts: Mapping[str, float]) -> Itera
 
 
 def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> Iterator[Sample]:
-    """Yield the latest measurements of each GPU on connected nodes, and one sample that is 1 if the GPU can
-    get jobs."""
+    """Yield the latest measurements of each GPU on connected nodes, and for every GPU whether it can get
+    jobs (1 or 0)."""
     for node in engine.state.nodes:
         samples = known.get(node.name, {}) if node.up else {}
         for gpu in node.facts.gpus:
@@ -112,8 +112,8 @@ def _readings(engine: Engine, known: Mapping[str, Mapping[str, GpuSample]]) -> I
 
 
 def _estimates(engine: Engine) -> Iterator[Sample]:
-    """Yield the number of run time and start time estimates and the sums of their errors, from which a
-    monitoring system can compute means."""
+    """Yield how many run times and start times were estimated, and the sums of the estimates' errors. A
+    monitoring system can compute the mean errors from them."""
     known = engine.state.estimates
     for user, run in sorted(known.scores.items()):
         figures = run.jobs, run.bias_s, run.error_s, run.outlived
@@ -124,8 +124,8 @@ def _estimates(engine: Engine) -> Iterator[Sample]:
 
 
 def _budgets(engine: Engine, now: float) -> Iterator[Sample]:
-    """Yield the use of each project in the present month, in GPU-hours, in money and in percent of the
-    budget."""
+    """Yield what each project with a budget has used in the present month: GPU-hours, money, and percent of
+    the budget."""
     for each in budget_views(engine.state, now):
         labels = {"project": each.project}
         about = "Used part of the project's budget for the present month, in percent."
@@ -137,7 +137,7 @@ def _budgets(engine: Engine, now: float) -> Iterator[Sample]:
 
 
 def _accounting(daemon: Daemon) -> Iterator[Sample]:
-    """Yield the GPU-hours of each project, idle GPU-hours and lost GPU-hours of the last day, by cause."""
+    """Yield the GPU-hours of each project in the last day, and the idle and lost GPU-hours by cause."""
     now = daemon.now()
     daemon.accounting.close_until(daemon.engine, now)
     periods, since = daemon.accounting.periods, now - DAY_S

@@ -23,8 +23,8 @@ async def show(call: Call) -> UsageList:
     async with daemon.report_turns.turn(call.caller.user):
         await daemon.settled()
         state = daemon.state
-        # Add the use of running attempts until now. `report` counts only the part inside the requested time
-        # window.
+        # Add the use of running attempts up to the present. `store.usage` counts only the part inside the
+        # requested time window.
         now = until if call.query["until"] is None else daemon.now()
         running = [
             row
