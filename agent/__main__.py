@@ -125,8 +125,8 @@ def main() -> int:
 
 
 def _read_options() -> list[str]:
-    """Read the agent's options from stdin, as one line of JSON. Options on the command line could be changed
-    by a login shell.
+    """Read the agent's options from stdin, as one line of JSON. The options are not on the command line,
+    because a login shell could change them.
     """
     line = b""
     while not line.endswith(b"\n"):

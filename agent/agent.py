@@ -201,8 +201,8 @@ class Agent:
     # --- start and loop ---
 
     def adopt(self) -> None:
-        """Take over the attempts of earlier agents: attempts with a record in the spool, and attempts without
-        a record that still have processes.
+        """Take over the attempts of earlier agents. These are all attempts with a record in the spool, and
+        attempts without a record whose processes still run.
         """
         named = process_tree.attempts_with_processes(str(self.spool.root), self.spool.mark_key)
         for lost in map(parse_key, named):
@@ -370,8 +370,8 @@ class Agent:
             os.close(watched.descriptor)
 
     def _read_after_end(self, key: AttemptKey) -> None:
-        """Read the record of an attempt after its supervisor has exited. The record has the end of the
-        attempt, unless the supervisor was killed.
+        """Read the record of an attempt whose supervisor has exited, and report its end. If the record has no
+        end, because the supervisor was killed, launch another supervisor.
         """
         if self.attempts.has_ended(key) is not False:
             return
@@ -400,7 +400,8 @@ class Agent:
 
     def _audit_supervisors(self) -> None:
         """Find supervisors whose exit the agent has not noticed, and read the records of their attempts."""
-        with suppress(OSError):  # Too many files may be open. The next audit tries again.
+        # Suppress an error, because too many files may be open. The next audit tries again.
+        with suppress(OSError):
             for key, pid in self.attempts.supervisors():
                 if self.spool.supervisor_pid(key) != pid:
                     self._unwatch(key)
@@ -436,7 +437,8 @@ class Agent:
         for action in wanted:
             try:
                 self._performers[type(action)](action)
-            except OSError as error:  # A user may have changed the spool, or the disk is full.
+            except OSError as error:
+                # Only print the error. The disk may be full, or a user may have changed the spool.
                 print(f"agent: {type(action).__name__} failed: {error}", file=sys.stderr)
                 if isinstance(action, (actions.RequestStop, actions.ReleaseBarrier)):
                     # Try again to write the stop order or the file `go`, because the controller sends these
@@ -581,7 +583,9 @@ class Agent:
         return self._user_spec(key, order)
 
     def _user_spec(self, key: AttemptKey, order: Start) -> Optional[LaunchSpec]:
-        """Return a launch spec with the user of the job; None if the user no longer exists on this host."""
+        """Return a launch spec for a child process of the agent that runs as the job's user; None if the user
+        no longer exists on this host.
+        """
         try:
             return self.launches.build_user_spec(self.spool.directory(key), order)
         except CannotLaunch:
@@ -595,8 +599,8 @@ class Agent:
             self.channel.send(frame)
 
     def _gpu_holders(self) -> list[GpuHolder]:
-        """Return the running attempts that have GPUs. For jobs with an image the result includes the HMAC key
-        that checks the marks (signed environment variables) of their processes.
+        """Return the running attempts that have GPUs. For attempts with a container image, the result
+        includes the HMAC key that checks the marks (signed environment variables) of their processes.
         """
         spool, key, found = str(self.spool.root), self.spool.mark_key, []
         for each in self.attempts.gpu_holders():

@@ -70,7 +70,7 @@ class Channel:
             self._outgoing = [data[written:]] if written < len(data) else []
 
     def receive(self) -> Iterator[Frame]:
-        """Return the messages that have arrived. Malformed messages are skipped. Raise AgentExit if the
+        """Yield the messages that have arrived. Malformed messages are skipped. Raise AgentExit if the
         controller has closed the connection.
         """
         try:

@@ -20,8 +20,8 @@ class RecordOrder:
 
 @dataclass(frozen=True)
 class RecordEnd:
-    """Record that an attempt has ended although it never ran here. A start order that arrives later then has
-    no effect.
+    """Record that an attempt has ended although it never ran on this node. If its start order arrives later,
+    the order has no effect.
     """
 
     status: AttemptStatus

@@ -58,8 +58,8 @@ class AttemptStates:
     Life of an attempt
     1. `start`: record the order, then launch a supervisor. If an older attempt of the same job has not ended,
        stop the older attempt and launch this one when the older one has ended.
-    2. `apply_hint` "forked": watch the supervisor. Repeat a stop or start order that arrived before the
-       supervisor.
+    2. `apply_hint` "forked": watch the supervisor. If a stop order, or the order that lets the
+       member of a gang start, arrived before the supervisor ran, send it to the supervisor again.
     3. `apply_hint` "ready" (gang members), "started", "checkpoint": change the status and report it.
     4. `apply_hint` "ended", or `supervisor_gone` with "ended" in the record: report the end.
     5. `settle`: the controller has recorded the end. The logs stay until `keep` newer attempts are settled.
@@ -92,7 +92,7 @@ class AttemptStates:
         return tuple(attempt.status for attempt in self._known.values() if not attempt.settled)
 
     def has_ended(self, key: AttemptKey) -> bool | None:
-        """Return whether this attempt has ended; None if the agent does not know the attempt."""
+        """Return whether this attempt has ended; None if there is no such attempt on this node."""
         attempt = self._known.get(key)
         return None if attempt is None else attempt.ended
 
@@ -101,7 +101,9 @@ class AttemptStates:
         return attempt is not None and attempt.status.pid is not None
 
     def order(self, key: AttemptKey) -> Start | None:
-        """Return the start order of an attempt; None if the attempt has ended or is unknown."""
+        """Return the start order of an attempt; None if the attempt has ended, or if this node has no start
+        order for it.
+        """
         attempt = self._known.get(key)
         return None if attempt is None else attempt.order
 
@@ -111,9 +113,7 @@ class AttemptStates:
         return attempt.order if attempt is not None and attempt.status.pid is not None else None
 
     def user(self, key: AttemptKey) -> str:
-        """Return the user of the attempt's job; empty for an attempt that never had a start order on this
-        node.
-        """
+        """Return the user of the attempt's job; empty if this node never had its start order."""
         attempt = self._known.get(key)
         return "" if attempt is None else attempt.user
 
@@ -146,8 +146,8 @@ class AttemptStates:
     # --- start of the agent ---
 
     def adopt(self, found: SpooledAttempt, holder: int | None = None, settled: bool = False) -> None:
-        """Add an attempt that an earlier agent has recorded. `holder` is the pid of its supervisor, or None
-        if none runs. `settled` is True if the controller has stored its end.
+        """Add an attempt that an earlier agent has recorded. `holder` is the pid of the attempt's supervisor;
+        None if no supervisor runs. `settled` is True if the controller has stored the attempt's end.
         """
         status = found.status
         key = (status.job, status.attempt)
@@ -179,9 +179,9 @@ class AttemptStates:
     # --- orders of the controller ---
 
     def start(self, order: Start, now: float) -> list[AttemptAction]:
-        """Record an attempt, and launch it when all older attempts of its job have ended. If the agent knows
-        the attempt already, only report its state. If the agent knows a newer attempt of the job, refuse
-        this attempt.
+        """Record an attempt, and launch it when all older attempts of its job have ended. If this attempt is
+        already recorded, only report its state. If a newer attempt of the job is recorded, refuse this
+        attempt.
         """
         key = (order.job, order.attempt)
         if key in self._known:
@@ -200,13 +200,15 @@ class AttemptStates:
         return actions
 
     def record_failed(self, key: AttemptKey, now: float, why: str) -> list[AttemptAction]:
-        """Forget an attempt whose start order could not be written to the spool, and report its end."""
+        """Remove an attempt whose start order could not be written to the spool, and report to the controller
+        that it has ended.
+        """
         self._drop(key)
         return [SendReport(Report(AttemptStatus(*key, ended_at=now, why=f"{NODE_UNFIT}: {why}")))]
 
     def stop(self, stop: Stop, now: float) -> list[AttemptAction]:
-        """Stop an attempt. If the agent does not know the attempt, record it as ended, so that a start order
-        that arrives later has no effect.
+        """Stop an attempt. If this node has no record of the attempt, record it as ended, so that a start
+        order that arrives later has no effect.
         """
         key = (stop.job, stop.attempt)
         attempt = self._known.get(key)
@@ -246,8 +248,8 @@ class AttemptStates:
         return self._update(key, attempt, replace(attempt.status, checkpoint=checkpoint))
 
     def settle(self, settle: Settle) -> list[AttemptAction]:
-        """Keep an attempt only for its logs, because the controller has stored its end. If this node has more
-        than `keep` attempts of this kind, delete the oldest.
+        """Mark an ended attempt as settled, because the controller has stored its end. If more than `keep`
+        attempts (an argument of the constructor) are settled now, delete the oldest.
         """
         key = (settle.job, settle.attempt)
         attempt = self._known.get(key)
@@ -258,7 +260,7 @@ class AttemptStates:
         return [MoveToSettled(key), *self._delete_surplus()]
 
     def forget(self, key: AttemptKey) -> list[AttemptAction]:
-        """Delete the logs of an ended attempt because they exceed a limit of log retention."""
+        """Delete the logs of an ended attempt, because logs on this node exceed a limit of log retention."""
         attempt = self._known.get(key)
         if attempt is None or not attempt.settled:
             return []

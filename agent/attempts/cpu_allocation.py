@@ -15,11 +15,11 @@ class CpuAllocator:
     The setting `bind` in [jobs] selects the mode. `cores` follows the steps below. With `numa`, an attempt
     may use all CPUs of its NUMA nodes; with `none`, all CPUs of the host.
     1. An attempt gets exclusive CPUs only if it requests whole CPUs and may not use more than it requests.
-    2. If the attempt has GPUs, the candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA node
-       is a candidate, and the whole host is the last one. The NUMA node with the fewest free CPUs is the
-       first candidate, so that other NUMA nodes stay free for large jobs.
-    3. In the first candidate with enough free CPUs, take CPUs of entirely free cores first, and hyper-threads
-       of one core together.
+    2. If the attempt has GPUs, the only candidate is the set of NUMA nodes of its GPUs. Otherwise each NUMA
+       node is a candidate: first the NUMA node with the fewest free CPUs, so that other NUMA nodes stay free
+       for large jobs. The last candidate is the whole host.
+    3. Take the CPUs from the first candidate that has enough free CPUs. Entirely free cores are taken first,
+       and the hyper-threads of one core together.
     4. If no candidate has enough free CPUs, the attempt shares all CPUs of its NUMA nodes.
     CPUs of ended attempts are released when CPUs are chosen the next time.
 
@@ -37,7 +37,7 @@ class CpuAllocator:
         self._held: dict[AttemptKey, list[int]] = {}
 
     def adopt(self, key: AttemptKey, cpus: Sequence[int]) -> None:
-        """Keep the CPUs that an earlier agent has assigned to an attempt."""
+        """Record that an attempt still has the CPUs that an earlier agent has assigned to it."""
         if self._mode == "cores" and len(cpus) < self._host.cpus:
             self._held[key] = list(cpus)
 
@@ -67,8 +67,8 @@ class CpuAllocator:
         return descriptions.get(self._mode, "any CPU, any memory")
 
     def _near(self, nodes: list[int]) -> list[int]:
-        """Return `nodes` as the NUMA nodes whose memory the attempt should prefer. If the host has only one
-        NUMA node, return an empty list.
+        """Return the NUMA nodes whose memory an attempt uses first: `nodes`, or an empty list if the host has
+        only one NUMA node.
         """
         return nodes if len(self._host.numa) > 1 else []
 

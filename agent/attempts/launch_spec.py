@@ -97,9 +97,6 @@ class LaunchSpec:
 
     @property
     def is_podman(self) -> bool:
-        """Return whether podman runs the containers of the attempt. Processes of podman containers are
-        descendants of the supervisor.
-        """
         return bool(self.container_engine) and not self.is_docker
 
     def pack(self) -> bytes:

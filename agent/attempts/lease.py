@@ -37,5 +37,5 @@ def last_renewal(spool: str, boot_id: str) -> float:
             with open(f"{spool}/{NAME}", "rb") as file:
                 line = attempt_record.decode_fact(file.read().rstrip(b"\n"))
             return float(line[2]) if line[1] == boot_id else float("-inf")
-        time.sleep(0.01)  # Read the file again, because the agent may be writing it at this moment.
+        time.sleep(0.01)  # Wait and read the file again, because the agent may be writing it at this moment.
     return float("-inf")

@@ -156,8 +156,9 @@ class Spool:
         return os.pread(self._lock, 20, 0).decode("ascii", "replace").strip()
 
     def _claim_for(self, cluster: str) -> None:
-        """Mark the spool as used by this cluster. If another cluster used the spool before, move the logs of
-        its attempts to another directory. Raise SpoolUnusable if some of its attempts have not finished.
+        """Mark the spool as used by `cluster`. If another cluster used the spool before, move the logs of
+        that cluster's attempts to another directory. Raise SpoolUnusable if some of those attempts are not
+        settled.
         """
         other = cluster_ownership.other_cluster(self.root, cluster)
         if other:
@@ -169,8 +170,8 @@ class Spool:
             cluster_ownership.write_owner(self.root, cluster)
 
     def _evict(self) -> None:
-        """Kill the agent that has locked the spool. It has lost its connection to the controller, and it may
-        hang or be stopped.
+        """Kill the agent that has locked the spool. That agent has lost its connection to the controller, and
+        may hang or be stopped.
         """
         text = self._owner()
         if not text.isdigit():
@@ -185,8 +186,8 @@ class Spool:
     # --- writing ---
 
     def renew_leases(self, contact_s: float) -> None:
-        """Set the time of the last contact with the controller, from which all leases count, to `contact_s`
-        (seconds since boot). Ignore an earlier time than the stored one.
+        """Store `contact_s`, the time of the last contact with the controller in seconds since boot. All
+        leases begin at this time. If a later time is already stored, do nothing.
         """
         if contact_s > self._contact_s:
             self._contact_s = contact_s
@@ -208,8 +209,8 @@ class Spool:
             raise
 
     def end_unclaimed(self, key: AttemptKey, line: bytes) -> bool:
-        """Record the end of an attempt that no supervisor has begun to run. If a supervisor has begun to run
-        it, write nothing and return False.
+        """Append `line`, the end of an attempt, to its record, if no supervisor has begun to run the attempt.
+        If a supervisor has begun to run it, write nothing and return False.
         """
         try:
             descriptor = os.open(f"{self.directory(key)}/record", os.O_RDWR | os.O_CLOEXEC)
@@ -264,7 +265,7 @@ class Spool:
 
     def quarantine(self, key: AttemptKey, damage: str) -> SpooledAttempt:
         """Move a damaged record to unreadable/. Replace it by a record that says that the supervisor was
-        lost.
+        lost, and return the content of the new record.
         """
         kept = self.root / "unreadable" / f"{format_key(key)}.{time.time_ns()}"
         directory = self.directory(key)
@@ -319,8 +320,8 @@ class Spool:
         return sorted(found, key=lambda each: (each.status.ended_at or 0.0, each.status.job))
 
     def _without_record(self, found: SpooledAttempt) -> SpooledAttempt:
-        """Return `found`, an attempt in settled/ whose record is damaged, with the time of its end: the time
-        of the last change of its directory.
+        """Return an attempt in settled/ whose record is damaged (`found`) as an ended attempt. The time of
+        the last change of its directory is used as the time of its end.
         """
         try:
             ended_at = os.stat(self.settled_directory((found.status.job, found.status.attempt))).st_mtime

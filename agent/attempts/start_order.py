@@ -142,8 +142,8 @@ class LaunchBuilder:
         return spec
 
     def build_user_spec(self, directory: str, order: Start) -> LaunchSpec:
-        """Return a launch spec that does not start a job. It is used only to scan for checkpoints and to
-        check a URL as the job's user.
+        """Return a launch spec for a child process of the agent that runs as the job's user, to scan for
+        checkpoints or to request the URL of a health check. The launch spec does not start a job.
         """
         return spec_from_order("", directory, order, self.accounts.account_of(order.user))
 
@@ -153,8 +153,8 @@ class LaunchBuilder:
         """Return the launch spec of a `corral exec` command, which runs in the allocation of a running job.
         If `command` is empty, it runs a login shell.
 
-        The command has the user, environment, cgroups, scratch and container of the job. Prolog, time
-        limit, CPU and memory settings and logs are left out.
+        The command has the user, environment, cgroups, scratch and container of the job. The prolog, the time
+        limit and the logs of the job do not apply to the command.
         """
         account = self.accounts.account_of(order.user)
         spec = spec_from_order(format_key(key), directory, order, account)

@@ -36,8 +36,9 @@ FoundCheckpoint = tuple[float, int, str]
 def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundCheckpoint | None:
     """Return the newest checkpoint of a job as (unix time, bytes, path); None if there is none.
 
-    A checkpoint that changed after the time `trusted_until` may be incomplete, and is ignored. If
-    `checkpoint_keep` is set, only this many of the newest checkpoints are kept, and older ones are deleted.
+    A checkpoint that changed after the unix time `trusted_until` may be incomplete and is ignored. If
+    `trusted_until` is None, all checkpoints count as complete. If the job sets `checkpoint_keep`, only this
+    many of the newest checkpoints are kept, and older ones are deleted.
     """
     text = _call_as_user(launch, lambda: _newest(launch, trusted_until))
     if not text:
@@ -49,7 +50,7 @@ def newest_checkpoint(launch: LaunchSpec, trusted_until: float | None) -> FoundC
 def checkpoint_to_resume(launch: LaunchSpec, named: str) -> str:
     """Return the path of the checkpoint from which a new attempt resumes; empty if there is none.
 
-    1. `named` is the checkpoint that the controller knows. If it exists, return it.
+    1. `named` is the checkpoint that was reported to the controller last. If it exists, return it.
     2. Otherwise return the newest checkpoint: an attempt on a lost node may have written a later checkpoint
        and deleted `named`.
     3. If the file system does not answer, return `named` without a check.
@@ -88,7 +89,8 @@ def _call_as_user(launch: LaunchSpec, function: Callable[[], str]) -> bytes:
         text += more
     os.close(answer)
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, os.WNOHANG if more else 0)  # Do not wait: the child may hang.
+    # Do not wait for a child that has not answered, because the child may hang.
+    os.waitpid(pid, os.WNOHANG if more else 0)
     return text
 
 
@@ -105,8 +107,8 @@ def _call_in_child(launch: LaunchSpec, function: Callable[[], str], sink: int) -
 
 
 def _newest(launch: LaunchSpec, trusted_until: float | None) -> str:
-    """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. Also
-    delete the checkpoints that exceed `checkpoint_keep`.
+    """Return the newest complete checkpoint as a line `TIME BYTES PATH`; empty if there is none. If the job
+    sets `checkpoint_keep`, also delete all but this many of the newest checkpoints.
     """
     found = sorted(list_checkpoints(launch.checkpoint_dir), reverse=True)
     good = [each for each in found if trusted_until is None or each[0] < trusted_until - _SLACK_S]

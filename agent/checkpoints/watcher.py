@@ -37,7 +37,9 @@ class _Scan:
 
 
 class CheckpointWatcher:
-    """Calls `report` for each complete checkpoint that the attempts in `running` write."""
+    """Scans the checkpoint directories of the attempts that `running` returns, and calls `report` for each
+    complete checkpoint.
+    """
 
     def __init__(
         self,
@@ -95,8 +97,8 @@ class CheckpointWatcher:
         at, size, path = text.split(" ", 2)
         found = float(at), int(size), path
         before, self._seen[key] = self._seen.get(key), found
-        # Report a checkpoint only if it is the same as in the previous scan. One that still changes may be
-        # incomplete.
+        # Report a checkpoint only if the previous scan found it with the same time and size. A checkpoint
+        # that still changes may be incomplete.
         if found == before and found != self._reported.get(key):
             self._reported[key] = found
             self._report(key, Checkpoint(path, int(size), float(at)))

@@ -1,5 +1,5 @@
-"""The interface of GPU sources. A GPU source lists and reads the GPUs of a host: nvml.py, late_driver.py,
-simulated.py, `NoGpus`.
+"""The interface of GPU sources. A GPU source lists and reads the GPUs of a host. The sources are `NoGpus` in
+this module, and nvml.py, late_driver.py and simulated.py.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class GpusUnknown(ValueError):
 
 
 class GpuSource(Protocol):
-    """What the agent needs from the GPUs of a host: a list of them, their readings and faults, checks and
-    resets.
+    """The GPUs of a host, as the agent uses them. A GPU source lists the GPUs, sends readings and faults to
+    the controller, and carries out checks and resets.
     """
 
     facts: tuple[GpuFacts, ...]
@@ -53,8 +53,9 @@ class GpuSource(Protocol):
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,
     ) -> None:
-        """Begin to read the GPUs. `send` is called with two kinds of messages: readings that have changed
-        noticeably, and GPU faults. `holders` returns the running attempts that have GPUs.
+        """Begin to read the GPUs at regular intervals. `on_samples` is called with all readings. `send` is
+        called with messages for the controller: readings that have changed noticeably, and GPU faults.
+        `holders` returns the running attempts that have GPUs.
         """
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:
@@ -88,26 +89,26 @@ class NoGpus:
         send: SendFrame,
         on_samples: ReadingsCallback = ignore_readings,  # noqa: ARG002
     ) -> None:
-        """Do nothing: there are no readings."""
+        """Read nothing, because there are no GPUs."""
         self._send = send
 
     def wait_until_clean(self, uuids: Sequence[str], then: ReasonCallback) -> None:  # noqa: ARG002
-        """Call `then` with an empty string at once. The launch of the attempt fails later, because the host
-        has no GPUs.
+        """Call `then` with an empty string at once: no GPU is in use. The launch of the attempt fails later,
+        because the host does not have its GPUs.
         """
         then("")
 
     def schedule_check(self, uuid: str, after_s: float) -> None:  # noqa: ARG002
-        """Send the answer that the check failed, because there is no such GPU."""
+        """Report to the controller that the check has failed, because this host has no such GPU."""
         self._send(GpuChecked(uuid, False, NO_SUCH_GPU))
 
     def schedule_reset(self, uuid: str, command: Sequence[str], after_s: float) -> None:  # noqa: ARG002
-        """Send the answer that the reset failed, because there is no such GPU."""
+        """Report to the controller that the reset has failed, because this host has no such GPU."""
         self._send(GpuReset(uuid, False, NO_SUCH_GPU))
 
 
 class ReportedReadings:
-    """Remembers the readings that were sent last, so that only readings that differ noticeably are sent."""
+    """The readings that were sent last, kept so that only readings that differ noticeably are sent."""
 
     def __init__(self) -> None:
         self._sent: dict[str, GpuSample] = {}
@@ -115,7 +116,7 @@ class ReportedReadings:
 
     def changed(self, samples: list[GpuSample]) -> tuple[GpuSample, ...]:
         """Return the readings that differ noticeably from the last sent readings of the same GPUs. The caller
-        must send the returned readings, because they are stored as the last sent ones.
+        must send the returned readings, because this method stores them as the last sent ones.
         """
         changed = tuple(each for each in samples if _differs(each, self._sent.get(each.uuid)))
         self._sent.update((each.uuid, each) for each in changed)
@@ -123,7 +124,7 @@ class ReportedReadings:
 
     def processes_changed(self, processes: tuple[GpuProcess, ...]) -> bool:
         """Return whether `processes` differs noticeably from the list of GPU processes that was sent last. If
-        it does, the caller must send it, because it is stored as the last sent list.
+        it does, the caller must send `processes`, because this method stores it as the last sent list.
         """
         differ = [(each.uuid, each.pid, each.job) for each in processes] != [
             (each.uuid, each.pid, each.job) for each in self._processes

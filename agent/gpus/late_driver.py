@@ -15,8 +15,8 @@ PROBE_INTERVAL_S = 60.0
 
 
 class LateDriverGpus(NoGpus):
-    """Starts a probe process every minute that looks for GPUs. When it finds GPUs, the agent exits, and the
-    next agent reports the GPUs.
+    """Every minute, starts a probe process that looks for GPUs. When the probe finds GPUs, the agent exits,
+    and the next agent reports the GPUs.
     """
 
     def __init__(self, interval_s: float = PROBE_INTERVAL_S, timeout_s: float = FIRST_ANSWER_S) -> None:
@@ -56,8 +56,8 @@ class LateDriverGpus(NoGpus):
             raise AgentExit
 
     def _end_probe(self, probe: ProbeProcess) -> None:
-        """Kill the probe process. If the probe hangs in the driver, it exits only when the driver answers,
-        and no other probe is started until then.
+        """Kill the probe process. A probe that hangs in the driver exits only when the driver answers; the
+        next probe is started after that.
         """
         self._loop.on_readable(probe.descriptor, None)
         probe.end()

@@ -75,8 +75,8 @@ class ProbeEnded(Exception):
 
 
 class ProbeProcess:
-    """A process that reads the GPUs with NVML (nvml_probe.py). `again` is True for a replacement of an
-    earlier probe. The GPUs in `skip` are not read.
+    """A process that reads the GPUs with NVML (nvml_probe.py). `again` is True if the process replaces an
+    earlier probe process. The GPUs in `skip` are not read.
     """
 
     def __init__(self, pause_s: float, again: bool = False, skip: Collection[str] = ()) -> None:
@@ -124,7 +124,9 @@ class ProbeProcess:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill the probe process and close its pipes. A process that hangs in the driver does not exit."""
+        """Kill the probe process and close its pipes. A process that hangs in the driver exits only when the
+        driver answers.
+        """
         assert self._process.stdout is not None
         assert self._process.stdin is not None
         self._process.stdout.close()
@@ -255,8 +257,8 @@ class NvmlGpus:
     def _check_pending_launches(
         self, round_lines: dict[str, dict[str, Any]], processes: tuple[GpuProcess, ...]
     ) -> None:
-        """Check the launches that wait for clean GPUs, with the readings in `round_lines`. If the GPUs of a
-        launch are clean, or if it has waited too long, call its callback.
+        """Check the launches that wait for clean GPUs. `round_lines` has the newest reading of each GPU, by
+        UUID. If the GPUs of a launch are clean, or if the launch has waited too long, call its callback.
         """
         held = held_milli(self._holders())
         for pending in self._pending_launches[:]:
@@ -279,6 +281,8 @@ class NvmlGpus:
     ) -> str:
         """Return why a GPU is not clean: NVML cannot read it, a process that no job started uses it, or its
         memory is not free. Return an empty string if the GPU is clean.
+
+        `line` is the newest reading of the GPU. `held` has the allocated thousandths of each GPU, by UUID.
         """
         gpu = next(gpu for gpu in self.facts if gpu.uuid == uuid)
         number = gpu.number
@@ -457,8 +461,8 @@ class NvmlGpus:
             self._report(uuid, kind, line.get("error", "") or foreign_process)
             self._answer_check(uuid, line.get("error", "") or reason, occupied="error" not in line)
         for uuid in self._held_before - held.keys():
-            # The callback has nothing to do when the GPU is clean. If the GPU does not become clean, a fault
-            # is reported.
+            # Wait until the GPU is clean. If it does not become clean, a fault is reported; the callback has
+            # nothing to do.
             self.wait_until_clean((uuid,), lambda _why: None)
         self._held_before = set(held)
         self._check_pending_launches(round_lines, processes)
@@ -472,8 +476,9 @@ class NvmlGpus:
             self._send(GpuProcesses(processes))
 
     def _check_links(self, samples: list[GpuSample]) -> None:
-        """End the agent if, in several readings, a GPU has had more or fewer active NVLinks than when the
-        agent started. A new agent then reports the links: they are sent only in the hello, the first message.
+        """End the agent if, in several rounds of readings, a GPU has had more or fewer active NVLinks than
+        when the agent started. NVLinks are reported only in the hello, the first message of an agent, so a
+        new agent must report them.
         """
         now = {(each.uuid, each.links): each.links_up for each in samples}
         self._first_links = begun = {**now, **self._first_links}
@@ -499,9 +504,9 @@ class NvmlGpus:
             self._report(gpu.uuid, TroubleKind.SILENT, trouble)
 
     def _report(self, uuid: str, kind: TroubleKind, trouble: str) -> None:
-        """Report a fault of a GPU to the controller, unless the same fault was reported last. A check of this
-        GPU that is under way fails. If `trouble` is empty, report nothing, because only a check can show that
-        a fault has ended.
+        """Report `trouble`, a fault of a GPU, to the controller, unless it was the last fault reported for
+        this GPU. If a check of the GPU is under way, the check fails. If `trouble` is empty, report nothing,
+        because only a check can show that a fault has ended.
         """
         if trouble != self._trouble.get(uuid, ""):
             self._trouble[uuid] = trouble

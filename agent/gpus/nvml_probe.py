@@ -1,8 +1,8 @@
 """The probe process. It reads the GPUs with NVML, so that a hanging driver blocks only this process.
 
-The probe writes JSON lines. The first line describes the GPUs. Then, every few seconds and for each line
-on stdin, it writes one line per GPU with a reading, and `{"done": true}` after the last GPU. From the line
-that is missing the agent sees on which GPU the driver hangs. Xid events (GPU errors) are written when they
+The probe writes JSON lines. The first line describes the GPUs. Then, every few seconds and for each line on
+stdin, it writes one line per GPU with a reading, and `{"done": true}` after the last GPU. If the driver hangs
+on a GPU, the line of this GPU is the first one that is missing. Xid events (GPU errors) are written when they
 occur.
 """
 
@@ -65,8 +65,8 @@ def main(
     exit.
 
     `again` is True for a probe that replaces an earlier one. Such a probe skips the GPUs in `skip`, and does
-    not write the line that describes the GPUs: if the driver hung while the probe makes that line, the agent
-    could not see which GPU is the cause.
+    not write the line that describes the GPUs: if the driver hung while the probe collected the description,
+    the agent could not find the GPU that is the cause.
     """
     _die_with_the_agent()
     try:
@@ -97,8 +97,8 @@ def main(
 
 
 def _die_with_the_agent() -> None:
-    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver could not see
-    that the agent has closed the pipe.
+    """Let the kernel kill this process when the agent exits. A probe that hangs in the driver could not
+    detect that the agent has closed the pipe.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

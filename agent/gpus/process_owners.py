@@ -66,7 +66,7 @@ def simulated_load(env: Mapping[str, str]) -> float:
 
 
 def loaded_milli(holders: Iterable[GpuHolder]) -> dict[str, int]:
-    """Return how much of each simulated GPU the attempts load, in thousandths of the GPU, by UUID."""
+    """Return how much of each simulated GPU is under load by attempts, in thousandths of the GPU, by UUID."""
     found: dict[str, int] = {}
     for holder in holders:
         for hold in holder.gpus:

@@ -56,11 +56,11 @@ _HOT_C = 68
 
 
 class SimulatedGpus:
-    """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts
-    to which they are allocated.
+    """The simulated GPUs of a node. Their utilisation, temperature and used memory depend on the attempts to
+    which they are allocated.
 
     An attempt loads its GPUs fully, or by as many percent as CORRAL_SIMULATED_LOAD in its environment. The
-    GPUs of an idle group (`simulated:8xH100:idle`) have no load at all.
+    GPUs of an idle group (`simulated:8xH100:idle`) never have load.
     """
 
     numa_nodes = 2
@@ -132,8 +132,9 @@ class SimulatedGpus:
         loop.call_later(SAMPLE_INTERVAL_S, lambda: self._read(loop, holders, send))
 
     def sample(self, held: Mapping[str, int], loaded: Optional[Mapping[str, int]] = None) -> list[GpuSample]:
-        """Return a new reading of every GPU. `held` is how much of each GPU is allocated, `loaded` how much
-        of it computes, in thousandths, by UUID. Without `loaded`, all of it computes.
+        """Return a new reading of every GPU. `held` has the allocated part of each GPU, and `loaded` the part
+        under load, both in thousandths of the GPU, by UUID. Without `loaded`, the whole allocated part is
+        under load.
         """
         self._tick += 1
         loaded = held if loaded is None else loaded
@@ -148,8 +149,8 @@ class SimulatedGpus:
         ]
 
     def _reading(self, gpu: GpuFacts, model: SimulatedModel, held: float, load: float) -> GpuSample:
-        """Return a new reading of one GPU. Its utilisation varies in slow waves, and its temperature
-        follows with a delay.
+        """Return a new reading of one GPU. `held` is the allocated part of the GPU and `load` the part under
+        load, from 0 to 1. The utilisation varies in slow waves, and the temperature follows with a delay.
         """
         index = gpu.index
         wave = math.sin(self._tick / 7 + int(gpu.uuid[4:8], 16))
@@ -172,8 +173,8 @@ class SimulatedGpus:
 
 
 def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProcess, ...]:
-    """Return the processes that NVML would list: one for each attempt on each of its GPUs. Used memory is
-    divided among them.
+    """Return the processes that NVML would list: one for each attempt in `held` on each of its GPUs. `used`
+    is the used memory of each GPU in MiB, by UUID. It is divided among the processes.
     """
     return tuple(
         GpuProcess(
@@ -191,8 +192,9 @@ def _processes(held: list[GpuHolder], used: Mapping[str, int]) -> tuple[GpuProce
 
 
 def _divided(node: str, gpu: GpuFacts, slices: Sequence[str], first: int, number: str) -> list[GpuFacts]:
-    """Return the MIG instances into which the profiles in `slices` divide a GPU, numbered from `first`. Each
-    instance is a separate device without NVLink.
+    """Return the MIG instances into which `gpu` is divided, one for each MIG profile in `slices`. Each
+    instance is a separate device without NVLink. The indices of the instances begin at `first`; `number` is
+    the number of `gpu`.
     """
     return [
         replace(
@@ -213,8 +215,9 @@ def _uuid(seed: str) -> uuid.UUID:
 
 
 def _facts(node: str, first: int, position: int, count: int, model: SimulatedModel) -> GpuFacts:
-    """Return the description of one GPU in a group of equal GPUs. The first half of the group is on NUMA node
-    0, the second half on NUMA node 1. NVLink connects the GPUs in sets of eight.
+    """Return the description of the GPU at `position` (from 0) in a group of `count` equal GPUs. The indices
+    of the group begin at `first`. The first half of the group is on NUMA node 0, the second half on NUMA node
+    1. NVLink connects the GPUs in sets of eight.
     """
     index = first + position
     clique = position // NVLINK_CLIQUE * NVLINK_CLIQUE

@@ -1,6 +1,7 @@
 """Measures the GPU usage of attempts: mean and 95th percentile of utilisation, peak memory and energy.
 
-1. For each reading, add the time since the previous reading to the attempts that hold the GPUs now.
+1. For each reading, add the time since the previous reading to the sums of the attempts that have the GPUs
+   now.
 2. Every `SAVE_INTERVAL_S` seconds, save the sums of an attempt in a file beside its record. A restart of the
    agent loses at most the usage since then.
 3. Every `REPORT_INTERVAL_S` seconds, and when an attempt has its first sums, send the usage of all running

@@ -48,7 +48,7 @@ def arrive(word: Sequence[str], name: str, size: int, digest: str, home: str) ->
 
 
 def _write_answer(word: Sequence[str], what: str, detail: str) -> None:
-    """Write an answer to the controller as a line of its own. The answer begins with a newline, because the
+    """Write an answer to the controller on a separate line. The answer begins with a newline, because the
     login shell may have printed an incomplete line.
     """
     os.write(1, f"\n{''.join(word)} {json.dumps([what, detail])}\n".encode("ascii"))

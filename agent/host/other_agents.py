@@ -44,8 +44,9 @@ def _agents(proc: Path) -> Iterator[tuple[int, int, Path]]:
 
 
 def _name(home: Path, pid: int) -> str:
-    """Return a text with the node for which an agent runs jobs. If the agent's spools cannot be read, the
-    text is "an agent". If the agent has no spool, for instance during a preflight, the text is empty.
+    """Return a text that names the node of the agent with this pid, such as "node gpu01". If the agent's
+    spools cannot be read, return "an agent". If the agent has no spool, for instance during a preflight,
+    return an empty text.
     """
     try:
         found = [f"node {spool.name}" for spool in _spools(home) if _holder(spool) == pid]
@@ -55,8 +56,8 @@ def _name(home: Path, pid: int) -> str:
 
 
 def _spools(home: Path) -> list[Path]:
-    """Return the directories that may be the spool of an agent: its home directory, and the directories in
-    `nodes` below it.
+    """Return the directories that may be the spool of an agent: the agent's directory `home`, and the
+    directories in `home`/nodes.
     """
     try:
         return [home, *islice((home / "nodes").iterdir(), MOST_SPOOLS)]
