@@ -21,8 +21,8 @@ CANNOT_RUN = 127
 
 
 def main(descriptor: str, terminal: str) -> None:
-    """Read a launch spec, the settings for a command, from a descriptor and exec the command. Does not
-    return.
+    """Read a launch spec (the settings of a command) from the open file `descriptor`, and replace this
+    process by the command. If `terminal` is not empty, stdin becomes the controlling terminal of the command.
     """
     try:
         with open(int(descriptor), "rb") as file:

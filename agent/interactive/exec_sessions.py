@@ -76,9 +76,10 @@ class ExecSessions:
        credit.
     3. End a session when its command has exited and its output is read, when its job has ended, when the
        client closes it, or when the agent exits. Then kill the command and its descendants.
-    4. When a job has ended, find processes that its sessions have left by their marks, and kill them.
+    4. When a job has ended, kill the processes that its sessions have left. They are found by their marks
+       (process_marks.py).
 
-    `prepare` builds the launch spec of a command, or raises CannotExec.
+    The argument `prepare` returns the launch spec of a command, or raises CannotExec.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class ExecSessions:
         self._check_planned = False
 
     def open(self, order: OpenShell) -> None:
-        """Start a command of `corral exec`. If it cannot start, send ShellEnded with the reason."""
+        """Start a command of `corral exec`. If it cannot start, send ShellEnded with the reason to the
+        client.
+        """
         key = (order.job, order.attempt)
         try:
             if len(self._open) >= MAX_SESSIONS:
@@ -122,8 +125,8 @@ class ExecSessions:
             self._flush(session)
 
     def show_notice(self, key: AttemptKey, sentence: str) -> None:
-        """Show a line `corral: ...` on the terminals that are open in an attempt. Commands without a terminal
-        are left out, because programs read their output.
+        """Write `sentence` as a line `corral: ...` to the terminals of all sessions in an attempt. Sessions
+        without a terminal do not get the line, because programs read their output.
         """
         text = b64encode(f"\r\ncorral: {sentence}\r\n".encode("utf-8", "replace")).decode()
         for session in self._open.values():
@@ -131,9 +134,7 @@ class ExecSessions:
                 self._channel.send(ShellOutput(session.request, text, "stdout"))
 
     def acknowledge(self, frame: ShellTaken) -> None:
-        """Add the number of bytes that the client has read to the session's credit, so that the session may
-        send as many further bytes.
-        """
+        """Let a session send as many further bytes of output as the client has read since the last call."""
         session = self._open.get(frame.request)
         if session is not None:
             session.credit += frame.size
@@ -221,7 +222,7 @@ class ExecSessions:
 
     def _end(self, session: _Session, why: str) -> None:
         """Send SIGHUP to the session's process group, and then SIGKILL to the command and its descendants.
-        The client gets `why` as the reason.
+        `why` is the reason that the client gets.
         """
         with suppress(OSError):
             os.killpg(session.process.pid, signal.SIGHUP)
@@ -276,8 +277,8 @@ def _start_on_pipes(order: OpenShell, launch: LaunchSpec) -> _Session:
 def spawn_in_job(
     launch: LaunchSpec, terminal: str, stdin: int, stdout: int, stderr: int
 ) -> subprocess.Popen[bytes]:
-    """Start a command with the user, environment and cgroups of a running job. Raise OSError if the process
-    cannot be created.
+    """Start a command with the user, environment and cgroups of a running job. `terminal` is not empty if
+    `stdin` is a terminal. Raise OSError if the process cannot be created.
     """
     source, sink = os.pipe()
     try:

@@ -56,7 +56,9 @@ class _Watch:
     probe: Optional[_Probe] = None
 
     def judge(self, ok: bool, now: float) -> bool:
-        """Count the result of a check. Return whether the health has changed, so that it must be reported."""
+        """Count the result of a check; `ok` is True if the check has passed. Return whether the health of the
+        attempt has changed and must be reported.
+        """
         if ok:
             self.failures = 0
         elif self.healthy is None and now - self.started < self.check.start_s:
@@ -73,9 +75,10 @@ class _Watch:
 class HealthChecks:
     """Checks the health of the attempts that have a health check, and reports changes to the controller.
 
-    1. `watch` begins with the first report that the attempt runs. Only the job's first node is checked.
-    2. Every `every_s` seconds, start a check: the command runs like a command of `corral exec`, the URL is
-       requested by a child process with the job's user.
+    1. The agent calls `watch` when it first reports that an attempt runs. Only the agent on the job's first
+       node checks the job.
+    2. Every `every_s` seconds, start a check: a command runs like a command of `corral exec`; a URL is
+       requested by a child process that runs as the job's user.
     3. When the process ends, or after `timeout_s` seconds, count the result (`_Watch.judge`).
 
     An agent that takes over running attempts begins anew: it reports the health of each attempt once.
@@ -157,7 +160,7 @@ class HealthChecks:
             self._await_exit(key, probe)
 
     def _await_exit(self, key: AttemptKey, probe: _Probe) -> None:
-        """Wait until the process that has closed its output has ended too."""
+        """Count the result of a check when its process, which has closed its output, has exited."""
         watch = self._watched.get(key)
         if watch is None or watch.probe is not probe:
             return
@@ -194,7 +197,9 @@ class HealthChecks:
 
 
 def _request(launch: LaunchSpec, check: HealthCheck, sink: int) -> None:
-    """Request the URL, write the reason of a failure to `sink`, and exit. Runs in the child process."""
+    """Request the URL of a check. If the check fails, write the reason to `sink`. Then exit: this function
+    runs in the child process of the check.
+    """
     try:
         task_process.close_descriptors(sink)
         task_process.become_user(launch)

@@ -89,8 +89,8 @@ class LogReader:
                 self._step(reading)
 
     def _step(self, reading: _LogRequest) -> None:
-        # Check whether the attempt has ended before the log is read. Otherwise output that the job writes
-        # between the read and its end would not be sent.
+        # Before the log is read, check whether the attempt has ended. If the check came after the read,
+        # output that the job writes between the read and its end would not be sent.
         ended = self._has_ended(reading.key) is not False
         try:
             data = self._next(reading)

@@ -22,8 +22,8 @@ value).
 
 
 class AttemptCgroup:
-    """The cgroups of one attempt. On cgroup v2 this is one cgroup, on v1 one for each controller; on a host
-    without cgroups it is empty.
+    """The cgroups of one attempt: one cgroup with cgroup v2, one for each cgroup controller (such as memory)
+    with cgroup v1, and none on a host without cgroups.
     """
 
     def __init__(self, parts: list[CgroupSpec]) -> None:

@@ -34,8 +34,8 @@ class HostCgroups:
     """Why jobs have no limits on this host."""
 
     def parts(self, key: str, order: Start | None, max_processes: int) -> list[CgroupSpec]:
-        """Return the cgroups to create for one attempt, with their settings. Without a start order there
-        are no settings: the cgroups then only serve to find and kill processes.
+        """Return the cgroups to create for the attempt `key` (such as 42.1), with their settings. Without a
+        start order there are no settings: the cgroups then only serve to find and kill processes.
         """
         settings = (
             {name: [] for name in self.parents} if order is None else self._settings(order, max_processes)
@@ -102,8 +102,8 @@ def cpu_shares(order: Start) -> int:
 
 
 def detect(mode: str, tag: str, proc: Path = Path("/proc")) -> HostCgroups:
-    """Find the cgroups that this agent may use, and create the parent of the attempts' cgroups. `tag`
-    distinguishes the agents of one host.
+    """Find the cgroups that this agent may use, and create the parent of the attempts' cgroups. If `mode` is
+    "none", jobs get no cgroups. `tag` distinguishes the agents of one host.
     """
     if mode == "none":
         return HostCgroups(why='[jobs] limits is "none"')

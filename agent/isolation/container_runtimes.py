@@ -111,8 +111,8 @@ class ContainerRuntime:
             launch.container_engine, launch.container_names = list(self.command), names
 
     def exec_command(self, launch: LaunchSpec, command: tuple[str, ...], terminal: bool) -> list[str]:
-        """Return the command line that runs a `corral exec` command in the job's container. With apptainer
-        it starts a new container.
+        """Return the command line that runs a `corral exec` command in the job's container. With apptainer,
+        this command line starts a new container from the same image.
         """
         words, inside = list(command) or ["/bin/sh"], launch.container_exec
         if self.kind in ("apptainer", "singularity"):

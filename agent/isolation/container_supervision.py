@@ -51,7 +51,7 @@ _LOST_CODES = (_KILLED, 255)
 
 
 class ContainerState:
-    """The state of one container. `began` is True if the container's program has ever run."""
+    """The state of one container. `began` is True if the program of the container was started."""
 
     def __init__(self, state: str, code: int = 0, out_of_memory: bool = False, began: bool = False) -> None:
         self.state = state
@@ -61,11 +61,11 @@ class ContainerState:
 
 
 def inspect_container(launch: LaunchSpec, name: str) -> ContainerState:
-    """Ask the engine for the state of a container.
+    """Return the state of a container, as the container engine reports it.
 
     1. If `inspect` succeeds, it prints the state.
-    2. If `inspect` fails, list the containers with this name. This is needed because docker's exit code is
-       1 both for an unknown container and without a daemon. If the list is empty, the container has been
+    2. If `inspect` fails, list the containers with this name. This is needed because docker's exit code is 1
+       both for an unknown container and without a daemon. If the list is empty, the container has been
        removed.
     3. If the list fails too, the engine does not answer, and the container may still run.
     """
@@ -115,7 +115,7 @@ def job_processes(launch: LaunchSpec, descendants: list[int]) -> list[int]:
 
     With podman and apptainer, the job's processes are in `descendants`, the descendants of the supervisor.
     With docker, the job's processes are descendants of the daemon, and are found by the mark in their
-    environment (process_marks.py). Then `descendants` has only commands that query docker.
+    environment (process_marks.py). In that case, `descendants` has only commands that query docker.
     """
     if launch.is_docker:
         return _without_engine(marked_processes(launch))

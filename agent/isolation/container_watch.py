@@ -36,8 +36,9 @@ TIMEOUT_S = 30.0
 
 
 class ContainerWatch:
-    """Runs commands of the container engine, one at a time. `running` returns the names (`42.1`) of
-    attempts that have a supervisor.
+    """Removes orphan containers and detects a container engine that starts later than the agent. At most one
+    command of the engine runs at a time. `running` has the names (such as `42.1`) of attempts that have a
+    supervisor.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Scratch directories: local disk for one attempt, created before its start and deleted after its end.
 
-They are below a directory in which all users can write (/var/tmp). Therefore trusted_paths.py opens
-their root directory, which checks that no user has replaced it.
+All scratch directories of an agent are in one root directory. The root is in a directory in which all users
+can write (/var/tmp), so trusted_paths.py opens the root and checks that no user has replaced it.
 
 Only the job's user can read the directory of an attempt. Repeated scans measure its size, so the measured
 size may be some seconds old, and deleted files that are still open do not count. File system quotas are not
@@ -74,7 +74,8 @@ class ScratchArea:
             try:
                 os.close(_open_root(self.root, make))
             except UntrustedPath:
-                self._rename()  # A user has created a file or directory with this name.
+                # Choose another name, because a user has created a file or directory with this name.
+                self._rename()
                 if make:
                     os.close(_open_root(self.root))
         except FileNotFoundError:
@@ -227,7 +228,7 @@ def remove_directory(folder: str) -> bool:
 
 
 def delete_in_background(folders: list[str]) -> None:
-    """Delete directories in a separate process, because it may take long."""
+    """Delete directories in a separate process, because deleting them may take minutes."""
     if not folders:
         return
     child = os.fork()

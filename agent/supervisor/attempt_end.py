@@ -58,7 +58,9 @@ def finish_attempt(attempt: Supervisor) -> None:
 
 
 def _remove_cgroup(attempt: Supervisor) -> None:
-    """Kill the processes that are left in the cgroup, such as `corral exec` commands, and remove it."""
+    """Kill the processes that are left in the attempt's cgroup, such as `corral exec` commands. Then remove
+    the cgroup.
+    """
     while not attempt.cgroup.remove():
         attempt.cgroup.kill()
         process_tree.send_signal(attempt.cgroup.members(), signal.SIGKILL)
@@ -71,8 +73,8 @@ def _pause(attempt: Supervisor) -> None:
 
 
 def _run_epilog(attempt: Supervisor) -> None:
-    """Run the epilog and remove the scratch directory. If that fails, log the failure; the result of the job
-    stays the same.
+    """Run the epilog and remove the scratch directory. A failure is logged and does not change the result of
+    the job.
     """
     launch = attempt.launch
     problem = hooks.run_hook(
@@ -88,8 +90,9 @@ def _run_epilog(attempt: Supervisor) -> None:
 
 
 def _newest_checkpoint(attempt: Supervisor) -> directory.FoundCheckpoint | None:
-    """Return the newest complete checkpoint. If a task or the checkpoint command had to be killed, ignore
-    checkpoints that were changed after the job was ordered to end: they may be incomplete.
+    """Return the newest complete checkpoint; None if there is none. If a task or the checkpoint command had
+    to be killed, ignore checkpoints that were changed after the job was ordered to end, because they may be
+    incomplete.
     """
     if not (attempt.tasks and attempt.launch.checkpoint_dir):
         return None

@@ -1,5 +1,5 @@
-"""The fork server: it forks a supervisor for each attempt. If a supervisor is killed, it ends the processes
-that the supervisor leaves.
+"""The fork server: it forks a supervisor for each attempt. If a supervisor is killed, the fork server kills
+the processes that the supervisor leaves.
 
 A fork is cheap here, because this process has few modules and its garbage collector is off. Launch specs
 arrive on descriptor 0.
@@ -182,8 +182,8 @@ class ForkServer:
                 self._postponed = [each for each in self._postponed if each.key != supervisor.key]
 
     def _kill_orphans(self) -> None:
-        """Kill the orphans, which are processes that killed supervisors have left and that are now children
-        of this process. When no orphan is left, fork the supervisors that had to wait for this.
+        """Kill the orphans: processes that killed supervisors have left and that are now children of this
+        process. When no orphan is left, fork the supervisors whose launch had to wait for that.
         """
         orphans = [pid for pid in process_tree.children(os.getpid()) if pid not in self._supervisors]
         if orphans:
@@ -204,8 +204,8 @@ class ForkServer:
     # --- leases ---
 
     def _lease_left_s(self, lease_s: float, grace_s: float) -> float:
-        """Return the seconds until the lease, the grace and LEASE_MARGIN_S have all passed since the agent's
-        last renewal.
+        """Return in how many seconds the lease, the grace and LEASE_MARGIN_S will have passed since the last
+        renewal of the leases; below 0 if they have passed already.
         """
         renewed = lease.last_renewal(os.environ["CORRAL_SPOOL"], self._boot)
         return renewed + lease_s + grace_s + LEASE_MARGIN_S - lease.boot_time_s()
@@ -227,6 +227,7 @@ class ForkServer:
 
 def main(hints_path: str, open_files: str) -> None:
     """Run the fork server until the agent has closed the connection and the last supervisor has exited.
+    `open_files` is the limit of open files for jobs.
 
     Supervisors write to the FIFO `hints_path` when a record has changed, so that the agent reads it at once.
     """

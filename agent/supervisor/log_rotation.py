@@ -99,7 +99,7 @@ def skip_hole(descriptor: int, offset: int) -> tuple[int, bytes]:
 
 
 def equal_share(sizes: Iterable[int], most: int) -> int | None:
-    """Return the size in bytes to which larger logs must be cut, so that all logs together have at most
+    """Return the size in bytes to which all larger logs must be cut, so that the logs together have at most
     `most` bytes. Return None if no log must be cut.
     """
     ordered = sorted(sizes)

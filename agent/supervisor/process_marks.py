@@ -100,8 +100,8 @@ class MarkedProcess:
         return os.fsencode(f"{SPOOL_VARIABLE}={spool}") in self.environ
 
     def proves(self, key: str, attempt: str) -> bool:
-        """Return whether the process belongs to this attempt: it runs as the agent's user, or CORRAL_MARK
-        in its environment is valid for the attempt.
+        """Return whether the process belongs to this attempt: it runs as the agent's user, or CORRAL_MARK in
+        its environment is valid for the attempt. `key` is the HMAC key of the spool.
         """
         uid = self.uid
         if uid == os.geteuid():

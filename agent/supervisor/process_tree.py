@@ -108,7 +108,9 @@ def _children_by_scan() -> Callable[[int], list[int]]:
 def find_strays(
     directory: str, key: str, leader: int | None, ticks: int | None, uid: int | None = None, secret: str = ""
 ) -> list[int]:
-    """Return the running processes of an attempt whose supervisor has ended:
+    """Return the running processes of the attempt `key` (such as 42.1), whose supervisor has ended.
+    `directory` is the attempt's spool directory, and `secret` is the HMAC key of the spool. The processes
+    are:
 
     1. Supervisors, and children of supervisors before exec. They have the environment of the fork server, and
        the name of the attempt as process name. They come first in the result.
@@ -148,11 +150,10 @@ def find_strays(
 
 
 def attempts_with_processes(spool: str, secret: str) -> set[str]:
-    """Return the names of all attempts of this spool that have running processes, even those without a
-    record.
+    """Return the names of all attempts of this spool that have running processes, including attempts without
+    a record. `secret` is the HMAC key of the spool.
 
-    A process counts only if the code of its mark is valid, because every process can set its own
-    environment.
+    A process counts only if the code of its mark is valid, because every process can set its own environment.
     """
     found = set()
     for name in os.listdir("/proc"):
@@ -220,8 +221,8 @@ def _read(path: str) -> bytes:
 
 
 def with_handler(pids: list[int], number: int) -> list[int]:
-    """Return the pids of those processes in `pids` that have a handler for the signal. The signal would end
-    all other processes.
+    """Return the pids of those processes in `pids` that have a handler for the signal `number`. The signal
+    would end all other processes.
     """
     found = []
     for pid in pids:

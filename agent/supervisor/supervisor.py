@@ -58,7 +58,7 @@ class Supervisor:
     Invariants
     - A fact is in the record before its hint is sent. Hints may be lost.
     - `ended` is recorded only when no process of the attempt is left.
-    - This process exits with code 0 only if `ended` is recorded. The fork server relies on it.
+    - This process exits with code 0 only if `ended` is recorded. The fork server relies on this.
     Cost: one process that shares most memory with the fork server. It runs only at the events of step 4.
 
     Example: attempt 7.1 starts a daemon with setsid and exits with code 0. The daemon gets SIGTERM, and
@@ -284,7 +284,9 @@ class Supervisor:
         self.hint(started)
 
     def _reap(self) -> bool:
-        """Collect children that have exited. Return False when the kernel reports that no child is left."""
+        """Collect children that have exited. Return False when the kernel reports that no child is left and
+        the end of every container is confirmed.
+        """
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -326,8 +328,8 @@ class Supervisor:
                 found.state in (container_supervision.NO_ANSWER, container_supervision.RUNNING)
                 and self.killing
             ):
-                # Do not wait for the container engine here. `_record_end` removes the container later, and
-                # waits until it is gone.
+                # Do not wait for the container engine here. `finish_attempt` removes the container later, and
+                # waits until the container no longer exists.
                 self._task_ended_in_engine(pid, status)
             elif found.state == container_supervision.NO_ANSWER and (
                 launch.is_podman or container_supervision.daemon_refused(launch)
@@ -376,8 +378,8 @@ class Supervisor:
         return bool(self.exit_status) or None not in self.tasks.values()
 
     def _wait(self) -> None:
-        """Sleep until a signal arrives or the time of a planned action comes. Then carry out a stop order, if
-        there is one, and the planned actions that are due.
+        """Sleep until a signal arrives or the next planned action is due. Then carry out the stop order, if
+        there is one, and all planned actions that are due.
         """
         retry_at = time.monotonic() + _RETRY_S if self.pending_hint else None
         planned = (
@@ -435,8 +437,8 @@ class Supervisor:
             self.sweep_pause_s = min(self.sweep_pause_s * 2, SWEEP_PAUSES_S[1])
 
     def _check_scratch(self, measure: ScratchMeter, now: float) -> None:
-        """Continue the scan of the scratch directory. If it is larger than requested, end the job or write
-        one notice to the job's stderr, as configured.
+        """Continue the scan of the scratch directory. If the directory is larger than requested, end the job,
+        or write one notice to the job's stderr. The setting `scratch_overuse` selects which.
         """
         before = measure.size
         self.scratch_at = now + measure.step()
@@ -471,8 +473,8 @@ class Supervisor:
             self._begin_ending(self.launch.grace_s)
 
     def _begin_ending(self, grace_s: float) -> None:
-        """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. A second call can only
-        make SIGKILL earlier.
+        """Send SIGTERM to the job now, and plan SIGKILL after `grace_s` seconds. If `grace_s` is 0, send no
+        SIGTERM. A second call can only plan an earlier SIGKILL.
         """
         kill_at = time.monotonic() + grace_s
         if not self.ending and grace_s > 0:
@@ -508,8 +510,8 @@ class Supervisor:
             self._stop(float(grace), float(saving))
 
     def _stop(self, grace_s: float, saving_s: float) -> None:
-        """Request a checkpoint, and plan SIGTERM after `saving_s` seconds. If `saving_s` is 0, send SIGTERM
-        now without a checkpoint.
+        """Request a checkpoint, and plan SIGTERM after `saving_s` seconds. SIGKILL follows `grace_s` seconds
+        after SIGTERM. If `saving_s` is 0, send SIGTERM now without a checkpoint.
         """
         if self.ending or saving_s <= 0:
             self._begin_ending(grace_s)

@@ -20,8 +20,8 @@ HAS_PIDFD = _has_pidfd()
 
 
 class SupervisorWatch:
-    """A running supervisor. The constructor raises ProcessLookupError if the supervisor has exited.
-    `descriptor` is a pidfd of the supervisor; None if the kernel could not open one.
+    """A running supervisor. `descriptor` is a pidfd of the supervisor; None if the kernel could not open one.
+    The constructor raises ProcessLookupError if the supervisor has exited.
     """
 
     def __init__(self, pid: int) -> None:

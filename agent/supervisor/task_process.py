@@ -30,8 +30,8 @@ class TaskNotStarted(Exception):
 
 
 def start_task(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], task: dict[str, str]) -> int:
-    """Start a task in the attempt's cgroup, as leader of a new session. Return its pid. Raise
-    TaskNotStarted if that fails.
+    """Start a task in the attempt's cgroup, as leader of a new session. Return its pid. `task` has the
+    environment variables that only this task gets. Raise TaskNotStarted if that fails.
     """
     env = {**launch.env, **task} if task else launch.env
     quick = launch.user is None and not cgroup.is_v2 and not launch.output and not launch.error
@@ -111,7 +111,9 @@ def become_user(launch: LaunchSpec) -> None:
 
 
 def write_notice(place: str, sentence: str) -> None:
-    """Append a line `corral: ...` to the job's stderr, or to its stdout if it has no stderr."""
+    """Append a line `corral: ...` to the job's stderr, or to its stdout if it has no stderr. `place` is the
+    attempt's spool directory.
+    """
     for name in ("stderr", "stdout"):
         try:
             descriptor = os.open(f"{place}/{name}", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -164,7 +166,9 @@ def _spawn(launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict
 def _fork(
     launch: LaunchSpec, cgroup: AttemptCgroup, argv: list[str], env: dict[str, str], *, first_task: bool
 ) -> int:
-    """Start the task with fork, as the job's user. If the change of user fails, do not start the program."""
+    """Start the task with fork, as the job's user, and return its pid. If the change of user or the start
+    fails, raise TaskNotStarted.
+    """
     failure, error_pipe = os.pipe()
     supervisor = os.getpid()
     try:
@@ -190,8 +194,8 @@ def _become(
     supervisor: int,
     first_task: bool,
 ) -> None:
-    """Called in the child process after a fork: change to the job's user and directory, redirect output, and
-    exec the program. Write errors to `error_pipe`.
+    """Change this process, the child after a fork, to the job's user and directory, redirect its output, and
+    exec the program. If that fails, write the error to `error_pipe` and exit.
     """
     try:
         os.setsid()
@@ -234,11 +238,11 @@ def _logs(launch: LaunchSpec) -> list[tuple[int, str]]:
 
 
 def _redirect(launch: LaunchSpec, first_task: bool) -> None:
-    """Send stdout and stderr to the files that the user chose. This process must already run as the job's
-    user, in the working directory.
+    """Redirect stdout and stderr to the files that the user chose with --output and --error. This process
+    must already run as the job's user, in the working directory.
 
-    If only --output is set, stderr goes to the same file, as in Slurm. The log in the spool gets one
-    line with the path of that file.
+    If only --output is set, stderr goes to the same file, as in Slurm. The first task writes one line with
+    the path of that file to the log in the spool.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
     # Set O_NONBLOCK, because open() would otherwise block on a named pipe until a reader opens it.
