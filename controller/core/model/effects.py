@@ -1,4 +1,6 @@
-"""Effects: orders to agents. An effect is carried out only when the events of the same input are on disk."""
+"""Effects: messages to agents that a decision causes. An effect is sent only when the events of the same
+input are on disk.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,8 @@ class SendToNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StartAttempt:
-    """Send the start orders of an attempt to the agents of its nodes. The frames (messages) are made only
-    when they are sent, with the values of the job at its placement: `members`, `spec`, `attempt` and
-    `checkpoint`.
+    """Send the start orders of an attempt to the agents of its nodes. The orders are made only when they are
+    sent. `members`, `spec`, `attempt` and `checkpoint` have the values at the placement of the job.
     """
 
     job: Job

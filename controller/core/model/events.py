@@ -102,7 +102,9 @@ class JobEdited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobRelaxed(JobEvent):
-    """The job has waited so long that the constraints named in `relax` of its spec do not apply any more."""
+    """The job has waited so long that some of its constraints (the fields named in `relax` of its spec) no
+    longer apply.
+    """
 
     dropped: tuple[str, ...]
 
@@ -127,8 +129,8 @@ class PriorityInherited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class StartEstimated(JobEvent):
-    """An estimate of the start of a waiting job was shown to a user. When the job starts, the error of the
-    estimate is computed.
+    """An estimate of a waiting job's start was shown to a user. It is stored, and compared with the start
+    later.
     """
 
     kind: str
@@ -137,8 +139,8 @@ class StartEstimated(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class WaitAlarmed(JobEvent):
-    """The waiting job has waited much longer than jobs of its queue and width usually wait. Recorded at most
-    once for a job.
+    """A waiting job has waited much longer than jobs of its queue and number of GPUs usually wait. Recorded
+    at most once for a job.
     """
 
     waited_s: float
@@ -148,8 +150,8 @@ class WaitAlarmed(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAtRisk(JobEvent):
-    """With `doubted` True, the job will miss its deadline if it starts as planned now. With `doubted` False,
-    an earlier event with True no longer applies.
+    """With `doubted` True: by present plans the job will miss its deadline. With `doubted` False: this is no
+    longer so.
     """
 
     doubted: bool
@@ -157,7 +159,9 @@ class DeadlineAtRisk(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class DependencyDecided(JobEvent):
-    """The dependency number `index` in the job's spec is met, or with met=False can never be met."""
+    """A dependency of the job is met, or with met=False can never be met. `index` is its position in the
+    spec.
+    """
 
     index: int
     met: bool
@@ -197,8 +201,8 @@ class JobPlaced(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutlived(JobEvent):
-    """The job has run longer than predicted. Plans now use the run time `planned_s` in seconds, or with None
-    the time limit.
+    """The job has run longer than predicted. Plans now expect that it runs `planned_s` seconds; if
+    `planned_s` is None, until its time limit.
     """
 
     planned_s: float | None
@@ -290,7 +294,7 @@ class MembersExited(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class GpuFaultNoted(JobEvent):
-    """A GPU that an attempt holds had a fault. `own` is True if the attempt itself caused the fault."""
+    """A GPU of a running attempt had a fault. `own` is True if the attempt itself caused the fault."""
 
     attempt: int
     node: str
@@ -318,7 +322,7 @@ class IdleEnded(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged(JobEvent):
-    """The health checks of a running attempt began to pass, or began to fail. `why` is the last failure."""
+    """A running attempt has become healthy or unhealthy by its health checks. `why` is the last failure."""
 
     attempt: int
     healthy: bool
@@ -339,8 +343,8 @@ class StopRequested(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that is preempted for another job. It loses `gpu_hours` of work, done since its last
-    checkpoint.
+    """A job that is preempted for another job. `gpu_hours` is the work since its last checkpoint, which is
+    lost.
     """
 
     job: int
@@ -499,7 +503,9 @@ class NodeRemoved(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class NodeMarked(NodeEvent):
-    """An operator set labels or taints of the node, or removed them (None). A taint is named `key:Effect`."""
+    """An operator set or removed labels or taints of the node. The value None removes one. The key of a taint
+    is `key:Effect`.
+    """
 
     by: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
@@ -645,7 +651,7 @@ class QuotaUnset(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached(ClusterEvent):
-    """A project has used this percentage of its budget for a month."""
+    """A project has used this percentage of its budget for the month."""
 
     project: str
     month: str
@@ -656,8 +662,8 @@ class BudgetReached(ClusterEvent):
 
 @dataclass(frozen=True, slots=True)
 class ShareSet(ClusterEvent):
-    """An organisation, project or user (`project/user`) got another weight or other limits; None means
-    unchanged.
+    """The weight or the limits of the share of an organisation, project or user (`project/user`) were set.
+    None means unchanged.
     """
 
     share: str
@@ -795,8 +801,8 @@ KINDS: dict[str, type[Any]] = {kind: event for event, kind in _KIND_OF.items()}
 
 
 def kind_of(event: Event) -> str:
-    """Return the kind of the event in the journal: the name of its class, or the former name if the class was
-    renamed.
+    """Return the name that identifies the kind of the event in the journal: the name of its class, or the
+    former name if the class was renamed.
     """
     return _KIND_OF[type(event)]
 

@@ -38,8 +38,8 @@ def was_preempted(job: Job) -> bool:
 
 
 def continues_without_failed(job: Job) -> bool:
-    """True if the other gang members continue after one has failed, because enough of them can still
-    succeed.
+    """True if the other gang members go on running after one has failed (on_failure = "continue"), because
+    enough members can still succeed.
     """
     gang = job.spec.gang
     if gang.on_failure is not MemberFailure.CONTINUE:
@@ -59,12 +59,13 @@ def outcome_of(job: Job, now: float) -> JobEnded:
     1. The job was stopped because its health checks failed: FAILED.
     2. All members succeeded, or enough of them with on_failure = "continue": COMPLETED, even if a stop was
        ordered.
-    3. Otherwise the job has the code, signal and reason of the first member that failed. A member that was
-       stopped only because another one had failed is not chosen while there is another failed member.
+    3. Otherwise the exit code, signal and reason of the job are those of the member that failed first.
+       Members that were stopped because another member had failed are considered only if there is no other
+       failed member.
     """
     failed = [member for member in job.members.values() if member.failed]
     if job.stopping is Reason.UNHEALTHY:
-        # A program that exits with code 0 after the stop order was unhealthy all the same.
+        # The job has failed even if its program exited with code 0 after the stop order.
         first = min(failed or job.members.values(), key=_blame)
         detail = f"unhealthy: {job.stopped_by}"
         return JobEnded(job.id, now, JobState.FAILED, Reason.UNHEALTHY, detail, first.code, first.signal)
@@ -98,8 +99,8 @@ def outcome_of(job: Job, now: float) -> JobEnded:
 
 
 def _blame(member: Member) -> tuple[bool, float]:
-    """Return the sort key of a failed gang member, which orders members by the time of their end. A member
-    that was stopped because another member failed comes last.
+    """Return a sort key of a failed gang member. The lowest key is the member whose failure counts for the
+    job: the one that ended first, but members that were stopped because another one failed come last.
     """
     return member.why == "member_failed", member.ended_at or 0.0
 

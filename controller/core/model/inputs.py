@@ -46,9 +46,9 @@ class GpuInput(Input):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user that submits, edits, holds or releases a job. It decides which ceilings apply (the most that a
-    job may ask for: `core/quota/ceilings.py`), which projects may be used, and whether the job may be
-    released. For an admin, `operator` and `admin` are True.
+    """The user that submits, edits, holds or releases a job. The rights of the user decide how much a job may
+    ask for (ceilings), which projects it may use, and whether it may be released. An admin has `operator` and
+    `admin` True.
     """
 
     user: str
@@ -121,9 +121,7 @@ class Preempt(JobCommand):
 
 @dataclass(frozen=True, slots=True)
 class AddNode(Input):
-    """Add a node that the configuration names, or a node that an operator adds with the address of its
-    host.
-    """
+    """Add a node: one of the configuration, or one that an operator adds with the address of its host."""
 
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -143,7 +141,7 @@ class PinKey(Input):
 
 @dataclass(frozen=True, slots=True)
 class SealJournal(Input):
-    """Record that the journal entries up to number `through` are deleted. `digest` is the hash of entry
+    """Record that the journal entries up to number `through` will be deleted. `digest` is the hash of entry
     `through`.
     """
 
@@ -158,8 +156,8 @@ class RemoveNode(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class MarkNode(NodeCommand):
-    """Set labels and taints of a node, or remove them (None). A taint is named `key:Effect`, for example
-    `gpu:NoSchedule`.
+    """Set or remove labels and taints of a node. The value None removes one. The key of a taint is
+    `key:Effect`, for example `gpu:NoSchedule`.
     """
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
@@ -245,7 +243,7 @@ class CancelReservation(Input):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaidHello(Input):
-    """An agent has connected. It reported its host and all attempts that it knows."""
+    """An agent has connected. It sent the hardware of its host, and the state of all attempts that it has."""
 
     node: str
     hello: Hello
@@ -261,8 +259,8 @@ class AgentReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class MembersReported(Input):
-    """Agents have reported several members of one gang. The effect is that of one AgentReported for each
-    member.
+    """Agents have reported the state of several members of one gang. Same effect as one AgentReported for
+    each member.
     """
 
     job: int
@@ -272,7 +270,7 @@ class MembersReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuReported(GpuInput):
-    """The health of a GPU as the controller recorded it in a journal that is now replayed."""
+    """The health of a GPU as recorded in an old journal. Only the replay of a journal sends this input."""
 
     health: GpuHealth
     why: str = ""
@@ -374,7 +372,7 @@ class HealthReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpusBusy(Input):
-    """A job was flagged because its GPUs were idle. One of these GPUs is busy again."""
+    """A GPU of a job is busy again, after all GPUs of the job were reported idle."""
 
     job: int
     attempt: int
@@ -382,7 +380,7 @@ class GpusBusy(Input):
 
 @dataclass(frozen=True, slots=True)
 class DataFound(Input):
-    """A file path for which jobs wait now exists."""
+    """A path in the file system for which jobs wait (a dependency) now exists."""
 
     path: str
 
@@ -397,8 +395,8 @@ class LinkWentDown(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteStart(Input):
-    """Record an estimated start that was shown to a user, unless a similar estimate of the job is recorded
-    already.
+    """Record an estimated start that was shown to a user, unless a similar estimate is already recorded for
+    the job.
     """
 
     job: int
@@ -408,8 +406,8 @@ class NoteStart(Input):
 
 @dataclass(frozen=True, slots=True)
 class NoteLongWait(Input):
-    """Record that a job has waited much longer than usual, unless this is recorded already. `usual_s` is the
-    median wait of its kind in seconds.
+    """Record that a job has waited much longer than usual, unless this is already recorded. `usual_s` is the
+    median wait of jobs with its queue and number of GPUs, in seconds.
     """
 
     job: int
@@ -418,7 +416,7 @@ class NoteLongWait(Input):
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent(Input):
-    """The controller has received nothing from a node for `for_s` seconds of the monotonic clock."""
+    """The controller has received no message from a node for `for_s` seconds."""
 
     node: str
     for_s: float
@@ -431,8 +429,8 @@ class DeclareLost(NodeCommand):
 
 @dataclass(frozen=True, slots=True)
 class ControllerStarted(Input):
-    """The controller has started and loaded its state from the store. `nodes` were connected before, and
-    their agents are not connected yet.
+    """The controller has started and loaded its state from the store. `nodes` are those that were connected
+    when the controller stopped. Now no agent is connected.
     """
 
     nodes: tuple[str, ...]
@@ -475,8 +473,8 @@ class Tick(Input):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The input was accepted and carried out. `jobs` are the ids of the jobs that it concerns. `notes` are
-    sentences for the user about changes that a submit has made to the request.
+    """The input was accepted and carried out. `jobs` are the ids of the submitted or changed jobs. `notes`
+    are sentences for the user about changes that the controller made to the spec of a submit.
     """
 
     jobs: tuple[int, ...] = ()

@@ -104,7 +104,7 @@ class Move:
 
 @dataclass(slots=True)
 class Job:
-    """A job in the state of the engine; only apply() changes it.
+    """A job in the state of the engine. Only apply() changes a job.
 
     `attempt` never decreases, because agents refuse orders of older attempts.
     """
@@ -222,22 +222,22 @@ class Job:
 
     @property
     def own_priority(self) -> int:
-        """The priority in the spec plus the points that the job has gained by waiting."""
+        """The priority in the spec, plus the points that the job has gained by waiting."""
         return min(HIGHEST_PRIORITY, self.spec.priority + self.wait.promoted)
 
     @property
     def granted_priority(self) -> int:
-        """The higher of the requested and the inherited priority, without the points that waiting has added.
+        """The higher one of the requested and the inherited priority, without the points gained by waiting.
 
-        While the job waits for other jobs, it lends them this priority. While the job runs, this priority
-        protects it from preemption.
+        Jobs on which this job depends inherit this priority. While the job runs, this priority protects it
+        from preemption.
         """
         return max(self.spec.priority, self.wait.inherited)
 
     @property
     def latest_start(self) -> float:
-        """The latest start with which the job still meets its deadline if it runs for its whole time limit;
-        NEVER without a deadline.
+        """The latest start with which the job still ends before its deadline if it runs for its whole time
+        limit; NEVER without a deadline.
         """
         deadline = self.spec.deadline_at
         return NEVER if deadline is None else deadline - (self.spec.time_limit_s or 0.0)
@@ -249,7 +249,7 @@ class Job:
 
     @property
     def span(self) -> float:
-        """The greatest number of seconds for which an attempt holds its allocations: the time limit plus the
+        """The longest time in seconds for which an attempt may hold its allocations: the time limit plus the
         grace.
         """
         return self.limit + self.spec.grace_s
@@ -258,9 +258,9 @@ class Job:
     def expected_end(self) -> float:
         """The time at which backfill and all other plans expect a placed or nominated job to end.
 
-        1. The time limit counts from the start of the processes, which a slow prolog or image pull delays.
-           Until all members have started, it counts from the placement.
-        2. After the limit the job may use its whole grace. No checkpoint is taken at a time limit.
+        1. The time limit begins when the processes start, which a slow prolog or image pull delays. Until all
+           members have started, the placement counts as the start.
+        2. After the limit the job may use its whole grace. No checkpoint is saved at the time limit.
         3. A job that is being preempted has ended at `stop_by` at the latest. This time includes its
            checkpoint and its grace.
         4. With `[backfill] estimate = "predicted"` the predicted run time replaces limit and grace. A job
@@ -273,9 +273,9 @@ class Job:
 
     @property
     def latest_end(self) -> float:
-        """The time at which a placed or nominated job has certainly ended; NEVER without a time limit.
+        """The time at which a placed or nominated job has ended at the latest; NEVER without a time limit.
 
-        Unlike `expected_end`, it counts neither on a prediction nor on `[jobs] default_time_limit_s`.
+        Unlike `expected_end`, it uses neither a predicted run time nor `[jobs] default_time_limit_s`.
         """
         return self._end_after(self.span)
 
@@ -297,8 +297,8 @@ class Job:
 
     @property
     def staying(self) -> list[Member]:
-        """The members of the job that have not ended. If an elastic job shrinks, the members that were
-        ordered to end are left out.
+        """The members of the job that have not ended, without the members that were ordered to end because an
+        elastic job shrinks.
         """
         return [member for member in self.members.values() if member.ended_at is None and not member.leaving]
 
@@ -322,8 +322,8 @@ class Job:
 
     @property
     def gpu_milli(self) -> int:
-        """The GPUs that the members hold, in thousandths of a GPU. Members that were ordered to end because
-        the job shrinks are not counted.
+        """The GPUs that the job holds, in thousandths of a GPU. Members that were ordered to end because an
+        elastic job shrinks are not counted.
         """
         return sum(self._milli(member) for member in self.members.values() if not member.leaving)
 
@@ -347,7 +347,7 @@ class Job:
         self.state, self.reason, self.detail = new, reason, detail
 
     def set_members(self, members: dict[str, Member]) -> None:
-        """Replace the members of the job, and count those that have not started and those that have not
+        """Replace the members of the job, and update the numbers of members that have not started and not
         ended.
         """
         self.members = members

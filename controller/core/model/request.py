@@ -31,8 +31,8 @@ LicenceCounts = tuple[tuple[str, int], ...]
 
 
 class _Hashed:
-    """Base of frozen dataclasses that compute their hash only once, because requests are often used as
-    dictionary keys.
+    """Base of frozen dataclasses that are used as dictionary keys. The hash is computed once, when the object
+    is made.
     """
 
     __slots__ = ("_hash",)
@@ -48,8 +48,8 @@ class _Hashed:
 
 @dataclass(frozen=True, slots=True)
 class PerNodeRequest(_Hashed):
-    """The resources that a job requests on one node, and its constraints on the node. It requests `gpus`
-    whole GPUs, or `share` thousandths of one GPU.
+    """The resources that a job requests on one node, and its constraints on the node. `gpus` is a number of
+    whole GPUs. A job that requests a part of one GPU has `share` thousandths instead.
     """
 
     __hash__ = _Hashed.__hash__
@@ -101,8 +101,8 @@ class ResourceRequest(_Hashed):
     """The request of a whole job for resources: `nodes` nodes, and on each of them the resources in `part`.
     If `nodes` is None, the job gets the fewest nodes that have enough GPUs.
 
-    `topology` names a node label, such as `rack`, and sets how the nodes must be divided among the values of
-    the label.
+    `topology` names a node label, such as `rack`, and how the nodes of the job must be distributed, for
+    example all nodes in one rack.
     """
 
     __hash__ = _Hashed.__hash__
@@ -134,8 +134,8 @@ class ResourceRequest(_Hashed):
 
 
 def without_relaxed(spec: JobSpec, from_queue: Collection[str] = ()) -> JobSpec:
-    """Return the spec without the constraints that its `relax` names. Node labels that the queue added still
-    apply.
+    """Return the spec without the constraints named in its `relax`. Node labels that the queue requires still
+    apply: their keys are in `from_queue`.
     """
     plain: dict[str, Any] = {name: getattr(EMPTY_SPEC, name) for name in spec.relax}
     if "selector" in plain:
@@ -148,8 +148,8 @@ def request_of(spec: JobSpec, user: str = "") -> ResourceRequest:
     compared quickly.
     """
     if _CONSTRAINTS(spec) == _NO_CONSTRAINTS:
-        # Most jobs have no constraints. Their request depends only on the amounts of resources, so the
-        # amounts are enough as cache key.
+        # Most jobs have no constraints. Their request depends only on amounts of resources, so use only these
+        # amounts as the key of the cache.
         return _ask_for(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.nodes)
     return _ask_of(spec, user)
 

@@ -1,5 +1,5 @@
-"""Services: the jobs (replicas) that scheduler.toml wants to run at all times, and the orders of operators
-about them.
+"""Services: jobs (replicas) that scheduler.toml keeps running at all times, and the orders of operators to
+restart or scale them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN = JobSpec(command=())
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service of scheduler.toml. It wants `replicas` running jobs with the request `spec`.
+    """A service of scheduler.toml: `replicas` jobs with the spec `spec` run at all times.
 
     While replicas are restarted one after the other, at most `max_unavailable` of them may be unready. A
     replica without a health check is ready when it has run for `ready_after_s` seconds.
@@ -35,8 +35,8 @@ class Service:
     ready_after_s: float = 10.0
 
     def revision(self, restarts: int) -> str:
-        """Return a short hash of the request and of the number of ordered restarts. A replica with another
-        revision has to be restarted.
+        """Return a short hash of the replicas' spec and of the number of restarts that operators have
+        ordered. A replica with another revision is restarted.
 
         Fields with their default value are left out, so that a new field of JobSpec does not change the hash.
         """
@@ -58,10 +58,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The place of a job in its service: the job is replica `number` of the service, with the settings of
-    `revision`.
+    """The number and the settings of a job that is a replica of a service. `revision` is a hash of the
+    settings.
 
-    `replaces` is the job that ends when this one is ready; None if this job replaces no running job.
+    `replaces` is the id of the running job that ends when this job is ready; None if there is none.
     """
 
     service: str
@@ -72,10 +72,10 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOrders:
-    """What operators have ordered for one service: how often it was restarted, and its number of replicas.
+    """What operators have ordered for one service: how many restarts, and a number of replicas (`scaled`).
 
-    `scaled` is None if scheduler.toml decides the number. `declared` is the number in scheduler.toml at the
-    time of the order. The order applies until that number changes.
+    `scaled` is None if the number in scheduler.toml applies. `declared` was the number in scheduler.toml when
+    `scaled` was ordered. When the number in scheduler.toml changes, `scaled` no longer applies.
     """
 
     restarts: int = 0
@@ -83,7 +83,7 @@ class ServiceOrders:
     declared: int = 0
 
     def wanted(self, service: Service) -> int:
-        """Return the number of replicas that must run."""
+        """Return the number of replicas that the service must run."""
         if self.scaled is None or self.declared != service.replicas:
             return service.replicas
         return self.scaled

@@ -1,5 +1,5 @@
-"""Estimated starts of jobs. Each is stored with its job and compared with the real start, to give ranges for
-later estimates.
+"""Estimated starts of jobs. An estimate is stored with its job and compared with the job's start. The errors
+give the ranges of later estimates.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StartScore:
     """
 
     def add(self, estimate: StartEstimate, started_at: float) -> None:
-        """Add the error of an estimate whose job has started at `started_at`."""
+        """Add the error of an estimate: its job started at `started_at`."""
         ahead, error = max(1.0, estimate.start - estimate.made_at), started_at - estimate.start
         self.count += 1
         self.ahead_s += estimate.start - estimate.made_at
@@ -76,19 +76,19 @@ class StartScore:
         return max(now, start + low * ahead), max(now, start + high * ahead)
 
     def dump(self) -> list[object]:
-        """Return the values that are stored in the database for this object."""
+        """Return the fields as a list of JSON values for the database."""
         return [self.count, self.ahead_s, self.bias_s, self.error_s, self.late, *self.errors]
 
 
 def load_score(kept: Sequence[float]) -> StartScore:
-    """Return the StartScore with the values that were stored in the database."""
+    """Return the StartScore that `StartScore.dump` wrote as this list."""
     count, ahead, bias, error, late, *errors = kept
     return StartScore(int(count), ahead, bias, error, int(late), deque(errors, MAX_ERRORS))
 
 
 def should_record(known: Iterable[StartEstimate], kind: str, now: float) -> bool:
-    """True if another estimate of this kind should be recorded for a job. `known` has the estimates that are
-    already recorded for it.
+    """Return whether to record another estimate of this kind for a job. `known` has the recorded estimates of
+    the job.
     """
     known = list(known)
     again = (each for each in known if each.kind == kind)

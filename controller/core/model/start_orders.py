@@ -20,8 +20,8 @@ FIRST_PORT, PORTS, PORT_STEP = 20_000, 20_000, 997
 
 
 def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
-    """Return, by node name, the message Start that starts the attempt on the node. `addresses` has the
-    network address of each node.
+    """Return the start order of each node (a Start message), by node name. `addresses` has the network
+    address of each node.
     """
     spec, name = job.spec, job.name
     shared = environment(job, addresses)
@@ -71,7 +71,9 @@ def start_frames(job: Job, addresses: dict[str, str]) -> dict[str, Start]:
 
 
 def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
-    """Return the values of the patterns such as %j (the job id) in --output and --error."""
+    """Return the values that replace patterns such as %j (the job id) in the paths of --output and
+    --error.
+    """
     array, index = job.array if job.array is not None else job.id, job.index or 0
     return {
         "j": str(job.id),
@@ -172,7 +174,9 @@ def _slurm_batch_variables(job: Job, nodes: int) -> dict[str, str]:
 
 
 def _slurm_variables(job: Job, listed: str, count: str) -> dict[str, str]:
-    """Return the SLURM_* variables from which training frameworks read the job, its nodes and their rank."""
+    """Return the SLURM_* variables from which training frameworks read the job and its nodes. `listed` is the
+    node list, and `count` the number of nodes.
+    """
     made = {
         "SLURM_JOB_ID": str(job.id),
         "SLURM_JOBID": str(job.id),

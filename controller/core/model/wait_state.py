@@ -1,5 +1,5 @@
-"""The gates of a job (the reasons that keep it out of the queue), and what changes in a job while it
-waits.
+"""What is stored about a waiting job: its closed gates (reasons that keep it out of the queue), and what has
+changed because it waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GATES = (Reason.DEPENDENCY, Reason.BEGIN, Reason.BACKOFF, Reason.ARRAY)
 @dataclass(frozen=True, slots=True)
 class Wait:
     """The closed gates of a job (the reasons, such as a dependency, that keep it out of the queue), and what
-    its wait has changed, such as the priority. Objects are immutable, because most jobs share one.
+    has changed because it waits, such as the priority. Objects are immutable, because most jobs share one.
 
     A Wait is stored in the job's database row.
     """

@@ -21,7 +21,7 @@ KEPT_MONTHS = 13
 
 
 class BudgetAction(enum.Enum):
-    """The treatment of waiting jobs of a project that has used its whole budget."""
+    """What happens to the waiting jobs of a project that has used its whole budget."""
 
     ALERT = "alert"
     """Only an event is recorded."""
@@ -33,7 +33,7 @@ class BudgetAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a project for each month. None means that this amount is not limited."""
+    """The budget of a project for each month: GPU-hours and money. None means no limit."""
 
     gpu_hours: float | None = None
     money: float | None = None
@@ -44,29 +44,31 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The begins of all months in one time zone, in seconds since 1970. The first month is `year`-`month`."""
+    """The times at which the months begin in one time zone, in seconds since 1970. `starts[0]` is the begin
+    of the month `month` of the year `year`.
+    """
 
     starts: tuple[float, ...] = (0.0,)
     year: int = 1970
     month: int = 1
 
     def index(self, at: float) -> int:
-        """Return the number of the month with this time. The first month of the calendar is 0."""
+        """Return the index in `starts` of the month that contains the time `at`."""
         return max(0, bisect_right(self.starts, at) - 1)
 
     def start(self, index: int) -> float:
-        """Return the begin of a month; NEVER if the calendar ends before."""
+        """Return the begin of the month with this index in `starts`; NEVER for a month after the last one."""
         return self.starts[index] if index < len(self.starts) else NEVER
 
     def name(self, index: int) -> str:
-        """Return a month as text, such as 2026-11."""
+        """Return the name of the month with this index in `starts`, such as 2026-11."""
         months = self.year * 12 + self.month - 1 + index
         return f"{months // 12:04}-{months % 12 + 1:02}"
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRules:
-    """The budgets of scheduler.toml, and the prices of GPU-hours."""
+    """The budgets of projects and the prices of GPU-hours, from scheduler.toml."""
 
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     """The budgets by project."""
@@ -95,7 +97,9 @@ class MonthUse:
 
 @dataclass(slots=True)
 class BudgetUse:
-    """What one project with a budget has used. `month` and `alerted` hold at the time `at`."""
+    """What one project with a budget has used. `used`, `month` and `alerted` have the values of the time
+    `at`.
+    """
 
     month: int
     """The number of the month in the calendar."""
@@ -125,14 +129,16 @@ class BudgetStanding:
 
     @property
     def part(self) -> float:
-        """The used part of the budget: of GPU-hours or of money, whichever is more. 1 if it is used up."""
+        """The used fraction of the budget, 1 if all is used. If both GPU-hours and money have a budget, the
+        larger fraction counts.
+        """
         pairs = ((self.gpu_hours, self.gpu_hours_limit), (self.money, self.money_limit))
         parts = (used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
         return max(parts, default=0.0)
 
     @property
     def text(self) -> str:
-        """The use and the budget, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000 EUR`."""
+        """The use and the budget as text, such as `4,000 of 5,000 GPU-hours, 9,500 of 10,000 EUR`."""
         found = []
         if self.gpu_hours_limit is not None:
             found.append(f"{self.gpu_hours:,.5g} of {self.gpu_hours_limit:,.5g} GPU-hours")
@@ -162,17 +168,18 @@ class BudgetSpent:
 class Budgets:
     """The budgets of all projects and their use.
 
-    1. `start` and `stop` are called when a member of a job's attempt starts and ends. The use grows by the
-       GPUs that run, from the start to the end of each member, as in usage records. The prices are those
-       that scheduler.toml had at the time.
-    2. `_advance` adds the use since the last call. When a month has ended, it moves the use of this month to
-       `past`.
+    1. `start` and `stop` are called when a member of a job's attempt starts and ends. The GPUs of a member
+       are charged from its start to its end, as in usage records. A price is the one that scheduler.toml had
+       at that time.
+    2. `_advance` adds the use since the last call of `_advance`. When a month has ended, it moves the use of
+       this month to `past`.
     3. The budget of a month grows by the unused part of the last month's budget, but at most by `carry_over`
-       of the budget. What was carried over before does not count.
-    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next one if no
-       member starts or ends before.
+       of the budget. An amount that was carried over into the last month is not carried over again.
+    4. `due` returns the alerts whose percentage has been reached. `next_at` is the time of the next alert, if
+       no member starts or ends before.
 
-    Invariant: `milli` is the sum over the running members of the project (invariants.py compares).
+    Invariant: `BudgetUse.milli` is the sum of the GPUs of the project's running members (checked by
+    invariants.py).
     Cost: O(GPUs of the member) for a start or end in a project with a budget, otherwise nothing.
 
     Example: a budget of 1,000 GPU-hours with carry_over 0.25. After a month with 600 GPU-hours the next month
@@ -197,7 +204,7 @@ class Budgets:
         return self.stops or self.lowers
 
     def adopt(self, rules: BudgetRules, jobs: Iterable[Job]) -> None:
-        """Set the budgets of the configuration, and count the GPUs that run now."""
+        """Use the budgets of another configuration from now on, and count the GPUs of the running jobs."""
         self.rules = rules
         for use in self.uses.values():
             use.month = rules.calendar.index(use.at)
@@ -206,8 +213,8 @@ class Budgets:
         self.recount(jobs)
 
     def recount(self, jobs: Iterable[Job]) -> None:
-        """Count the GPUs that run now again. A project without stored use is charged from the start of its
-        running members.
+        """Count the GPUs of the running jobs again. A project without stored use is charged from the start of
+        its running members.
         """
         self._next_at = None
         for use in self.uses.values():
@@ -228,16 +235,16 @@ class Budgets:
             self._count(use, member, 1)
 
     def advance(self, at: float) -> None:
-        """Add the use of all projects until `at`. Called before the prices change."""
+        """Add the use of all projects up to the time `at`. Call this method before the prices change."""
         for use in self.uses.values():
             self._advance(use, at)
 
     def start(self, job: Job, members: Iterable[Member], at: float) -> None:
-        """Charge the project of a job from now on for members that have started."""
+        """Charge the project of a job for these members, which have started at the time `at`."""
         self._change(job, members, at, 1)
 
     def stop(self, job: Job, members: Iterable[Member], at: float) -> None:
-        """Stop charging the project of a job for members that have ended."""
+        """Stop charging the project of a job for these members, which have ended at the time `at`."""
         self._change(job, members, at, -1)
 
     def _change(self, job: Job, members: Iterable[Member], at: float, sign: int) -> None:
@@ -278,7 +285,9 @@ class Budgets:
         use.used, use.month, use.at = used, max(use.month, month), max(use.at, at)
 
     def _in_month(self, use: BudgetUse, index: int, until: float) -> MonthUse:
-        """Return the use in a month up to a time, if the same GPUs have run since `use.at`."""
+        """Return what a project has used in a month up to the time `until`. The project's running GPUs must
+        not have changed since `use.at`. `index`: the index of the month in the calendar.
+        """
         begin = max(use.at, self.rules.calendar.start(index))
         seconds = max(0.0, min(until, self.rules.calendar.start(index + 1)) - begin)
         before = use.used if index == use.month else MonthUse()
@@ -290,7 +299,9 @@ class Budgets:
         return MonthUse(gpu_s, money)
 
     def standing(self, project: str, now: float) -> BudgetStanding | None:
-        """Return the use and the budget of a project in the present month; None if it has no budget."""
+        """Return the use and the budget of a project in the present month; None if the project has no
+        budget.
+        """
         budget = self.rules.budgets.get(project)
         if budget is None:
             return None
@@ -313,15 +324,15 @@ class Budgets:
         )
 
     def _before(self, use: BudgetUse, month: int, now: float) -> MonthUse | None:
-        """Return the use in the month before this one; None if the project had no counted use by then."""
+        """Return what a project used in the month before `month`; None if its use was not counted then."""
         stored = use.past.get(self.rules.calendar.name(month - 1))
         if stored is not None or use.month >= month:
             return stored
         return self._in_month(use, month - 1, now)
 
     def spent(self, project: str, now: float) -> BudgetSpent | None:
-        """Return the used-up budget that keeps all jobs of the project from starting; None if there is
-        none.
+        """Return the used-up budget because of which no job of the project may start; None if the jobs may
+        start.
         """
         budget = self.rules.budgets.get(project) if self.stops else None
         if budget is None or budget.then is not BudgetAction.STOP:
@@ -332,7 +343,9 @@ class Budgets:
         return BudgetSpent(standing, standing.ends_at - now)
 
     def comes_last(self, project: str, now: float) -> bool:
-        """Return whether the jobs of the project come after all others, because its budget is used up."""
+        """Return whether the jobs of the project come after the jobs of all other projects, because its
+        budget is used up.
+        """
         budget = self.rules.budgets.get(project) if self.lowers else None
         if budget is None or budget.then is not BudgetAction.LOW:
             return False
@@ -340,8 +353,8 @@ class Budgets:
         return standing is not None and standing.part >= 1.0
 
     def due(self, now: float) -> list[tuple[BudgetStanding, int]]:
-        """Return the projects that have reached a percentage of ALERTS which is not recorded yet. Only the
-        highest percentage of each project is returned.
+        """Return the alerts that are due: (use and budget of a project, percentage of ALERTS that it has
+        reached). Of each project only the highest percentage that is not recorded yet is returned.
         """
         found: list[tuple[BudgetStanding, int]] = []
         if self.next_at > now:
@@ -365,7 +378,7 @@ class Budgets:
         return use.alerted if use is not None and use.month == self.rules.calendar.index(now) else 0
 
     def note_alert(self, project: str, percent: int, at: float) -> None:
-        """Record that the alert for this percentage was given in the month of `at`."""
+        """Record that the project has reached this percentage in the month that contains the time `at`."""
         use = self._use(project, at)
         self._advance(use, at)
         use.alerted = percent
@@ -373,7 +386,7 @@ class Budgets:
 
     @property
     def next_at(self) -> float:
-        """The time at which `due` has to be called next; NEVER if no project with a budget uses GPUs."""
+        """The time at which `due` must be called next; NEVER if no project with a budget uses GPUs."""
         if self._next_at is None:
             self._next_at = min(
                 (self._next_alert(project) for project in self.rules.budgets if project in self.uses),
@@ -382,8 +395,8 @@ class Budgets:
         return self._next_at
 
     def _next_alert(self, project: str) -> float:
-        """Return the time of the next alert, or the begin of the next month if that is earlier and GPUs of
-        the project run.
+        """Return the time of the project's next alert, or the begin of the next month if that is earlier.
+        NEVER if no alert is due and the project uses no GPUs.
         """
         use = self.uses[project]
         # The month may have changed since the last start or end of a job.
@@ -409,14 +422,14 @@ class Budgets:
         return min(times, default=NEVER)
 
     def dump(self, project: str) -> dict[str, Any]:
-        """Return the use of a project as JSON data for the database."""
+        """Return what a project has used, as JSON data for the database."""
         use = self.uses[project]
         past = {name: [each.gpu_s, each.money] for name, each in use.past.items()}
         used = [use.used.gpu_s, use.used.money]
         return {"at": use.at, "used": used, "past": past, "alerted": use.alerted}
 
     def load(self, project: str, body: Mapping[str, Any]) -> None:
-        """Set the use of a project to the values stored in the database."""
+        """Restore what a project has used from the JSON data that `dump` returned."""
         past = {name: MonthUse(*each) for name, each in body["past"].items()}
         month = self.rules.calendar.index(body["at"])
         self.uses[project] = BudgetUse(month, body["at"], MonthUse(*body["used"]), past, body["alerted"])

@@ -1,9 +1,9 @@
 """Ceilings: the highest priority and the best protection from preemption that a user may ask for.
 
-1. A submit or an edit names the user in a `Requester`. For the simulator and replays there is no Requester.
-   No ceiling applies to them and to admins.
-2. For an operator the table of operators decides. For a user the first table that has the key decides, in
-   this order: the table of the queue, of the user, of the project, of all users. The table of a queue is
+1. A submit or an edit has its user in a `Requester`. Ceilings do not apply to admins, nor in the simulator
+   and replays, where there is no Requester.
+2. For an operator only the table of operators applies. For a user the first table that has the key applies,
+   in this order: the table of the queue, of the user, of the project, of all users. The table of a queue is
    `[queues.NAME]` with its key `max_priority`, and then the older `[access.limits.queues.NAME]`.
 3. In a submit all keys are checked. In an edit, a key is checked only if the edit asks for more of it than
    before. If the edit moves the job to another queue or project, all keys are checked. So an operator can
@@ -30,7 +30,7 @@ from wire.text import duration, printable
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """One table of ceilings (the most that a job may ask for) in scheduler.toml. A field is None if the table
+    """One table of ceilings in scheduler.toml: the most that a job may ask for. A field is None if the table
     does not have the key.
     """
 
@@ -50,7 +50,7 @@ NO_CEILING = Ceiling()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """All tables of [access.limits]. By default nothing is limited."""
+    """All tables of ceilings ([access.limits] of scheduler.toml). By default there is no ceiling."""
 
     everyone: Ceiling = NO_CEILING
     operators: Ceiling = NO_CEILING
@@ -61,8 +61,8 @@ class Ceilings:
     """The highest priority that users may ask for in each queue, from `[queues.NAME] max_priority`."""
 
     def refusal(self, asker: Requester | None, spec: JobSpec, was: JobSpec | None = None) -> Refusal | None:
-        """Return a refusal if the user may not submit this spec, otherwise None. For an edit, `was` is the
-        spec before the edit.
+        """Return a refusal if the job asks for more than a ceiling allows the user; otherwise None. `was` is
+        the spec before an edit, and None for a submit.
         """
         if asker is None or asker.admin:
             return None
@@ -128,7 +128,9 @@ def _beyond(name: str, most: float, spec: JobSpec) -> tuple[str, str, str, str] 
 
 
 def _stop_s(spec: JobSpec) -> float:
-    """Return the most seconds between the preemption of a job with this spec and its end."""
+    """Return the seconds that a job with this spec may take to end after it is preempted: to save a
+    checkpoint, and its grace.
+    """
     return spec.grace_s + (spec.checkpoint_s if spec.saves else 0.0)
 
 

@@ -39,7 +39,7 @@ MOST_NAMES = 20
 
 
 class UnknownProjects(enum.Enum):
-    """The treatment of jobs in projects that are not declared (`[scheduler] unknown_projects`)."""
+    """What happens to submitted jobs in projects that are not declared (`[scheduler] unknown_projects`)."""
 
     OPEN = "open"
     """Every project may be used."""
@@ -65,8 +65,8 @@ class ProjectRules:
     """The project of jobs without --project in a queue, by queue. It comes before `defaults`."""
 
     def with_default(self, spec: JobSpec, user: str) -> JobSpec:
-        """Return the spec of a submitted job. If its project is "default", it has the default project of its
-        queue or of the user instead.
+        """Return the spec of a submitted job with its final project: if the project is "default", the default
+        project of the queue or of the user takes its place.
         """
         if spec.project != DEFAULT_PROJECT:
             return spec

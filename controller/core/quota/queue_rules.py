@@ -14,7 +14,7 @@ EXEMPT_QUOTA, EXEMPT_FAIR_SHARE = "quota", "fair_share"
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """The limits of one queue, and the default values of its jobs. A limit is None if there is none."""
+    """The limits of one queue, and the default values of its jobs. None means no limit."""
 
     priority: int = 0
     max_running: int | None = None

@@ -1,7 +1,7 @@
 """Quotas: the limits of users, projects and queues, compared with the usage counters.
 
-`Quotas.version` increases with every change of a limit, so that backfill checks jobs again that were over a
-limit before. Limits that are a percentage of the cluster change when nodes are added or removed.
+`Quotas.version` increases with every change of a limit. Backfill then checks again the jobs that were over a
+limit. Limits that are a percentage of the cluster change when nodes are added or removed.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Unlimited:
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """The queues, projects, quotas, licences and ceilings (highest values that users may ask for) of the
-    configuration.
+    """The part of scheduler.toml about queues, projects, quotas, budgets, licences and ceilings (the highest
+    values that users may ask for).
     """
 
     queues: Mapping[str, QueueRule] = field(default_factory=dict)
@@ -115,8 +115,8 @@ NO_QUOTAS = QuotaConfig()
 
 @dataclass(frozen=True, slots=True)
 class LimitExceeded:
-    """A limit of a tenant (user, project or queue) that a job would exceed, with the amounts used, requested
-    and allowed.
+    """A limit that a job would exceed: the limit of a user, project or queue on one resource (`kind`), with
+    the amounts that are used, requested and allowed.
     """
 
     key: TenantKey
@@ -145,7 +145,7 @@ class LimitExceeded:
 
     @property
     def never_text(self) -> str:
-        """A sentence for a job that would exceed the limit even if its tenant used nothing."""
+        """A sentence for a job that alone needs more than the limit, so that it can never start."""
         return f"{self._name} is {_amount_text(self.kind, self.limit)}{self._asked}"
 
     @property
@@ -160,7 +160,9 @@ class LimitExceeded:
 
 
 def limit_name(key: TenantKey, kind: int, model: str = "") -> str:
-    """Return the name of a tenant's limit on a resource, for a sentence."""
+    """Return the words that name the limit of a tenant on a resource in a sentence, such as "the quota of
+    user 'ann' on CPUs".
+    """
     scope, name = key
     what = f"{printable(model)} GPUs" if model else _NAMES[kind]
     if scope == QUEUE_USER:
@@ -191,9 +193,7 @@ def _amount_text(kind: int, amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """The limits of one tenant. A number identifies the limited resource: the index of the resource in an
-    Amount.
-    """
+    """The limits of one user, project or queue. Each resource is identified by its index in an Amount."""
 
     hard: tuple[AmountLimit, ...] = ()
     soft: tuple[AmountLimit, ...] = ()
@@ -262,7 +262,7 @@ class Quotas:
             self._clear()
 
     def adopt(self, rules: QuotaConfig) -> None:
-        """Replace the limits of the configuration by those of another configuration."""
+        """Use the limits of another configuration from now on. Quotas set by operators stay."""
         self.rules = rules
         self._forget()
 
@@ -306,8 +306,8 @@ class Quotas:
                     yield found
 
     def quota(self, key: TenantKey) -> Quota:
-        """Return the quota in effect for a tenant. In a limit that is a percentage of the cluster, `gpus` is
-        the number of GPUs to which it amounts now.
+        """Return the quota in effect for a tenant. Percentages of the cluster are converted to the present
+        number of GPUs.
         """
         scope, name = key
         if scope == QUEUE_USER:
@@ -381,7 +381,7 @@ class Quotas:
         return found
 
     def closed(self, queue: str, now: float) -> HoursClosed | None:
-        """Return the start hours of a queue if they do not include the present time; otherwise None."""
+        """Return the start hours of a queue if jobs may not start now because of them; otherwise None."""
         hours = self.rules.queue(queue).hours
         if hours is None:
             return None
@@ -400,8 +400,9 @@ class Quotas:
         now: float,
         reserved: Mapping[TenantKey, list[int]] = NOTHING_RESERVED,
     ) -> LimitExceeded | None:
-        """Return the first hard limit that would be exceeded by the present use, plus the amounts in
-        `reserved`, plus the job's need. Return None if no limit would be exceeded.
+        """Return the first hard limit that the job would exceed if it started now; None if it would exceed
+        none. `need` is what the job requests, and `reserved` has by tenant the amounts that count as used
+        already.
         """
         if self.unlimited:
             return None
@@ -418,8 +419,8 @@ class Quotas:
         return None
 
     def never_allowed(self, user: str, spec: JobSpec, need: Amount) -> LimitExceeded | None:
-        """Return a hard limit that the job's need would exceed even if its tenant, and all projects from
-        which it may borrow, used nothing. Return None if there is none.
+        """Return a hard limit that the job alone exceeds, even if its tenants, and all projects from which it
+        may borrow, used nothing. None if there is none.
         """
         if self.unlimited:
             return None
@@ -431,8 +432,8 @@ class Quotas:
         return None
 
     def never_on_model(self, user: str, spec: JobSpec, model: str, need: int) -> LimitExceeded | None:
-        """Return a hard limit that a job with `need` thousandths of GPUs of one model would exceed even if
-        its tenants used nothing. Return None if there is none.
+        """Return a hard limit that a job with `need` thousandths of GPUs of one model exceeds, even if its
+        tenants used nothing. None if there is none.
         """
         for account in self.accounts.tenants_of(user, spec):
             bounds = self.limits_of(account.key)
@@ -443,7 +444,9 @@ class Quotas:
         return None
 
     def _most(self, bounds: TenantLimits, kind: int, limit: int) -> int:
-        """Return the most that a tenant can use of a resource if no other project uses anything."""
+        """Return the most that a tenant can use of the resource `kind` if no other project uses any. `limit`
+        is its hard limit.
+        """
         lent = bounds.lent.get(kind, 0)
         return max(limit, min(limit + lent, self._stated_sum(kind))) if lent else limit
 
@@ -451,8 +454,8 @@ class Quotas:
         self, user: str, spec: JobSpec, need: Amount, now: float, waited_s: float = 0.0
     ) -> LimitExceeded | None:
         """Return the first soft limit that the job would exceed, or the first hard limit that it would exceed
-        by borrowing; None if there is none. Soft limits do not count for a job that has waited longer than
-        `soft_for_s`.
+        by borrowing; None if there is none. Soft limits do not apply to a job that has waited (`waited_s`)
+        longer than `soft_for_s`.
         """
         if not self.has_soft_limits:
             return None
@@ -461,14 +464,14 @@ class Quotas:
             loans = [each for each in bounds.hard if each[0] in bounds.lent]
             soft = bounds.soft if waited_s <= self.rules.soft_for_s else ()
             for index, (kind, limit) in enumerate((*soft, *loans)):
-                # Count any need of GPU time as 1, so that the result does not depend on the job's time limit.
-                # It is then the same for all jobs that request the same resources.
+                # Count any need of GPU time as 1. The result is then the same for all jobs that request the
+                # same resources, whatever their time limits are.
                 more = 1 if kind == GPU_TIME else need[kind]
                 used = account.amount(kind, now, self.accounts.window_s)
                 if more > limit and index < len(soft):
-                    # Let a job whose need alone is above the soft limit exceed it only if the tenant already
-                    # uses the whole limit. Otherwise the job would come after all others even if its
-                    # tenant used nothing.
+                    # A job that alone needs more than the soft limit exceeds it only if the tenant already
+                    # uses the whole limit. Otherwise this job would come after all others even while its
+                    # tenant uses nothing.
                     more = 1
                 if more and used + more > limit:
                     shares = bounds.soft_shares if index < len(soft) else bounds.shares
@@ -484,8 +487,8 @@ class Quotas:
     ) -> dict[str, LimitExceeded]:
         """Return the GPU models that the job may not use now, each with the hard limit that it would exceed.
 
-        `milli_by_model` has the models that suit the job, with the thousandths of GPUs that the job would
-        hold if all its GPUs were of this model.
+        `milli_by_model` has for each model that suits the job the thousandths of GPUs that the job would hold
+        if all its GPUs were of this model.
         """
         found: dict[str, LimitExceeded] = {}
         for account in self.accounts.tenants_of(user, spec) if self.models else ():
@@ -528,14 +531,16 @@ class Quotas:
         return kind in limits and account.used[kind] + need > limits[kind]
 
     def lenders(self, kind: int) -> list[TenantKey]:
-        """Return the projects that lend each other their unused quota of the resource `kind`."""
+        """Return the projects that lend each other their unused quota of the resource `kind`, as (scope,
+        name).
+        """
         return [account.key for account, _ in self._lenders_of(kind)]
 
     def _over_loan(
         self, account: TenantUsage, bounds: TenantLimits, kind: int, used: int, need: int, limit: int
     ) -> LimitExceeded | None:
-        """Return the limit that keeps a project from borrowing `need` above its hard limit `limit`; None if
-        the project may borrow so much.
+        """Return the limit that a project would exceed if it borrowed the part of `need` above its hard limit
+        `limit`; None if it may borrow that part.
         """
         lent = bounds.lent.get(kind, 0)
         if not lent:
@@ -554,9 +559,8 @@ class Quotas:
         return sum(part for _, part in self._lenders_of(kind))
 
     def _lenders_of(self, kind: int) -> tuple[tuple[TenantUsage, int], ...]:
-        """Return (usage counters, limit) of each project with its own limit on the resource `kind`.
-
-        These projects lend quota to each other.
+        """Return (usage counters, limit) of each project that has its own limit on the resource `kind`. These
+        projects lend each other unused quota.
         """
         self._follow_cluster()
         found = self._lender_limits.get(kind)

@@ -28,9 +28,9 @@ FORM = 'write days, times or both, such as "sat-sun", "20:00-08:00" or "mon-fri 
 class StartHours:
     """The hours of the week in which jobs of a queue may start.
 
-    Algorithm of `next_opening`: try each quarter of an hour in the next eight days. That is exact, because
-    windows begin at a quarter of an hour, and because every time zone differs from UTC by a whole number of
-    quarters.
+    Algorithm of `next_opening`: try each quarter of an hour in the next eight days. The result is exact,
+    because windows begin at a quarter of an hour, and because every time zone differs from UTC by a whole
+    number of quarters.
 
     Cost: one conversion of a time for `is_open`, at most 768 for `next_opening`.
 
@@ -66,7 +66,7 @@ class StartHours:
 
 @dataclass(frozen=True, slots=True)
 class HoursClosed:
-    """The reason why a job may not start: its queue starts no jobs at this time."""
+    """The reason why a job may not start: the present time is outside the start hours of its queue."""
 
     queue: str
     hours: StartHours
@@ -81,10 +81,11 @@ class HoursClosed:
 
 
 def windows_of(text: str) -> list[tuple[int, int]]:
-    """Return the windows that a text such as "mon-fri 20:00-08:00" describes, one for each day. Raises
-    ValueError with a sentence if the text has another form.
+    """Return (begin, end) in minutes of the week for each day of a text such as "mon-fri 20:00-08:00". Raises
+    ValueError with a message for users if the text has another form.
 
-    A window that ends before it begins ends on the next day. Without times, the days are open as a whole.
+    Example: "mon 20:00-08:00" gives [(1200, 1920)]: the window ends on the next day, because its end is
+    before its begin. "mon" gives [(0, 1440)], the whole day.
     """
     found = _WINDOW.fullmatch(text.strip().lower())
     if found is None:
@@ -102,7 +103,7 @@ def windows_of(text: str) -> list[tuple[int, int]]:
 
 
 def _minute(text: str | None) -> int | None:
-    """Return the minute of the day; None without a text. 24:00 is the end of the day."""
+    """Return the minute of the day for a text such as 20:15; None for None. 24:00 gives 1440."""
     if text is None:
         return None
     hours, minutes = map(int, text.split(":"))

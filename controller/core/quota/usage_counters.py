@@ -39,15 +39,15 @@ ModelsOfNode = Callable[[str], Mapping[str, str]]
 
 
 def no_models(_node: str) -> Mapping[str, str]:
-    """Return no GPU models, for counters without limits by model."""
+    """Return an empty dictionary: the GPU models of a node, for counters without limits on GPU models."""
     return {}
 
 
 class TenantUsage:
     """The usage counters of one user, project or queue, or of one user in one queue.
 
-    GPU time has two parts: `used[GPU_TIME]` is the time that running attempts will have used at their time
-    limits, and `spent` is the time that ended attempts have used, by hour.
+    GPU time is counted in two parts. `used[GPU_TIME]` is the GPU time of running attempts, as if each ran to
+    its time limit. `spent` is the GPU time of ended attempts, by hour.
     """
 
     __slots__ = ("_spent", "key", "spent", "used")
@@ -60,23 +60,23 @@ class TenantUsage:
         self._spent = 0
 
     def amount(self, kind: int, now: float, window_s: float) -> int:
-        """Return the used amount of one resource. For GPU time this includes the time of ended attempts
-        within the quota's time window.
+        """Return how much of one resource is used. GPU time includes that of attempts that ended in the last
+        `window_s` seconds.
         """
         if kind != GPU_TIME or not self._spent:
             return self.used[kind]
         return self.used[kind] + self._spent - sum(self._over(now, window_s))
 
     def falls_at(self, now: float, window_s: float) -> float:
-        """Return the time at which the oldest hour with used GPU time leaves the quota's time window; NEVER
-        if the window has no such hour.
+        """Return the time at which the GPU time of ended attempts decreases next, because its oldest hour
+        becomes older than `window_s` seconds. NEVER if no GPU time is counted.
         """
         leaving = ((hour + 1) * HOUR_S + window_s for hour in self.spent)
         return next((moment for moment in leaving if moment > now), NEVER)
 
     def spend(self, milli_s: int, at: float, window_s: float) -> None:
-        """Add the GPU time of an ended attempt, and drop the hours that are older than the quota's time
-        window.
+        """Add the GPU time of an attempt that ended at the time `at`. Drop the hours that are older than
+        `window_s` seconds.
         """
         for _ in [*self._over(at, window_s)]:
             self._spent -= self.spent.pop(next(iter(self.spent)))
@@ -99,11 +99,11 @@ class TenantUsage:
 
 
 class UsageCounters:
-    """The counters of all tenants. A job counts for up to four tenants: its user, its project, its queue, and
-    its user within this queue.
+    """The counters of all tenants. A job is counted for up to four tenants: its user, its project, its queue,
+    and its user within this queue.
 
-    A job in a queue that is exempt from quotas counts neither for its user nor for its project. The fourth
-    tenant exists only if the queue limits its users ([queues.NAME] max_running_per_user and so on).
+    A job in a queue that is exempt from quotas is not counted for its user and its project. The fourth tenant
+    exists only if the queue limits its users ([queues.NAME] max_running_per_user and so on).
 
     1. `add_queued` is called when a job is submitted, `start` when it is placed, `grow` when an elastic job
        gets more nodes.
@@ -135,8 +135,8 @@ class UsageCounters:
         """
 
     def tenants_of(self, user: str, spec: JobSpec) -> tuple[TenantUsage, ...]:
-        """Return the counters for which a job of the user counts: those of its user, project and queue, and
-        of its user within the queue. See the class docstring for the exceptions.
+        """Return the counters in which a job of the user is counted: those of its user, project and queue,
+        and of its user within the queue. The class docstring has the exceptions.
         """
         key = user, spec.project, spec.queue
         found = self._of.get(key)
@@ -216,8 +216,8 @@ class UsageCounters:
                 used[place] -= less[place]
 
     def finish(self, job: Job, *, again: bool) -> None:
-        """Stop counting a running job whose members have all ended. With `again`, count it as queued, because
-        it is queued again.
+        """Stop counting a job as running, because its attempt has ended. With `again`, count the job as
+        queued, because it is queued again.
         """
         gpu_time = self._gpu_time_held.pop(job.id, None)
         for tenant in self.tenants_of(job.user, job.spec):
@@ -230,8 +230,8 @@ class UsageCounters:
                 used[GPU_TIME] -= gpu_time
 
     def follow_queues(self, queues: Mapping[str, QueueRule]) -> bool:
-        """Use the rules of these queues from now on. Return whether jobs may count for other tenants than
-        before, so that all jobs must be counted again.
+        """Use the rules of these queues from now on. Return True if jobs may now be counted for other tenants
+        than before; the caller must then call `recount`.
         """
         special = {
             name: rule for name, rule in queues.items() if rule.limits_users or EXEMPT_QUOTA in rule.exempt
@@ -243,8 +243,8 @@ class UsageCounters:
         return True
 
     def recount(self, jobs: Iterable[Job], window_s: float, models: tuple[str, ...]) -> None:
-        """Count all jobs again with another time window and other GPU models. The GPU time that a job counts
-        depends on the window.
+        """Count all jobs again, with the time window `window_s` of quotas and the GPU models `models` that
+        quotas limit.
         """
         self.window_s, self.models = window_s, models
         self._gpu_time_held.clear()
@@ -254,7 +254,9 @@ class UsageCounters:
             self.load_job(job)
 
     def counted_again(self, jobs: Iterable[Job]) -> UsageCounters:
-        """Return new counters with these jobs, by the rules of these counters."""
+        """Return new counters with the same settings, in which exactly these jobs are counted. Used to check
+        the present counters.
+        """
         fresh = UsageCounters(self.window_s, self._models_of, self.models)
         fresh._queues = self._queues
         for job in jobs:
@@ -274,8 +276,8 @@ class UsageCounters:
             self._subtract(job, ended)
 
     def held(self, job: Job, allocations: Iterable[Allocation]) -> Amount:
-        """Return the amounts by which these allocations of a job increase the usage counters. If the job's
-        limit for CPU or memory is above its request, the limit counts.
+        """Return how much these allocations of a job add to the counters. If the job's limit for CPU or
+        memory is above its request, the limit is counted.
         """
         cpu = memory = gpu = 0
         more_cpu, more_memory = job.ask.beyond
