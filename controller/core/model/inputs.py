@@ -270,7 +270,7 @@ class MembersReported(Input):
 
 @dataclass(frozen=True, slots=True)
 class GpuReported(GpuInput):
-    """The health of a GPU as recorded in an old journal. Only the replay of a journal sends this input."""
+    """The health of a GPU as recorded in a journal. Only the replay of a journal sends this input."""
 
     health: GpuHealth
     why: str = ""

@@ -1,1 +1,1 @@
-"""The queue of waiting jobs, divided into lanes (jobs with equal requests), and the order of the queue."""
+"""The queue of waiting jobs. It consists of lanes (jobs with equal requests), which an order plugin sorts."""

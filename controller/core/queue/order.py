@@ -14,7 +14,9 @@ from controller.core.quota.queue_rules import QueueRule
 
 
 class OrderView:
-    """The data that an order may read in addition to the job: time, usage of tenants, size of the cluster."""
+    """The data that an order plugin may read in addition to the job: time, usage of tenants, size of the
+    cluster.
+    """
 
     def __init__(
         self,
@@ -35,14 +37,16 @@ class OrderView:
         return self.shares.path(job.spec.project, job.user)
 
     def queue(self, job: Job) -> float:
-        """Return the priority of the job's queue, scaled so that 0 is the lowest and 1 the highest queue."""
+        """Return the priority of the job's queue on a scale from 0 (the queue with the lowest priority) to 1
+        (the highest).
+        """
         lowest, highest = self._priority_range
         rule = self._queues.get(job.spec.queue)
         return ((rule.priority if rule else 0) - lowest) / (highest - lowest) if highest > lowest else 0.0
 
     @cached_property
     def _priority_range(self) -> tuple[int, int]:
-        # 0 is the priority of the queue "default", which exists even if the configuration does not define it.
+        # The queue "default" has the priority 0. It exists even if the configuration does not define it.
         found = [0, *(rule.priority for rule in self._queues.values())]
         return min(found), max(found)
 
@@ -57,7 +61,9 @@ class OrderView:
 
 
 class Order(Protocol):
-    """Ranks waiting jobs: the job with the lowest rank is first; of equal ranks, the job submitted first."""
+    """An order plugin, which ranks waiting jobs. The job with the lowest rank is first; of equal ranks, the
+    job with the lowest id.
+    """
 
     name: ClassVar[str]
 
@@ -68,17 +74,19 @@ class Order(Protocol):
 
 @runtime_checkable
 class DynamicOrder(Protocol):
-    """An order in which the positions of waiting jobs change, with their age or the usage of tenants."""
+    """An order plugin under which queue positions change while jobs wait, with their age or with the usage of
+    tenants.
+    """
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the group of the job: a key that is equal for jobs that never overtake each other.
+        """Return a key that is equal for jobs that never overtake each other while they wait.
 
-        `rank` decides the order of jobs with equal requests and the same group.
+        Jobs with equal requests and an equal key are sorted by `rank`, which does not change.
         """
         ...
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the present sort key of the job; the lowest is first.
+        """Return the sort key of the job at the time of `view`; the job with the lowest key is first.
 
         The start of another job must not lower the key of a waiting job.
         """
@@ -86,7 +94,7 @@ class DynamicOrder(Protocol):
 
 
 def weighs_queues(order: Order) -> bool:
-    """Return whether the order uses the priority of queues itself. If not, jobs are sorted by the priority of
-    their queue first, and by this order second.
+    """Return whether the order itself uses the priority of queues. If it does not, jobs are sorted by the
+    priority of their queue first, and by this order second.
     """
     return bool(getattr(order, "weighs_queues", False))

@@ -1,12 +1,13 @@
 """The queue of waiting jobs, divided into lanes of jobs with equal requests.
 
-Jobs with the same resource request form a class: if one of them does not fit, none of them fits. An order
-plugin may divide a class into groups, for example by user. A lane has the waiting jobs of one class and
-group. Within a lane jobs never overtake each other, so the scheduler considers only the first job of a lane.
+Jobs with the same resource request form a class: if one of them does not fit on the nodes, none of them fits.
+An order plugin may divide a class into groups, for example by user. A lane has the waiting jobs of one class
+and group. Within a lane jobs never overtake each other, so the scheduler considers only the first job of a
+lane.
 
 Cost: adding a job takes one bisection and one list insertion. Removing a job and reading the first one are
-O(1) on average. The entry of a removed job stays in its lane until there are more such entries than waiting
-jobs.
+O(1) on average, because the entry of a removed job stays in the list of its lane until there are more entries
+of removed jobs than waiting jobs.
 
 Example: 5,000 jobs of user ann ask for one GPU, 3 jobs of user bob for eight. With the order `fifo` these are
 two lanes. If bob's first job does not fit, the other two are not tried until resources become free.
@@ -40,7 +41,7 @@ PositionKey = Callable[[QueueEntry], QueueEntry]
 
 @dataclass(slots=True)
 class ClassFit:
-    """Whether jobs with one resource request fit at present. All lanes (parts of the queue) for this request
+    """Whether jobs with one resource request fit on the free resources. All lanes of jobs with this request
     share one object.
     """
 
@@ -53,19 +54,19 @@ class ClassFit:
     def block(self, room_version: int, why: Reason = Reason.RESOURCES) -> None:
         """Record that jobs with this resource request do not fit now, for the reason `why`.
 
-        The scheduler tries them again after `Nodes.room_version`, whose present value is `room_version`, has
-        grown. It grows when resources become free.
+        The scheduler tries them again when `Nodes.room_version` is above `room_version`, its present value.
+        `Nodes.room_version` increases when resources become free.
         """
         self.blocked_at, self.why = room_version, why
 
 
 class Lane:
-    """The waiting jobs with equal requests that never overtake each other (one order group), lowest rank
-    first.
+    """Waiting jobs with equal requests that never overtake each other (one group of the order), sorted by
+    rank.
 
     `_entries` is sorted and may have entries of removed jobs; `ranks` has the waiting jobs only. An entry is
-    valid if `ranks` has its job with the same rank, so a job that is added again with another rank gets
-    another entry. `_first` is the index of the first entry that may be valid.
+    valid if `ranks` has its job with the same rank. So a job that is removed and added again with another
+    rank gets a new entry. `_first` is the index of the first entry that may be valid.
     """
 
     __slots__ = ("_entries", "_first", "ask", "fit", "group", "ranks")
@@ -85,7 +86,7 @@ class Lane:
     def __iter__(self) -> Iterator[QueueEntry]:
         """Yield the entry (rank, id) of each waiting job, the lowest rank first.
 
-        Jobs that are added or removed during the iteration are left out.
+        Jobs may be added or removed during the iteration; they are not yielded.
         """
         for entry in self._entries[self._first :]:
             if self.ranks.get(entry[1]) == entry[0]:
@@ -110,13 +111,13 @@ class Lane:
         return None
 
     def before(self, position: QueueEntry, position_key: PositionKey) -> int:
-        """Return the number of jobs in the lane whose sort key, computed by `position_key`, is below
-        `position`.
+        """Return how many jobs of the lane come before `position`. `position_key` computes the sort key of an
+        entry, which is compared with `position`.
         """
         return bisect_left(list(self), position, key=position_key)
 
     def add(self, job: int, rank: Rank) -> None:
-        """Insert the job behind all jobs of the lane with a lower rank."""
+        """Insert the job into the lane, behind all jobs with a lower rank."""
         self.ranks[job] = rank
         entry = (rank, job)
         at = bisect_left(self._entries, entry, self._first)
@@ -215,7 +216,7 @@ class Queue:
         return self._lane_of.get(job)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return (rank, id) of a waiting job. Of two entries of one queue, the lower one is first."""
+        """Return (rank, id) of a waiting job. In one queue, the job with the lower entry is first."""
         return self._lane_of[job].ranks[job], job
 
     def first_ahead(self, job: int, position_key: PositionKey | None = None) -> Iterator[int]:
@@ -231,7 +232,7 @@ class Queue:
             yield entry[1]
 
     def ahead(self, job: int, position_key: PositionKey | None = None) -> int:
-        """Return the number of waiting jobs before this one.
+        """Return how many waiting jobs come before this one.
 
         `position_key` computes the present sort keys if the order depends on time or usage; otherwise it is
         None.
@@ -244,7 +245,7 @@ class Queue:
 
 
 class ProfileQueues:
-    """The queues of all profiles, with the interface of a single queue. A job is in at most one of them."""
+    """The queues of all profiles, used like one queue. A job is in the queue of at most one profile."""
 
     def __init__(self, by_name: Mapping[str, Queue]) -> None:
         self.by_name = by_name
@@ -269,5 +270,5 @@ class ProfileQueues:
         return next((lane for queue in self.by_name.values() if (lane := queue.lane(job)) is not None), None)
 
     def entry(self, job: int) -> QueueEntry:
-        """Return (rank, id) of a waiting job. Of two entries of one profile, the lower one is first."""
+        """Return (rank, id) of a waiting job. In one profile, the job with the lower entry is first."""
         return next(queue.entry(job) for queue in self.by_name.values() if job in queue)

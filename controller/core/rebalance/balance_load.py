@@ -1,4 +1,4 @@
-"""Proposes moves of jobs from the node with the highest load, for sites that prefer even loads."""
+"""Proposes moves of jobs away from the node with the highest load, for sites that prefer even loads."""
 
 from __future__ import annotations
 
@@ -70,9 +70,8 @@ class _NodeLoads:
 
     @property
     def highest(self) -> int:
-        """The row number of the node with the highest load, of the nodes that accept jobs.
-
-        On a tie, the first node by name.
+        """The row in the node table of the node with the highest load, among the nodes that accept jobs. On a
+        tie, the first node by name.
         """
         return int(np.where(self._columns.open, self.each, -1.0).argmax())
 

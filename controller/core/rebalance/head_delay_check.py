@@ -1,4 +1,4 @@
-"""Checks on a copy of the state that the moves of a proposal do not delay the first waiting job."""
+"""Checks, on a copy of the state, that the moves of a proposal do not delay the first waiting job."""
 
 from __future__ import annotations
 

@@ -30,11 +30,12 @@ class MoveSearch:
 
     1. `movable` lists the jobs of a node that may be moved.
     2. `move` finds a placement for such a job on the copy, and reserves it on the copy. The job's old
-       allocations stay reserved too, so a set of moves that fits also fits while the jobs change nodes.
+       allocations stay in use on the copy, so a set of moves fits even while the jobs still hold their old
+       nodes.
     3. `reset` removes all these reservations before the next set of moves is tried.
     4. To free resources for a waiting job, a `VictimSearch` chooses the jobs to move, as it does for
-       preemption. A job that fits on no other nodes is `stuck`: the next search leaves it out and finds
-       another set of jobs.
+       preemption. If one of these jobs fits on no other nodes, `leave_out` excludes it, and the next search
+       finds another set of jobs.
 
     Cost: one placement for each move. At most MOST_TRIES sets are tried for one waiting job, and at most
     MOST_TRIES_IN_ALL for all waiting jobs.
@@ -65,14 +66,15 @@ class MoveSearch:
         self._victims: VictimSearch | None = None
 
     def standing(self, job: Job) -> float:
-        """Return 0 for a job that may be moved, and NEVER (infinity) for any other job.
+        """Return 0 for a running job that may be moved, and NEVER (infinity) for any other job.
 
-        The victim search may choose the jobs whose `standing` is at most the result of `reach`.
+        The victim search may choose the jobs whose `standing` is at most the result of `reach`, as in
+        preemption.
         """
         return 0.0 if self._is_movable(job) and job.id not in self.stuck else NEVER
 
     def reach(self, _job: Job) -> float | None:
-        """Return 0: the victim search may choose the jobs with a `standing` of 0."""
+        """Return 0, so that the victim search chooses only jobs that may be moved (`standing` 0)."""
         return 0.0
 
     def _is_movable(self, job: Job) -> bool:
@@ -109,20 +111,19 @@ class MoveSearch:
         return self._victims
 
     def tries(self) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on: once for each set of jobs that may be tried for the present waiting job.
-
-        Stop when a limit in the class docstring (MOST_TRIES or MOST_TRIES_IN_ALL) is reached.
+        """Yield 0, 1, 2 and so on: one number for each attempt to find a set of jobs to move for the present
+        waiting job. Stop after MOST_TRIES for this job or MOST_TRIES_IN_ALL for all waiting jobs.
         """
         for number in range(min(self.MOST_TRIES, self._tries_left)):
             self._tries_left -= 1
             yield number
 
     def leave_out(self, job: Job) -> None:
-        """Do not propose to move this running job for the present waiting job, because it fits on no other
+        """Exclude a running job from the moves for the present waiting job, because it fits on no other
         nodes.
 
-        Then search again as if no nodes were reserved for the waiting job. If the running job still fits on
-        no other nodes, do not propose to move it for later waiting jobs either.
+        If the running job fits on no other nodes even without the nodes reserved for the waiting job, exclude
+        it for all later waiting jobs too.
         """
         self.stuck.add(job.id)
         if self.move(job) is None:
@@ -131,19 +132,16 @@ class MoveSearch:
         self.victims.sync((job.id,), self.now)
 
     def next_waiting_job(self) -> None:
-        """Prepare the search for the next waiting job.
-
-        Some running jobs fitted on no other nodes only because nodes were reserved for the last waiting job.
-        These running jobs may be moved again.
+        """Prepare the search for the next waiting job. Running jobs that were excluded only because nodes
+        were reserved for the last waiting job may be moved again.
         """
         freed, self.stuck = self.stuck - self._always_stuck, set(self._always_stuck)
         if freed:
             self.victims.sync(freed, self.now)
 
     def barred(self, job: Job, shape: Shape) -> Bools | None:
-        """Return the nodes that a waiting job may not use even if they are free; None if there are none.
-
-        An operator's reservation or affinity bars them.
+        """Return True for each node that the waiting job may not use because of an operator's reservation or
+        affinity; None if there is no such node.
         """
         barred = self.state.barred_nodes(job, self.now, self._guards.grace_s)
         if shape.part.social:
@@ -153,8 +151,8 @@ class MoveSearch:
         return barred
 
     def reserve(self, job: int, placement: Placement, leaving: list[int]) -> None:
-        """Reserve a placement on the copy of the nodes. Running jobs in `leaving` may still hold the
-        resources.
+        """Reserve a placement for the job on the copy of the nodes. The running jobs in `leaving` may still
+        hold its resources.
         """
         self._trial.reserve(self.state.jobs[job], placement.allocations, leaving)
 

@@ -121,9 +121,8 @@ class Proposal:
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def pays(self, rules: RebalanceRules) -> bool:
-        """Return whether the cost is allowed, and the gain (`worth`) is high enough compared with the cost.
-
-        Proposals to balance loads need no gain.
+        """Return whether the cost is within the limits of `rules`, and the gain (`worth`) is high enough for
+        the cost. A proposal to balance loads needs no gain.
         """
         if self.gpu_hours > rules.max_gpu_hours:
             return False
@@ -133,8 +132,8 @@ class Proposal:
 def layouts(
     nodes: Nodes, moves: list[PlannedMove], started: tuple[Allocation, ...] = ()
 ) -> tuple[FreeGpuLayout, FreeGpuLayout]:
-    """Return how free GPUs are distributed at present, and after these moves and the start of a job with the
-    allocations `started`.
+    """Return how free GPUs are distributed (now, and after these moves and the start of a job with the
+    allocations `started`).
     """
     columns = nodes.columns
     before = columns.gpu_free

@@ -33,8 +33,8 @@ OFF = 'An operator sets [rebalance] mode = "propose" or "auto" in scheduler.toml
 class Rebalancer:
     """Finds proposals in the present state and carries them out. It keeps no data between two calls.
 
-    1. Find the first waiting job that does not fit. Of each other class of waiting jobs (the jobs with equal
-       requests) that lacks only free nodes, find the first job.
+    1. Find the first waiting job that does not fit. Among the other waiting jobs that only lack free nodes,
+       find the first job of each class (jobs with equal requests).
     2. Collect the proposals of each strategy (strategies.py) of a configured kind, in order of preference.
     3. Drop a proposal whose gain is too small for its cost, or that would delay the first waiting job.
     4. To carry out a proposal, reserve the new nodes of all its jobs first and then stop the jobs.
@@ -106,15 +106,15 @@ class Rebalancer:
                     yield proposal
 
     def _waiting(self, now: float) -> tuple[Job | None, list[Job]]:
-        """Return the first waiting job that cannot start (or None), and the jobs that moves could start.
-
-        For these jobs only free nodes are lacking. Of jobs with equal requests, only the first is tried.
+        """Return the first waiting job that no quota or limit stops but that cannot start (None if there is
+        none), and the waiting jobs that moves could start: those that lack nothing but free nodes. Of jobs
+        with equal requests, only the first is returned.
         """
         state, cycle = self._state, self._cycle
         place = position_key(state, cycle.queue, now)
         heads = [head for lane in state.queue if (head := lane.head()) is not None]
         heads.sort(key=place)
-        # Move jobs only for the first waiting job, unless backfill lets other jobs start before it and not
+        # Move jobs for later waiting jobs only if backfill may start them before the first one, and if not
         # every waiting job has a reservation.
         helps_behind = cycle.backfill.starts_behind and cycle.backfill.reserves is not Reserves.ALL_JOBS
         first: Job | None = None

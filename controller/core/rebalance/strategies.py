@@ -34,12 +34,12 @@ _HOUR = 3_600.0
 
 
 def make_room(search: MoveSearch) -> Iterator[Proposal]:
-    """Yield proposals that let a waiting job start, because running jobs are moved from its nodes to other
-    nodes.
+    """Yield proposals that let a waiting job start: they move running jobs away from the nodes that it will
+    use.
 
     For each waiting job:
-    1. Find a set of running jobs that makes the waiting job fit when it leaves. Of these sets, take the one
-       that loses the least work. Preemption uses the same search.
+    1. Find the set of running jobs that loses the least work and whose end makes the waiting job fit.
+       Preemption uses the same search.
     2. If the set is too large, exclude the node with most of these jobs, and go to 1.
     3. Find other nodes for each job of the set, the largest job first. If one job fits on no other nodes,
        exclude this job from the set and go to 1.
@@ -72,9 +72,8 @@ def make_room(search: MoveSearch) -> Iterator[Proposal]:
 def _without_fullest(
     search: MoveSearch, placement: Placement, leaving: VacatedNodes, barred: Bools | None
 ) -> Bools:
-    """Return a copy of `barred` in which one more node of the placement is barred.
-
-    It is the node that the most jobs of `leaving` would have to leave.
+    """Return a copy of `barred` (True for each node that the job must not use) in which one more node of the
+    placement is barred: the node that most jobs of `leaving` would have to leave.
     """
     nodes = search.state.nodes
     names = [allocation.node for allocation in placement.allocations]
@@ -110,9 +109,8 @@ def _move_away(
 def _earlier_start(
     search: MoveSearch, job: Job, placement: Placement, moves: list[PlannedMove]
 ) -> Proposal | None:
-    """Return the proposal to carry out these moves and start the waiting job on `placement`.
-
-    None if the job would start as early without the moves.
+    """Return the proposal to carry out these moves and start the waiting job on `placement`; None if the
+    moves do not let the job start earlier.
     """
     state, horizon = search.state, search.now + search.rules.horizon_s
     reservation = earliest_reservation(state, search.placer, job.ask, job.id, search.now)
@@ -231,9 +229,9 @@ def _free_gpus_and(node: Node, free: list[int], uuid: str) -> Allocation:
 
 
 def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job]:
-    """Return the jobs in `holders`; an empty list if they cannot all be moved away from the node.
+    """Return the jobs in `holders` if all of them can be moved away from the node; otherwise an empty list.
 
-    They cannot if one of them may not be moved, if they are more jobs than one proposal may move, or if
+    They cannot be moved if one of them is protected, if they are more jobs than one proposal may move, or if
     resources of the node are kept for a nominated job.
     """
     if len(holders) > search.most or node.claims:
@@ -243,9 +241,8 @@ def _all_or_none(search: MoveSearch, node: Node, holders: list[int]) -> list[Job
 
 
 def _emptied(search: MoveSearch, node: Node, jobs: list[Job], barred: Bools) -> Proposal | None:
-    """Return a proposal that moves all these jobs from `node` to nodes that are not barred.
-
-    None if one of them fits on no other node, or the gain is too small for the cost.
+    """Return a proposal that moves all these jobs from `node` to nodes that are not `barred`. None if a job
+    fits on no such node, or if the gain is too small for the cost.
     """
     moves = search.move_all(jobs, barred)
     search.reset()

@@ -1,1 +1,1 @@
-"""Advance reservations, with which operators keep nodes for users, projects or maintenance."""
+"""Advance reservations: operators keep nodes for users, projects or maintenance."""

@@ -1,4 +1,4 @@
-"""Advance reservations of nodes: at which times a node is barred to the jobs of other users and projects.
+"""Advance reservations of nodes, and the times at which they keep other jobs off these nodes.
 
 `Reservations.version` increases when a reservation is added, begins, ends or is removed.
 """
@@ -22,9 +22,8 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class Reservation:
-    """An operator's reservation and its nodes. `began` is True while the reservation is active.
-
-    A recurring reservation has one occurrence in each period.
+    """An operator's reservation and its nodes. `began` is True while the reservation is active. A recurring
+    reservation is active once in each period (an occurrence).
     """
 
     spec: ReservationSpec
@@ -49,8 +48,8 @@ class Reservation:
         return user in self.spec.users or project in self.spec.projects
 
     def ends(self, now: float) -> Iterator[float]:
-        """Yield the ends of the active (or next) occurrence and of the occurrences after it, at most AHEAD
-        ends.
+        """Yield the end of the active or next occurrence, then the ends of the occurrences after it, at most
+        AHEAD times in all.
         """
         end, every = self.ends_at, self.spec.every_s
         if every is None:
@@ -64,14 +63,17 @@ class Reservation:
         return self.clear_from(at, until - at) > at
 
     def next_start(self, now: float) -> float | None:
-        """Return the start of the occurrence after the present one; None if there is none."""
+        """Return the start of the first later occurrence that has not ended at `now`; None if the reservation
+        does not recur.
+        """
         every = self.spec.every_s
         if every is None:
             return None
         return self.starts_at + every * max(1, math.ceil((now - self.ends_at) / every))
 
     def clear_from(self, at: float, length: float) -> float:
-        """Return the first time from `at` on at which a job of `length` seconds overlaps no occurrence.
+        """Return the first time, not before `at`, at which a job of `length` seconds can start and overlap no
+        occurrence.
 
         NEVER if there is no such time. For a recurring reservation:
         1. Find the occurrence at or before `at`. If it is still active at `at`, continue at its end.
@@ -80,7 +82,8 @@ class Reservation:
         """
         every, duration = self.spec.every_s, self.spec.duration_s
         if at == NEVER:
-            # The time `at` is unknown, for example if the job waits for a job without a time limit.
+            # `at` is infinite if the start is unknown, for example if the job waits for a job without a time
+            # limit.
             return at
         if every is None:
             if at >= self.ends_at or at + length <= self.starts_at:
@@ -126,12 +129,14 @@ class Reservations:
         self._changed(name)
 
     def begin(self, name: str) -> None:
-        """Mark a reservation as active, because its start has come."""
+        """Mark a reservation as active, because its start time is reached."""
         self.by_name[name].began = True
         self._changed(name)
 
     def end(self, name: str, again_at: float | None) -> None:
-        """End the active occurrence. `again_at`: the next start, or None to remove the reservation."""
+        """End the active occurrence of a reservation. `again_at` is the start of its next occurrence; None
+        removes the reservation.
+        """
         if again_at is None:
             self.remove(name)
         else:
@@ -148,9 +153,8 @@ class Reservations:
         return [each for each in self if not each.admits(user, project)]
 
     def barred_rows(self, nodes: Nodes, user: str, project: str, at: float, length: float) -> Bools | None:
-        """Return True for each node that is reserved for other users between `at` and `at + length` seconds.
-
-        None if no node is reserved for others.
+        """Return True for each node that is reserved for others during `length` seconds from the time `at`.
+        None if there is no such node.
         """
         found: Bools | None = None
         for each in self:
@@ -161,7 +165,9 @@ class Reservations:
         return found
 
     def rows(self, nodes: Nodes, reservation: Reservation) -> list[int]:
-        """Return the row numbers of the reserved nodes. They are cached until nodes are added or removed."""
+        """Return the reserved nodes, as rows of the node table. They are cached until nodes are added or
+        removed.
+        """
         name = reservation.spec.name
         known = self._rows.get(name)
         if known is None or known[0] != nodes.layout_version:
@@ -177,9 +183,8 @@ class Reservations:
 
 
 def clear_from(reservations: Iterable[Reservation], at: float, length: float) -> float:
-    """Return the first time from `at` on at which a job of `length` seconds overlaps no reservation.
-
-    NEVER if there is no such time.
+    """Return the first time, not before `at`, at which a job of `length` seconds can start and overlap none
+    of these reservations; NEVER if there is no such time.
     """
     each = list(reservations)
     moment = at

@@ -17,7 +17,7 @@ def apply(state: State, event: Event) -> None:
 
 
 def _nothing(_state: State, _event: Event) -> None:
-    """Change nothing. Some events only inform users. What follows from them is recorded in other events."""
+    """Change nothing, for an event that only informs users."""
 
 
 _APPLY: dict[type[Any], Callable[[State, Any], None]] = {

@@ -1,5 +1,5 @@
-"""The database rows of jobs and nodes. A restart loads the state from them and does not read the whole
-journal.
+"""The database rows of jobs and nodes. After a restart the controller loads its state from these rows, so
+that it does not have to read the whole journal.
 
 A row has columns for the fields by which the store searches, and a JSON body for all others. `JobFields` and
 `NodeFields` list the fields that have the same name in the JSON body and in Job or Node. These fields are
@@ -82,8 +82,8 @@ class JobFields:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRecord:
-    """The part of a job's database row about its nomination (nodes kept for it), its preemptions and its
-    moves.
+    """The part of a job's database row about preemption: its nomination (nodes kept for it), its preemptions
+    and its moves.
     """
 
     claim: tuple[Allocation, ...] = ()
@@ -118,7 +118,7 @@ class JobRecord(JobFields):
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord(GpuCondition):
-    """The health of one GPU of a node, with the UUID of the GPU."""
+    """The UUID and the health of one GPU, as a part of the database row of its node."""
 
     uuid: str = ""
 
@@ -162,7 +162,7 @@ _CONDITION_FIELDS = tuple(each.name for each in fields(GpuCondition))
 
 def job_row(job: Job, *, with_spec: bool) -> JobRow:
     """Return the database row of a job. With with_spec=False the row has no spec, and the stored spec stays
-    unchanged. This is enough unless the job was edited.
+    unchanged; True is needed only if the job is new or was edited.
     """
     return _job_row(job, dumps(encode(job.spec)) if with_spec else None)
 
@@ -365,9 +365,7 @@ def _restore_claims(state: State) -> None:
 
 
 def changed_rows(state: State, events: tuple[Event, ...]) -> tuple[list[JobRow], list[NodeRow]]:
-    """Return the database rows of the jobs and nodes that a batch of events changed, with their present
-    contents.
-    """
+    """Return the database rows of the jobs and nodes that these events changed."""
     jobs = dict.fromkeys(event.job for event in events if isinstance(event, JobEvent))
     for event in events:
         if isinstance(event, PreemptionPlanned):

@@ -1,4 +1,4 @@
-"""Computes the present queue positions of jobs, for order plugins whose positions change with time and
+"""Computes the sort keys of waiting jobs for order plugins under which queue positions change with time and
 usage.
 """
 
@@ -25,7 +25,7 @@ def _order_view(state: State, now: float) -> OrderView:
 
 
 def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return the points that each priority factor gives the job; empty if the order plugin of the job's
+    """Return how many points each priority factor gives the job; empty if the order plugin of the job's
     profile does not use points.
     """
     receipt = getattr(state.queue_of(job).order, "receipt", None)
@@ -36,8 +36,8 @@ def priority_points(state: State, job: Job, now: float) -> tuple[Points, ...]:
 
 
 def position_key(state: State, queue: Queue, now: float) -> PositionKey | None:
-    """Return a function that computes the present sort key of an entry of the queue. Return None if sort keys
-    do not change with time, so that the queue is already sorted.
+    """Return a function that computes the sort key of a queue entry at the time `now`. Return None if sort
+    keys do not change with time, so that the rank of the entries decides alone.
     """
     moving, jobs, quotas = queue.moving, state.jobs, state.quotas
     overdue = overdue_gangs(state, queue, now)
@@ -66,8 +66,8 @@ def overdue_gangs(state: State, queue: Queue, now: float) -> frozenset[int]:
     """Return the jobs on several nodes that have waited longer than `[scheduler] gang_after_s`, or three
     times as long if their project has already used more than its share.
 
-    Such a job comes before all other jobs, so backfill reserves nodes for it and these nodes are drained. Of
-    the jobs with equal requests (a lane), only the first can be in the result.
+    Such a job comes before all other jobs, so that backfill reserves nodes for it and starts no further jobs
+    on them. Of the jobs with equal requests (a lane), only the first can be in the result.
 
     Example: with `gang_after_s = 86400`, a job on four nodes that has waited for 25 hours comes first. Of two
     such jobs, the order of the queue decides which one is first.

@@ -1,8 +1,8 @@
 """Notes: the database rows for stored state that is neither a job nor a node, such as quotas, shares and
 reservations.
 
-A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`. The entry has the events
-that change notes of the kind, a function that makes such a note, and a function that loads all of them.
+A note is one row (kind, name, JSON body). Each kind has one entry in `NOTE_KINDS`: the events that change
+notes of the kind, a function that makes a note, and a function that loads all notes of the kind.
 
 How the notes that changed are found
 1. For each event of a batch, `changed_notes` finds the notes that the event changes (`of_event`).
@@ -94,7 +94,7 @@ def clear_note_changes(state: State) -> None:
 
 
 def all_notes(state: State, *, learned: bool = True) -> list[NoteRow]:
-    """Return the rows of all notes (quotas, shares, reservations and the like). With learned=False,
+    """Return all notes: the database rows of quotas, shares, reservations and the like. With learned=False,
     statistics of ended jobs (the kinds in LEARNED) are left out.
     """
     return [
@@ -190,8 +190,8 @@ def _usage(state: State, path: SharePath) -> Note:
 
 
 def _has_usage(state: State, path: SharePath) -> bool:
-    """True if the usage of the share has a database row. The root of the share tree, whose path is empty, has
-    one only after the first use. Every other share has one.
+    """Return whether the usage of the share has a database row. The root of the share tree (an empty path)
+    has a row only after the first use; every other share has one.
     """
     return bool(path or state.shares.accounts[path].usage.at)
 

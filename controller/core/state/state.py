@@ -54,7 +54,7 @@ class AppliedConfig:
 
 
 class State:
-    """The state of the cluster. Only apply() changes it; caches may also change elsewhere.
+    """The state of the cluster. Only apply() changes it; other functions may fill its caches.
 
     An ended job stays in memory until `keep_ended` further jobs have ended after it.
     """
@@ -113,8 +113,8 @@ class State:
         self._asked = (NO_SPEC, "", request_of(NO_SPEC))
 
     def ask(self, spec: JobSpec, user: str) -> ResourceRequest:
-        """Return the resource request of a job spec. The last result is cached, because each submit asks for
-        the same one twice.
+        """Return the resource request of a job spec. The last result is cached, because each submit needs it
+        twice.
         """
         if spec is not self._asked[0] or user != self._asked[1]:
             self._asked = spec, user, request_of(spec, user)
@@ -130,9 +130,8 @@ class State:
         order, moving = queue.order, queue.moving
         group = () if moving is None else moving.group(job, self.tenant(job))
         if self.limited:
-            # While limits exist, group the queue by user, project and quota queue too. A lane, which is a
-            # group of waiting jobs with the same request, can then be skipped as a whole when its tenant is
-            # at a limit.
+            # While limits exist, group the queue by user, project and quota queue too. If a tenant is at a
+            # limit, the scheduler can then skip a whole lane (waiting jobs with the same request and group).
             group = (*group, job.user, job.spec.project, job.spec.queue)
         queue.add(job.id, job.ask, (*self.queue_tier(job), *order.rank(job), job.id), group, job.latest_start)
 
@@ -155,8 +154,8 @@ class State:
         return (float(-rule.priority),) if rule is not None else (0.0,)
 
     def over_soft_quota(self, job: Job, now: float) -> LimitExceeded | None:
-        """Return the soft limit that the job would exceed, or the hard limit that it would exceed by
-        borrowing; None if there is none.
+        """Return the first soft limit that the job would exceed if it started now, or the first hard limit
+        that it would exceed by borrowing quota; None if there is none.
         """
         part, nodes = job.ask.part, job.ask.nodes or 1
         gpu_milli = gpu_needs_of(part, self.nodes.columns).max_milli * nodes
@@ -165,21 +164,25 @@ class State:
         return self.quotas.over_soft(job.user, job.spec, need, now, now - job.ready_at)
 
     def limit(self, key: TenantKey, quota: Quota | None) -> None:
-        """Set a quota of a tenant, which overrides the configuration; None removes an earlier setting."""
+        """Set the quota of a tenant as an operator ordered it; it overrides the configuration. None removes
+        it.
+        """
         self.quotas.edit(key, quota)
         self._count_models()
         self._regroup()
 
     def _count_models(self, window_s: float | None = None, *, again: bool = False) -> None:
-        """Count the usage again if quotas limit other GPU models than before, or if their window changed, or
-        with `again`.
+        """Count the usage of all tenants again if quotas limit other GPU models than before, if the time
+        window of quotas has changed (`window_s`), or if `again` is True.
         """
         window_s, models = window_s or self.accounts.window_s, self.quotas.models
         if again or (window_s, models) != (self.accounts.window_s, self.accounts.models):
             self.accounts.recount(self.jobs.values(), window_s, models)
 
     def note_gpu_models(self, node: str, before: Mapping[str, str]) -> None:
-        """Count the usage again if the GPUs of a node with running jobs have other models than `before`."""
+        """Count the usage of all tenants again if the node has running jobs and the models of its GPUs differ
+        from `before`.
+        """
         if self.nodes.by_name[node].held and before != self.models_of_node(node):
             if self.accounts.models:
                 self.accounts.recount(self.jobs.values(), self.accounts.window_s, self.accounts.models)
@@ -190,13 +193,13 @@ class State:
         return self.nodes.gpu_models(node) if node in self.nodes.by_name else {}
 
     def limit_share(self, name: str, soft: float | None, hard: float | None) -> None:
-        """Set the limits of a share, which override the configuration."""
+        """Set the limits of a share as an operator ordered them; they override the configuration."""
         self.shares.set_limits(name, soft, hard)
         self._regroup()
 
     def _regroup(self, *, always: bool = False) -> None:
-        """Update `limited` after a change of limits. If `limited` changes, or with `always`, take all waiting
-        jobs out of the queue and put them in again, because the queue groups jobs by tenant only while limits
+        """Set `limited`: whether any quota or share limit exists. If `limited` changes, or `always` is True,
+        put all waiting jobs into the queue again, because the queue is grouped by tenant only while limits
         exist.
         """
         was = self.limited
@@ -213,7 +216,7 @@ class State:
 
     @property
     def capacity(self) -> float:
-        """The charge per hour, in billing units, if all hardware of all nodes were in use."""
+        """The charge for all hardware of all nodes, in billing units per hour."""
         if self._capacity[0] != self.nodes.layout_version:
             charges = (self.shares.sharing.charge_whole(node.facts) for node in self.nodes.rows)
             self._capacity = self.nodes.layout_version, math.fsum(charges)
@@ -252,17 +255,19 @@ class State:
 
     @property
     def orders_by_limits(self) -> bool:
-        """True if soft limits, loans or used-up budgets may put jobs behind all others."""
+        """True if jobs may come after all others in the queue because of soft limits, borrowed quota or
+        used-up budgets.
+        """
         return self.quotas.has_soft_limits or self.budgets.lowers
 
     @property
     def bars_nodes(self) -> bool:
-        """True if an operator's reservation or a quota of a GPU model may keep jobs off single nodes."""
+        """True if an operator's reservation or the quota of a GPU model may keep a job from using a node."""
         return bool(self.reservations.by_name or self.quotas.models)
 
     def nodes_at_model_quota(self, job: Job) -> Bools | None:
-        """Return True for each node with GPUs of a model of which the tenants of the job have no quota left;
-        None if there is no such node. The job counts as if all its GPUs were of this model.
+        """Return True for each node that the job cannot use because its tenants have no quota left for the
+        GPU model of the node; None if there is no such node.
         """
         full, columns = self.full_models(job), self.nodes.columns
         if not full:
@@ -271,7 +276,9 @@ class State:
         return np.asarray(np.isin(columns.gpu_model, codes).any(axis=1))
 
     def full_models(self, job: Job) -> dict[str, LimitExceeded]:
-        """Return the GPU models of which the tenants of the job have no quota left, each with the limit."""
+        """Return the GPU models that the job cannot use because its tenants have no quota left for them, each
+        with the limit.
+        """
         if not self.quotas.models or not job.ask.part.wants_gpus:
             return {}
         suited, nodes = milli_by_model(job.ask.part, self.nodes.columns), job.ask.nodes or 1
@@ -279,7 +286,9 @@ class State:
         return self.quotas.full_models(job.user, job.spec, needs, self._model_claims(job))
 
     def _model_claims(self, job: Job) -> dict[TenantKey, list[int]]:
-        """Return by tenant the amounts that nominated jobs will use, minus those that the job itself uses."""
+        """Return by tenant how the use of quotas changes until the job starts: the amounts that other
+        nominated jobs will use, minus those that the job itself holds now.
+        """
         found: dict[TenantKey, list[int]] = {}
         changes = [(job, [member.allocation for member in job.running], -1)] if job.running else []
         others = (self.jobs[each] for each in self.claims if each != job.id)
@@ -297,7 +306,8 @@ class State:
 
         The job cannot use a node if it could still run there when the reservation begins, and the reservation
         does not admit the job. The job is assumed to start at `now`, or up to `later_s` seconds later. A
-        replica of a service leaves the node before that, so it may use a node that is not reserved soon.
+        replica of a service leaves a node before a reservation begins, so it may use nodes whose reservation
+        does not begin soon.
         """
         if not self.reservations.by_name:
             return None
@@ -318,7 +328,9 @@ class State:
             del self.releases[at]
 
     def assumes_ends(self, by: float) -> bool:
-        """Return True if some running job has no time limit, and plans assume that it ends by this time."""
+        """Return whether plans assume that a running job without a time limit ends at or before the time
+        `by`.
+        """
         ending = takewhile(lambda each: each[0] <= by, self.releases)
         return any(self.jobs[job].limit == NEVER and self.jobs[job].stop_by is None for _, job in ending)
 
@@ -334,8 +346,8 @@ class State:
         return [each for each in held if job.id not in self.nodes.by_name[each.node].leaving]
 
     def note_elastic(self, job: Job) -> None:
-        """After a change of the job's state, add the job to `elastic`, the running elastic jobs, or remove
-        it.
+        """Add the job to the index of running elastic jobs (`elastic`) or remove it, after its state has
+        changed.
         """
         if job.spec.gang.elastic and job.state is JobState.RUNNING:
             self.elastic[job.id] = None
@@ -369,9 +381,7 @@ class State:
             del self.replicas[job.replica.service]
 
     def account(self, job: Job, now: float) -> None:
-        """Add the usage records of an ended attempt to `used`, the records that the next commit writes to the
-        store.
-        """
+        """Make the usage records of an ended attempt. The next commit writes them to the store."""
         if self.used is not None:
             self.used += usage_rows(job, now)
 

@@ -15,8 +15,8 @@ def usage_rows(job: Job, now: float, so_far: Mapping[str, GpuUse] = _NOT_MEASURE
     """Yield a usage record for each member (node) of the job's present attempt. For members that still run,
     the record ends at `now`.
 
-    `so_far` has the GPU use of running members until now, by node name. The GPU use of an ended member was
-    reported with its end. There is no record for a member that never started.
+    `so_far` has the GPU use of the members that still run, by node name. For an ended member, the GPU use in
+    the report of its end is taken. There is no record for a member that never started.
     """
     for node, member in job.members.items():
         if member.started_at is None:

@@ -25,7 +25,7 @@ None.
 
 
 def _stop_charging(state: State, job: Job, at: float) -> None:
-    """Stop charging the job's share, because the whole attempt has ended."""
+    """Stop charging the share of the job's user, because the whole attempt has ended."""
     if job.placed_at is not None:
         state.shares.change_rate(state.tenant(job), -job.charge, at)
         job.charge = 0.0
@@ -60,8 +60,8 @@ def _prediction_outlived(state: State, event: events.PredictionOutlived) -> None
 
 
 def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at: float) -> None:
-    """Give the allocations to the job, and charge its share for them from now on, unless its queue is exempt
-    from charges.
+    """Give the allocations to the job. Charge the share of its user for them from now on, unless the job's
+    queue is exempt from charges.
     """
     before = job.charge
     state.nodes.hold(job.id, allocations)
@@ -82,7 +82,7 @@ def _hold(state: State, job: Job, allocations: tuple[events.Allocation, ...], at
 def _job_grew(state: State, event: events.JobGrew) -> None:
     job = state.jobs[event.job]
     more = {allocation.node: Member(allocation) for allocation in event.allocations}
-    # Make a new dictionary, because start orders that are not sent yet still read the old one.
+    # Make a new dictionary, because start orders that are not sent yet still use the old one.
     job.set_members({**job.members, **more})
     _hold(state, job, event.allocations, event.at)
     state.accounts.grow(job, event.allocations)
@@ -111,7 +111,7 @@ def _members_started(state: State, event: events.AttemptStarted | events.Members
 
 
 def _run(state: State, job: Job, at: float) -> None:
-    """Set the job to RUNNING. It is called when every member has started, or has ended without a start."""
+    """Set the job to RUNNING, because every member has started, or has ended without a start."""
     job.change_state(JobState.RUNNING, _ENDING.get(job.stopping, Reason.CANCELLING))
     state.remove_release(job)
     job.started_at = at

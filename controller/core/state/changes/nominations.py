@@ -39,8 +39,8 @@ def _preemption_planned(state: State, event: events.PreemptionPlanned) -> None:
 def unclaim(state: State, job: Job) -> None:
     """Withdraw the nomination of the job: the resources are no longer kept for it."""
     if not job.unended:
-        # A job without processes gives up its licences and its expected end. A job that still has processes
-        # is being moved, and keeps them.
+        # A job that does not run gives up its licences and its expected end. A job that still runs is being
+        # moved, and keeps them.
         state.remove_release(job)
         state.licences.release(job.ask.licences)
         job.stop_by = None
@@ -54,14 +54,14 @@ def unclaim(state: State, job: Job) -> None:
 
 
 def departing_jobs(state: State, node: Node, without: int = 0) -> dict[int, int]:
-    """Return the id of each victim on this node (a job that must leave it), with the id of the nominated job
-    that gets the victim's allocation.
+    """Return for each victim on this node (a running job that must leave it) the id of the nominated job that
+    gets the victim's allocation.
 
     The nomination of the job `without` is ignored. A victim may leave for several nominated jobs. The first
     of them in this order gets the allocation:
-    1. Jobs for which the victim gives up only some of its nodes, because these nominations are always the
-       earlier ones.
-    2. Jobs for which the victim is stopped on all nodes, ordered by the id of the nominated job.
+    1. Nominated jobs for which an elastic victim gives up only some of its nodes, because these nominations
+       are always the earlier ones.
+    2. Nominated jobs for which the victim is stopped on all nodes, the lowest id first.
     3. The victim itself, if it is being moved to other nodes.
     """
     named = [
@@ -109,8 +109,8 @@ def _move_planned(state: State, event: events.MovePlanned) -> None:
 
 
 def _keep_place(state: State, job: Job, allocations: tuple[events.Allocation, ...], quality: int) -> None:
-    """Nominate a job for the allocations to which it is moved. Resources that the job already holds on these
-    nodes are not counted a second time.
+    """Keep the allocations to which a job is moved until the job starts there. Resources that the job already
+    holds on these nodes are not counted a second time.
     """
     job.claim, job.claim_quality = allocations, quality
     job.claim_from = (events.Victim(job.id, 0.0, job.attempt),)
@@ -138,9 +138,7 @@ def _move_undone(state: State, event: events.MoveUndone) -> None:
 
 
 def wait_for_place(state: State, job: Job, at: float) -> None:
-    """If the moved job has left its former nodes, let it start on the new nodes in the next scheduling
-    pass.
-    """
+    """If a moved job has left its former nodes, let the next scheduling pass start it on its new nodes."""
     if job.state is JobState.QUEUED:
         job.reason, job.stop_by = Reason.MOVING, at
         state.add_release(job)

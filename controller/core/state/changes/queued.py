@@ -44,8 +44,8 @@ def _job_held(state: State, event: events.JobHeld) -> None:
     job = state.jobs[event.job]
     job.held, job.reason = True, Reason.HELD
     job.operator_hold = event.by if event.operator else ""
-    # A job that is being preempted is not in the queue, so nothing is removed. The hold then takes effect
-    # when the job is queued again.
+    # If the job is being preempted, it is not in the queue yet, and `remove` does nothing. The hold takes
+    # effect when the job is queued again.
     state.queue.remove(job.id)
 
 
@@ -144,7 +144,7 @@ def _gate_opened(state: State, event: events.GateOpened) -> None:
 
 def admit(state: State, job: Job, now: float) -> None:
     """Put the job into the queue and record the time. Do nothing while a hold, a closed gate (such as a
-    dependency) or a nomination keeps the job out.
+    dependency) or a nomination keeps the job out of the queue.
     """
     if job.ready:
         job.wait = replace(job.wait, ready_at=now)
