@@ -61,14 +61,14 @@ class Engine:
     2. Find the handler of the input by its type. The handler checks the input and calls `_record` for each
        event and `_effects.append` for each effect.
     3. `_record` applies an event to the state at once, so that the handler continues with the new state.
-    4. After the handler, record the plugins that failed. Let jobs enter the queue, or end them, if the events
-       have decided their dependencies.
+    4. After the handler, record the failures of plugins. If the events have decided dependencies of jobs, let
+       these jobs enter the queue, or end them.
     5. Return the events, the effects and the reply. The caller writes the events to disk before it carries
        out effects and sends the reply.
 
     Invariant: every decision depends only on the state, the configuration, the input and the time. So a new
-    engine with the same state and configuration decides alike. This is used after a restart and after a
-    change of the configuration.
+    engine with the same state and configuration makes the same decisions. A restart and a change of the
+    configuration depend on this.
 
     Cost: the cost of the handler. The handler of `Tick` runs a scheduling pass (backfill/profile_cycles.py).
 
@@ -88,8 +88,8 @@ class Engine:
         self._build(pipeline, state)
 
     def _build(self, pipeline: Pipeline, state: State) -> None:
-        """Create the objects that handle inputs, such as UserCommands, for this configuration (`pipeline`)
-        and this state. Nothing is taken from the objects that existed before.
+        """Create the objects that handle inputs, such as UserCommands, for this configuration and this state.
+        The objects that existed before are not used any more.
         """
         self.pipeline = pipeline
         self.state = state
@@ -113,8 +113,8 @@ class Engine:
         self._agent_reports = agents = self.agent_reports_type(context)
         operators = OperatorCommands(context)
         self.services = services = ServiceReconciler(context, users)
-        # If a handler returns None, the input was accepted: the engine replies with DONE (accepted, and no
-        # jobs to name).
+        # A handler returns None if the input was accepted and there are no job ids to return. The reply is
+        # then DONE.
         self._handlers: dict[type[Any], Callable[[Any, float], Reply | None]] = {
             inputs.Submit: users.submit,
             inputs.Cancel: users.cancel,
@@ -241,9 +241,7 @@ class Engine:
             self.profile_cycles.run(now, self._carry_out)
 
     def _carry_out(self, event: CycleEvent) -> None:
-        """Record an event of a scheduling pass, and add the effects (orders to agents) that follow from the
-        event.
-        """
+        """Record an event of a scheduling pass, and add its effects (messages to agents)."""
         self._record(event)
         job = self.state.jobs[event.job]
         if isinstance(event, events.JobPlaced):
@@ -259,9 +257,11 @@ class Engine:
             self._stop_victims(job, event)
 
     def _stop_victims(self, job: Job, plan: PreemptionPlanned) -> None:
-        """Stop the victims of a preemption. An elastic victim may lose only its processes on some nodes.
+        """Stop the victims of a preemption plan for the waiting job. An elastic victim may lose only its
+        processes on some nodes.
 
-        A victim with a target is moved: before any victim is stopped, the target is kept for it.
+        A victim that fits on other nodes (its target) is moved there: the target is reserved before any
+        victim is stopped.
         """
         by, now = f"job {job.label}", plan.at
         for victim in plan.victims:
@@ -285,7 +285,7 @@ class Engine:
 
     @property
     def next_at(self) -> float:
-        """The time at which the next Tick is needed if no other input arrives before."""
+        """The time at which the next Tick is needed, if no other input comes before."""
         of_parts = (
             self.timers.next_at,
             self.profile_cycles.again_at,
@@ -300,8 +300,8 @@ class Engine:
         return self._user_commands.preview(given, now)
 
     def with_defaults(self, job: Job, spec: JobSpec) -> JobSpec:
-        """Return the spec that a waiting job gets if a user changes its spec to `spec`. CPU and memory that
-        the user has not set are computed again.
+        """Return `spec`, the edited spec of a waiting job, with default values for CPU and memory that the
+        user has not set.
         """
         return self._user_commands.with_defaults(job, spec, frozenset(changed_fields(job.spec, spec)))
 
@@ -312,18 +312,19 @@ class Engine:
     def predicted(self, job: Job) -> float | None:
         """Return the predicted run time of a job in seconds; None if there is no prediction.
 
-        For a queued job it is computed now. For other jobs it is the prediction made at the placement.
+        For a queued job the prediction is computed now. For other jobs it is the one made at the placement.
         """
         if job.state is JobState.QUEUED:
             return self.state.estimates.predict(job, self.pipeline.estimating)
         return job.predicted_s
 
     def preemption_plan(self, job: Job, now: float) -> tuple[PreemptionPlanned | None, bool]:
-        """Return a preemption that would let a waiting job start, and whether the policy allows it.
+        """Return a preemption that would let a waiting job start, and whether the configured policy allows
+        this preemption.
 
         1. If the configured strategies find a preemption, return it and True.
-        2. Otherwise ignore the strategies and the limits that protect running jobs, except that of queues
-           that are not preemptible. If stopping jobs whose priority is not above that of the waiting job is
+        2. Otherwise ignore the strategies and the limits that protect running jobs. Only queues that are not
+           preemptible stay protected. If stopping jobs whose priority is not above that of the waiting job is
            enough, return this preemption and False.
         3. Otherwise return None and False.
         """

@@ -1,4 +1,4 @@
-"""Checks that the state is consistent. Tests call it after each step."""
+"""Checks that the state is consistent. Only tests call it, after each step."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def _check_columns(state: State) -> list[str]:
     if [node.name for node in nodes] != sorted(nodes.by_name):
         wrong.append("the rows of the node table are not sorted by name")
     fresh = nodes.rebuilt_columns()
-    # Give the recomputed table as many GPU columns as the present table, so that the two can be compared. The
-    # present table keeps its GPU columns when nodes leave.
+    # The present table keeps its GPU columns when nodes leave. Give the recomputed table as many columns, so
+    # that the two can be compared.
     gpu_free = np.full_like(kept[3], ABSENT)
     gpu_free[:, : fresh.gpu_free.shape[1]] = fresh.gpu_free
     if not np.array_equal(scratch, fresh.scratch_free):
@@ -159,7 +159,9 @@ def _check_columns(state: State) -> list[str]:
 
 
 def _check_inherited(state: State) -> list[str]:
-    """Compare the inherited priorities with priorities computed again from all dependencies."""
+    """Return a sentence for each job whose inherited priority differs from one computed again from all
+    dependencies.
+    """
     lent: dict[Target, list[int]] = {}
     for job in state.live():
         for goal in lend_targets(job):
@@ -175,7 +177,7 @@ def _check_inherited(state: State) -> list[str]:
 
 
 def _check_accounts(state: State) -> list[str]:
-    """Compare the usage counters of users, projects and queues with a new count."""
+    """Return a sentence for each user, project or queue whose usage counters differ from a new count."""
     fresh = state.accounts.counted_again(state.jobs.values())
     keys = {*fresh.by_key, *state.accounts.by_key}
     return [
@@ -186,7 +188,7 @@ def _check_accounts(state: State) -> list[str]:
 
 
 def _check_budgets(state: State) -> list[str]:
-    """Compare the GPUs that projects with a budget are charged for with a new count."""
+    """Return a sentence for each project whose charged GPUs differ from a new count."""
     running: dict[str, dict[str, int]] = {}
     for job in state.live():
         for member in job.running if job.spec.project in state.budgets.rules.budgets else ():
@@ -206,13 +208,13 @@ def _check_budgets(state: State) -> list[str]:
 
 
 def _check_licences(state: State) -> list[str]:
-    """Compare the licences in use with a new count."""
+    """Return a sentence for each licence whose number in use differs from a new count."""
     held, used = licences_in_use(state.jobs.values()), state.licences.used
     return [] if held == used else [f"the counted licences in use are {used}, but jobs hold {held}"]
 
 
 def _check_shares(state: State) -> list[str]:
-    """Compare the number of jobs that have not ended in each share with a new count."""
+    """Return a sentence for each share whose number of unended jobs differs from a new count."""
     there: Counter[SharePath] = Counter()
     for job in state.live():
         path = state.tenant(job)

@@ -1,5 +1,5 @@
-"""Names the kinds of a job. A kind is a set of earlier runs that are like the job; its run time is predicted
-from them.
+"""Defines the kinds of a job. A kind is a set of earlier jobs that are like the job, such as those with the
+same command. The run time of the job is predicted from theirs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ such number.
 
 
 def kinds_of(job: Job) -> tuple[RunKind, ...]:
-    """Return the kinds of the job, each with the earlier runs that are like it. The runs of the first kind
-    are most like the job.
-    """
+    """Return the kinds of the job, the kind with the most similar jobs first."""
     user, stem, size = job.user, stem_of(job.name), size_of(job.spec)
     kinds = (user, stem, size, command_key(job.spec.command)), (user, stem, size), (user, stem, ANY_SIZE)
     return kinds if job.array is None else ((user, "", str(job.array)), *kinds)
@@ -46,8 +44,8 @@ def kinds_of(job: Job) -> tuple[RunKind, ...]:
 
 @lru_cache(4_096)
 def stem_of(name: str) -> str:
-    """Return the name without a number at its end, because jobs such as `train-07` and `train-08` usually run
-    the same program.
+    """Return the name without a number at its end: jobs such as `train-07` and `train-08` usually run the
+    same program.
     """
     return _NUMBER_AT_END.sub("", name)[:LONGEST_STEM] or name[:LONGEST_STEM]
 
@@ -61,7 +59,7 @@ def size_of(spec: JobSpec) -> str:
 
 @lru_cache(1_024)
 def command_key(command: tuple[str, ...]) -> str:
-    """Return a hash of the command. Commands that differ only in numbers and seeds have the same hash.
+    """Return a hash of the command, which is equal for commands that differ only in numbers, such as seeds.
 
     All arguments count, also the text of a script. A hash is stored because a command may contain a whole
     script.

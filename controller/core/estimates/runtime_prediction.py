@@ -54,7 +54,7 @@ NO_PREDICTION = PredictionConfig()
 
 @dataclass(slots=True)
 class PredictionScore:
-    """Compares the run times of one user's ended jobs with their predictions. Fields that end in `_s` are
+    """How well the predictions for one user's ended jobs matched their run times. Fields that end in `_s` are
     sums of seconds over these jobs.
     """
 
@@ -89,9 +89,9 @@ class PredictionScore:
 
 
 class RunHistory:
-    """The run times, in seconds, of the last jobs of one kind. `recent` is in the order in which the jobs
-    ended, `sorted` in ascending order. `arrays` has the ids of the arrays of these jobs, in the order of
-    `recent`; None for a job that belongs to no array.
+    """The run times, in seconds, of the last jobs of one kind: `recent` in the order in which the jobs ended,
+    `sorted` in ascending order. `arrays` has, in the order of `recent`, the id of the array of each job; None
+    for a job without an array.
     """
 
     __slots__ = ("arrays", "at", "recent", "sorted")
@@ -105,7 +105,7 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def learn(self, run_s: float, at: float, array: int | None = None) -> None:
-        """Add the run time of a job that ended at `at`. `array` is the id of its array, if it belongs to one.
+        """Add the run time of a job that ended at `at`. `array` is the id of its array, or None.
 
         1. If the history has MAX_RUNS_OF_ARRAY runs of this array, drop the oldest of them.
         2. Otherwise, if it has MAX_RUNS runs, drop the oldest run.
@@ -124,18 +124,18 @@ class RunHistory:
         self.sorted = tuple(sorted(self.recent))
 
     def quantile(self, part: float) -> float:
-        """Return a stored run time that the next run exceeds with a probability of at most 1 - `part`. If
-        there are too few runs for this, return the longest run.
+        """Return one of the run times, such that the next run takes longer with a probability of at most 1 -
+        `part`. If there are too few runs for this, return the longest run time.
 
-        The k-th shortest of n runs is exceeded by the next run with the probability 1 - k / (n + 1), if the
-        order of the run times is random.
+        If the order of the run times is random, the next run takes longer than the k-th shortest of n runs
+        with the probability 1 - k / (n + 1).
         """
         runs = self.sorted
         return runs[min(len(runs), max(1, math.ceil(part * (len(runs) + 1)))) - 1]
 
     def reaches(self, part: float) -> bool:
-        """Return whether the runs are enough to predict a run time that the next run exceeds with a
-        probability of at most 1 - `part`. MAX_RUNS runs always count as enough.
+        """Return whether there are enough runs for `quantile` to hold its probability. MAX_RUNS runs always
+        count as enough.
         """
         count = len(self.sorted)
         return count >= MAX_RUNS or part * (count + 1) <= count
@@ -150,10 +150,10 @@ class RuntimePredictor:
        and attempts that continued from a checkpoint, are left out.
     2. `predict`: take the first kind of the job that has at least `PredictionConfig.least` runs. Predict the
        run time that the configured fraction of these runs (`quantile`) did not exceed, at most the job's time
-       limit. If the kind is the array of the job, it needs more runs for a high quantile. Otherwise the
-       prediction would be too short, because short elements end first.
-    3. Each kind keeps at most MAX_RUNS runs, so old runs no longer count after that many new ones. At most
-       MAX_RUNS_OF_ARRAY of them are of the same array.
+       limit. The array of the job is used as a kind only when enough of its elements have ended for the
+       quantile (`RunHistory.reaches`). Otherwise the prediction would be too short, because short elements
+       end first.
+    3. Each kind keeps its last MAX_RUNS runs. At most MAX_RUNS_OF_ARRAY of them are of the same array.
 
     Example: the last five runs of ada's `train` on 8 GPUs took 50, 55, 58, 60 and 90 minutes. With a quantile
     of 0.9 the prediction for the next run is 90 minutes; with 0.6 it is 60 minutes.
@@ -179,7 +179,9 @@ class RuntimePredictor:
         return RuntimePredictor(self)
 
     def predict(self, job: Job, rules: PredictionConfig) -> float | None:
-        """Return the predicted run time in seconds, at most the time limit; None with too few runs."""
+        """Return the predicted run time in seconds, at most the time limit; None if too few similar jobs have
+        ended.
+        """
         if not self.runs:
             return None
         for place, kind in enumerate(kinds_of(job)):
@@ -214,7 +216,8 @@ class RuntimePredictor:
         ):
             return
         if job.attempt > 1 and job.checkpoint is not None:
-            return  # An attempt that continued from a checkpoint is only a part of a run.
+            # The attempt continued from a checkpoint, so its run time is only a part of a run.
+            return
         run_s = at - job.started_at
         if job.predicted_s is not None:
             self.scores.setdefault(job.user, PredictionScore()).add(run_s, job.predicted_s, job.limit)
@@ -226,7 +229,7 @@ class RuntimePredictor:
             self._add_run(kind, run_s, at, job.array)
 
     def score_starts(self, job: Job, at: float) -> None:
-        """Record how accurate the start estimates of a job were. The job starts at `at`."""
+        """Compare the start estimates of a job with its start, at `at`, and record their errors."""
         for each in job.foreseen if self._learns else ():
             self.starts.setdefault(each.kind, StartScore()).add(each, at)
             self.rescored[each.kind] = None
@@ -243,18 +246,16 @@ class RuntimePredictor:
         self.changed[kind] = None
 
     def load_runs(self, kind: RunKind, at: float, recent: Iterable[Run]) -> None:
-        """Load the run times of one kind from the store. `at` is the time at which its last run ended.
+        """Load the run times of one kind from the store. `at` is the end of the last of these jobs.
 
-        Call this for all kinds in ascending order of `at`, because `runs` must have the kind with the latest
-        run at its end.
+        Call this for all kinds in ascending order of `at`, because `runs` is sorted by the last end.
         """
         self.runs[kind] = RunHistory(at, recent)
 
 
 def extended_estimate(elapsed_s: float, limit_s: float) -> float | None:
-    """Return the new prediction, in seconds, for a job that has run longer than predicted.
-
-    None if the new prediction would not be below the time limit.
+    """Return a longer prediction, in seconds, for a job that has run longer than predicted; None if it would
+    not be below the time limit. `elapsed_s` is how long the job has run.
     """
     longer = max(2 * elapsed_s, elapsed_s + SHORTEST_S)
     return longer if longer < limit_s else None

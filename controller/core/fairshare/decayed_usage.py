@@ -1,5 +1,5 @@
-"""Counters of used resources in which old use counts less. No timers are used: a counter is brought up to
-date when it is read or its rate changes.
+"""Counters of used resources in which old use counts less. A counter needs no timer: it is computed when it
+is read and when its rate changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 @dataclass(slots=True)
 class DecayedUsage:
-    """Use that decays with a half-life: a unit used one half-life ago counts half.
+    """A usage counter with a half-life: a unit that was used one half-life ago counts half.
 
     If the total was `amount` at the time `at`, and the use has had the constant rate r since then, the total
     at time t is amount * k + r * longest_h * (1 - k). Here k = 2 ** -((t - at) / half-life), and longest_h is
@@ -53,7 +53,7 @@ class DecayedUsage:
         return now + self.half_life_s * math.log2((total - lasting) / (amount - lasting))
 
     def change(self, rate: float, now: float) -> None:
-        """Increase the rate of use by `rate` units per hour, from now on."""
+        """Add `rate` (units per hour; may be negative) to the rate of use, from now on."""
         self.amount, self.at = self.total(now), max(now, self.at)
         self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
@@ -68,7 +68,7 @@ class DecayedUsage:
 
 @dataclass(slots=True)
 class WindowedUsage:
-    """Use in a sliding window: use before the window does not count.
+    """A usage counter with a sliding time window: use before the window does not count.
 
     The window is divided into BUCKETS equal parts. If only a fraction of the oldest part lies in the window,
     the same fraction of its use counts.
@@ -81,13 +81,13 @@ class WindowedUsage:
 
     @property
     def longest_h(self) -> float:
-        """The length of the window in hours. The total reaches this number if one unit per hour is used all
-        the time.
+        """The length of the window in hours. This is also the total after a constant use of one unit per
+        hour.
         """
         return self.window_s / HOUR_S
 
     def total(self, now: float) -> float:
-        """Return the total of the units used in the window that ends at this time."""
+        """Return how many units were used in the window that ends at `now`."""
         width = self.window_s / BUCKETS
         begin = now - self.window_s
         counted = 0.0
@@ -114,20 +114,21 @@ class WindowedUsage:
         return math.inf
 
     def change(self, rate: float, now: float) -> None:
-        """Increase the rate of use by `rate` units per hour, from now on."""
+        """Add `rate` (units per hour; may be negative) to the rate of use, from now on."""
         self._settle(now)
         self.rate = total if (total := self.rate + rate) > ROUNDING else 0.0
 
     def _settle(self, now: float) -> None:
-        """Add the use since the time `at` to the buckets of the times at which it happened."""
+        """Add the use from the time `at` until `now` to the buckets (parts of the window) in which it
+        happened.
+        """
         width = self.window_s / BUCKETS
         begin = max(self.at, now - self.window_s)
         while self.rate and begin < now:
             number = int(begin // width)
             end = min(now, (number + 1) * width)
             if end <= begin:
-                # Because of rounding, the time `begin` can lie at the end of its bucket. The use then belongs
-                # to the next bucket.
+                # Rounding can put `begin` at the end of its bucket. The use then belongs to the next bucket.
                 number, end = number + 1, min(now, (number + 2) * width)
             self._add(number, self.rate * (end - begin) / HOUR_S)
             begin = end

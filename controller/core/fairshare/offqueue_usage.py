@@ -1,5 +1,5 @@
-"""Records which users use GPUs with processes that no job started, for how long, and what their shares are
-charged.
+"""Records the use of GPUs by processes that no job started (off-queue use): by which users, for how long, and
+what their shares are charged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _UNKNOWN_USER = "?"
 
 @dataclass(frozen=True, slots=True)
 class OffQueueUse:
-    """The use of one GPU by processes that one user runs there outside of any job. `rate` is the charge in
-    billing units per hour.
+    """The use of one GPU by the processes of one user that belong to no job. `rate` is the charge in billing
+    units per hour.
     """
 
     node: str
@@ -37,7 +37,7 @@ class OffQueueUse:
     until: float | None = None
 
     def gpu_hours(self, since: float, until: float) -> float:
-        """Return the GPU-hours of this use between two times. The GPU counts as wholly used."""
+        """Return the GPU-hours of this use from `since` to `until`. The whole GPU is counted."""
         end = until if self.until is None else min(until, self.until)
         return max(0.0, end - max(since, self.since)) / 3_600
 
@@ -65,8 +65,8 @@ class OffQueueUsage:
         self._charge(use, use.rate, use.since, shares)
 
     def end(self, key: OffQueueKey, at: float, shares: ShareTree) -> None:
-        """Record that a user no longer uses a GPU without a job, and stop the charge. If more than MAX_KEPT
-        ended uses are stored, drop the oldest.
+        """Record that a user no longer uses a GPU without a job, and stop the charge. Of the ended uses, only
+        the last MAX_KEPT are kept.
         """
         use = self.open.pop(key)
         self.touched[use.node] = None
@@ -79,21 +79,22 @@ class OffQueueUsage:
         self._charge(use, -use.rate, at, shares)
 
     def leave(self, node: str, at: float, shares: ShareTree) -> None:
-        """End all off-queue uses on a node that has disconnected, because its processes are no longer known.
-        An off-queue use is the use of a GPU by a user without a job.
+        """End all off-queue uses (uses of GPUs without a job) on a node that has disconnected, because their
+        processes may have ended.
         """
         for key in self.on(node):
             self.end(key, at, shares)
 
     def on(self, node: str) -> list[OffQueueKey]:
-        """Return the keys of the off-queue uses on a node that have not ended.
-
-        An off-queue use is the use of a GPU by a user without a job.
+        """Return the keys of the off-queue uses (uses of GPUs without a job) on a node that have not
+        ended.
         """
         return [key for key in self.open if key[0] == node]
 
     def within(self, since: float, until: float) -> Iterator[OffQueueUse]:
-        """Yield the off-queue uses (uses of GPUs without a job) that overlap a time window, newest first."""
+        """Yield the off-queue uses (uses of GPUs without a job) that overlap the time from `since` to
+        `until`, newest first.
+        """
         for use in (*reversed(self.open.values()), *reversed(self.over.values())):
             if use.since < until and (use.until is None or use.until > since):
                 yield use
@@ -107,8 +108,8 @@ class OffQueueUsage:
 
 
 def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
-    """Return the charge for a GPU used without a job, in billing units per hour; 0 if the setting `off_queue`
-    names no project that is charged.
+    """Return the charge for a GPU that is used without a job, in billing units per hour. 0 if the setting
+    `off_queue` names no project to charge.
     """
     if not sharing.off_queue:
         return 0.0
@@ -119,10 +120,9 @@ def offqueue_rate(sharing: FairshareConfig, model: str) -> float:
 def offqueue_inputs(
     node: str, processes: Sequence[GpuProcess], known: OffQueueUsage
 ) -> Iterator[OffQueueProcessSeen | OffQueueProcessGone]:
-    """Return the engine inputs for off-queue uses (uses of GPUs without a job) on a node.
-
-    There is one input for each use that began or ended. To find these uses, the processes that the node's
-    agent reports are compared with the known uses.
+    """Yield an input for each off-queue use (use of a GPU without a job) that began or ended on a node.
+    `processes` are the GPU processes that the agent reports, and `known` has the uses that were recorded
+    before.
     """
     seen = {
         (node, each.uuid, each.user): each

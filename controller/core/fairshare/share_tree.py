@@ -1,8 +1,8 @@
 """The share tree: organisations, their projects and the projects' users, each with a weight, limits and its
 use.
 
-`ShareTree.version` grows with every weight or limit that an operator sets. Backfill and preemption compare it
-with an earlier value to find out whether cached results may be outdated.
+`ShareTree.version` increases with every weight or limit that an operator sets, so that backfill and
+preemption do not use outdated cached results.
 """
 
 from __future__ import annotations
@@ -107,18 +107,17 @@ class FairshareConfig:
         return max(parts) if self.dominant else sum(parts)
 
     def dearest(self, cpu_milli: int, memory_mib: int, gpu_milli: int, models: Iterable[str]) -> float:
-        """Return the charge for these resources, in billing units per hour, if the GPUs are of the most
-        expensive of these models.
+        """Return the charge for these resources in billing units per hour, if the GPUs are of the most
+        expensive one of `models`.
         """
         dearest = max(models, key=self._price, default="") if self.by_model else ""
         hold = GpuHold("", gpu_milli)
         return self.charge(Allocation("", cpu_milli, memory_mib, (hold,)), {"": dearest})
 
     def _price(self, model: str) -> float:
-        """Return the charge for a GPU of this model, in billing units per hour.
-
-        It is the value of the most specific key `gpu.MODEL` in `billing` that fits the model. If no such key
-        fits, it is the value of the key `gpu`, or 0 without this key.
+        """Return the charge for a GPU of this model, in billing units per hour: the value of the most
+        specific key `gpu.MODEL` in `billing` that matches the model. If no such key matches, it is the value
+        of the key `gpu`, or 0.
         """
         key = most_specific((name[4:] for name in self.billing if name.startswith("gpu.")), model)
         return self.billing["gpu" if key is None else f"gpu.{key}"] if key or "gpu" in self.billing else 0.0
@@ -149,8 +148,8 @@ def share_problem(
 
 @dataclass(frozen=True, slots=True)
 class ShareAtLimit:
-    """A share whose use has reached its hard limit. No job of the share starts until its use is below the
-    limit.
+    """A share that has reached its hard limit. No job of the share starts until the use of the share falls
+    below the limit.
     """
 
     path: SharePath
@@ -182,8 +181,8 @@ class Share:
 
     @property
     def weights(self) -> float:
-        """The sum of the weights of the share's children. fsum is used because its result does not depend on
-        the order of the children.
+        """The sum of the weights of the share's children. It is computed with fsum, because the result must
+        not depend on the order of the children.
         """
         return math.fsum(weight * count for weight, count in self.below.items())
 
@@ -234,7 +233,9 @@ class ShareTree:
             self._home.update(dict.fromkeys(projects, organisation))
 
     def path(self, project: str, user: str) -> SharePath:
-        """Return the path of a user's share in a project: the names from the organisation down."""
+        """Return the path of a user's share in the tree: (organisation, project, user), or (project, user) if
+        the project belongs to no organisation.
+        """
         home = self._home.get(project)
         return (project, user) if home is None else (home, project, user)
 
@@ -256,15 +257,15 @@ class ShareTree:
         return self.set_weights.get(name, self.sharing.weights.get(name, 1.0))
 
     def add_job(self, path: SharePath) -> None:
-        """Count one more job that has not ended for the share and all shares above it."""
+        """Count a new job for the share and all shares above it."""
         for account in self._shares_on(path):
             account.jobs += 1
             if account.jobs == 1 and account.path:
                 self.accounts[account.path[:-1]].active[account.weight] += 1
 
     def remove_job(self, path: SharePath) -> None:
-        """Count one job less for the share and all shares above it. Call this when a job has ended or has
-        changed its project.
+        """Stop counting a job for the share and all shares above it, because the job has ended or has changed
+        its project.
         """
         for account in self._shares_on(path):
             account.jobs -= 1
@@ -280,8 +281,8 @@ class ShareTree:
         return line
 
     def fair_rate(self, path: SharePath, capacity: float) -> float:
-        """Return the part of `capacity` (billing units per hour) to which the share is entitled. Only shares
-        with jobs that have not ended count.
+        """Return to how much of `capacity` (billing units per hour) the share is entitled. Shares without
+        unended jobs count as absent.
         """
         part = capacity
         for depth in range(1, len(path) + 1):
@@ -324,20 +325,20 @@ class ShareTree:
         self.version += 1
 
     def projects_set_live(self) -> set[str]:
-        """Return the projects with a weight or limit that operators have set for the project or its users."""
+        """Return the projects for which operators have set a weight or a limit, or for one of their users."""
         named = {name.partition("/")[0] for name in (*self.set_weights, *self.limits)}
         return named - self.sharing.organisations.keys()
 
     def used(self, path: SharePath, now: float) -> float:
-        """Return the used billing units that count now. They are the decayed use, and the use of the next
-        `held_hours` hours at the present rate, so that running jobs count at once.
+        """Return the use of a share in billing units: the decayed use, plus the use in the next `held_hours`
+        hours at the present rate. Because of the second part, running jobs count from their start on.
         """
         usage = self.accounts[path].usage
         return usage.total(now) + self.sharing.held_hours * usage.rate
 
     def above_share(self, name: str, now: float) -> bool:
-        """Return whether the share `name` at the top level (an organisation, or a project without one) has
-        used more than its part by weight of the use of all top-level shares with jobs that have not ended.
+        """Return whether a share at the top level (an organisation, or a project without one) has used more
+        than its fair part of the use of all top-level shares. Shares without unended jobs are left out.
         """
         active = [share for path, share in self.accounts.items() if len(path) == 1 and share.jobs]
         used = {share.path[0]: self.used(share.path, now) for share in active}
@@ -369,7 +370,7 @@ class ShareTree:
         return math.exp2(-shares_used)
 
     def over_soft_limit(self, path: SharePath, now: float) -> bool:
-        """True if the share, or a share above it, is over its soft limit."""
+        """Return whether the use of the share, or of a share above it, is over its soft limit."""
         soft = self.soft
         return bool(soft) and any(
             self.used(path[:depth], now) > soft.get(self.name(path[:depth]), math.inf)
@@ -377,9 +378,8 @@ class ShareTree:
         )
 
     def at_hard_limit(self, path: SharePath, now: float) -> ShareAtLimit | None:
-        """Return the reached hard limit of this share or a share above it; None if none is reached.
-
-        If several are reached, return the one that stays reached the longest.
+        """Return the hard limit that this share or a share above it has reached; None if there is none. Of
+        several limits, return the one that stays reached the longest.
         """
         found = None
         for depth in range(1, len(path) + 1) if self.hard else ():
@@ -408,8 +408,8 @@ class ShareTree:
         return self._below(usage, limit, moment)
 
     def _below(self, usage: DecayedUsage | WindowedUsage, limit: float, now: float) -> float:
-        """Return the time at which the use in this counter falls below `limit`; NEVER if it stays at or above
-        `limit`. It is assumed that the counter's present rate of use does not change.
+        """Return the time at which the total of this counter falls below `limit` if its rate of use does not
+        change; NEVER if it stays at or above `limit`.
         """
         left = limit - self.sharing.held_hours * usage.rate
         return usage.falls_to(left, now) + SETTLED_S if left > 0 else math.inf

@@ -11,8 +11,8 @@ MAX_FAILED_CYCLES = 3
 
 @dataclass(frozen=True, slots=True)
 class PluginFault:
-    """One failure of a plugin. `times` is the number of scheduling cycles, up to this one, in which the
-    plugin has failed.
+    """One failure of a plugin. `times` is the number of scheduling cycles in which the plugin has failed,
+    with this one.
     """
 
     kind: str
@@ -22,9 +22,7 @@ class PluginFault:
 
     @property
     def given_up(self) -> bool:
-        """True if the plugin is no longer called until the controller restarts, because it has failed too
-        often.
-        """
+        """True if the plugin has failed so often that it is not called until the controller restarts."""
         return self.times >= MAX_FAILED_CYCLES
 
 
@@ -60,9 +58,7 @@ class CircuitBreaker:
         self.faults.append(PluginFault(kind, name, why, times))
 
     def times(self) -> dict[tuple[str, str], int]:
-        """Return the number of scheduling cycles in which each plugin has failed, by (kind, name) of the
-        plugin.
-        """
+        """Return in how many scheduling cycles each plugin has failed, by (kind, name) of the plugin."""
         return {plugin: times for plugin, (times, _) in self.failed.items()}
 
     def why(self, kind: str, name: str) -> str:
@@ -79,8 +75,8 @@ class CircuitBreaker:
         )
 
     def begin_cycle(self) -> bool:
-        """Begin the next scheduling cycle. Return True if a plugin that failed in the last cycle may be
-        called again.
+        """Begin the next scheduling cycle. Return True if a plugin that failed in the last cycle is called
+        again from now on.
         """
         self.cycle += 1
         return any(

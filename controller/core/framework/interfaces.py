@@ -21,14 +21,14 @@ class Filter(Protocol):
     """Decides which nodes can hold a request. A filter must be deterministic and must not change anything.
 
     A filter with `static: ClassVar[bool] = True` depends only on labels, taints and the hardware of nodes.
-    Its results are cached for all jobs with equal requests until labels, taints or hardware change. Starts
-    and ends of jobs do not call it again.
+    Its results are cached for all jobs with equal requests until labels, taints or hardware change. It is not
+    called again because a job starts or ends.
     """
 
     name: ClassVar[str]
 
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for every row (node) that can hold the request."""
+        """Return True for every node (row of the node table) of `rows` that can hold the request."""
         ...
 
     def concerns(self, part: PerNodeRequest) -> bool:
@@ -38,8 +38,8 @@ class Filter(Protocol):
     def explain(self, part: PerNodeRequest) -> str:
         """Return the reason why this filter rejects nodes for the request, such as `fewer than 8 free GPUs`.
 
-        A filter may also have a method `shortage(part, nodes, rows, *, idle)`, which returns the exact reason
-        for the nodes in `rows`. `idle` is True if the filter would reject these nodes even without running
+        A filter may also have a method `shortage(part, nodes, rows, *, idle)`, which returns the reason for
+        the nodes in `rows` only. `idle` is True if the filter would reject these nodes even without running
         jobs.
         """
         ...
@@ -57,18 +57,20 @@ class Scorer(Protocol):
     name: ClassVar[str]
 
     def score(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Floats:
-        """Return one score per row (node). The method is called only for rows that every filter kept."""
+        """Return one score per node of `rows`. The method is called only for nodes that every filter has
+        accepted.
+        """
         ...
 
 
 class Picker(Protocol):
-    """Chooses the GPU of a node for a job that requests part of one GPU."""
+    """Chooses the GPU of a node for a job that requests a part of one GPU."""
 
     name: ClassVar[str]
 
     def pick(self, part: PerNodeRequest, nodes: NodeTable, row: int, slots: Sequence[int]) -> int:
-        """Return one of `slots`, the GPUs of the node that have enough free for the request, in ascending
-        order.
+        """Return one of `slots`: the index of the chosen GPU. `slots` are the GPUs of the node with enough
+        free capacity for the request, in ascending order.
         """
         ...
 
@@ -83,7 +85,7 @@ class Strategy(Protocol):
     name: ClassVar[str]
 
     def standing(self, job: Job) -> float:
-        """Return the rank of a running job: the higher the rank, the better it is protected from preemption.
+        """Return the rank of a running job against preemption: the higher, the better the job is protected.
         The rank may change only when the job is edited or inherits another priority.
         """
         ...
@@ -97,8 +99,8 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionGuards:
-    """Limits in `[preemption]`, and in the table of the job's queue, that protect running jobs from
-    preemption in addition to the preemption strategies.
+    """Limits that protect running jobs from preemption, whatever the preemption strategies allow. They come
+    from `[preemption]` and from the table of the job's queue.
     """
 
     grace_s: float = 60.0
@@ -156,7 +158,7 @@ class Backfill(Protocol):
 
 
 class DeadlinePolicy(enum.Enum):
-    """How waiting jobs with a deadline are treated (`[backfill] deadlines`)."""
+    """What the scheduler does for waiting jobs with a deadline (`[backfill] deadlines`)."""
 
     NONE = "none"
     """Jobs with a deadline are treated like all other jobs."""

@@ -1,4 +1,4 @@
-"""Chains of two queue orders: the second order decides between jobs that are equal under the first."""
+"""Chains of two queue orders: the second order sorts the jobs that are equal under the first."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class DynamicOrderChain:
         return tuple(each for order in moving for each in order.rank(job))
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the group of the job under both orders. Jobs with an equal group never overtake each other
-        as time passes.
+        """Return a key that is equal for jobs that never overtake each other while they wait, under both
+        orders.
         """
         return *_group(self.first, job, tenant), *_group(self.second, job, tenant)
 
@@ -73,7 +73,7 @@ class DynamicOrderChain:
 
 
 def chain_orders(first: Order, second: Order | None) -> Order:
-    """Return the first order alone if there is no second one, otherwise the chain of both."""
+    """Return the chain of both orders, or the first order alone if `second` is None."""
     if second is None:
         return first
     moves = isinstance(first, DynamicOrder) or isinstance(second, DynamicOrder)

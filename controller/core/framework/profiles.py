@@ -53,7 +53,7 @@ class Profile:
     """A named scheduling policy for the jobs of some queues, projects and users, on nodes whose labels match
     `nodes`.
 
-    An empty tuple in a field means that the field restricts nothing.
+    A field with an empty tuple restricts nothing.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Profile:
         return replace(self.policy, filters=(ProfileNodesFilter(self.name, self.nodes), *self.policy.filters))
 
     def refused(self, spec: JobSpec, user: str) -> tuple[str, str] | None:
-        """Return what the profile does not accept: the job's queue, project or user, as a pair such as
-        ("queue", "batch"). None if the profile accepts the job.
+        """Return why the profile does not accept the job: a pair of field and value, such as ("queue",
+        "batch"). None if the profile accepts the job.
         """
         for kind, name, names in (
             ("queue", spec.queue, self.queues),

@@ -70,8 +70,8 @@ class Hook(Protocol):
 
 
 def sample_problem(sample: Any) -> str:
-    """Check the metric name, kind, value and label names of a Prometheus sample that a plugin returned.
-    Return the first mistake as text; empty if there is none.
+    """Return the first mistake in the name, kind, value or labels of a Prometheus sample that a plugin
+    returned; empty if there is none.
     """
     if not isinstance(sample, Sample):
         return f"gave a {type(sample).__name__}, not a Sample"

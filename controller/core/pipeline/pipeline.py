@@ -1,6 +1,4 @@
-"""The Pipeline: the scheduling policy of scheduler.toml, and the settings that each part of the engine
-needs.
-"""
+"""The Pipeline: the scheduling policy of scheduler.toml, and the settings of each part of the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from controller.core.rebalance.proposals import NO_REBALANCING, RebalanceRules
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(SchedulingPolicy):
-    """The scheduling policy of the default profile, and the settings that each part of the engine gets."""
+    """The scheduling policy of the default profile, and the settings of each part of the engine."""
 
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     sharing: FairshareConfig = field(default_factory=FairshareConfig)

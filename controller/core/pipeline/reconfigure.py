@@ -1,4 +1,6 @@
-"""Copies the state of a running controller, so that it can continue with another configuration (pipeline)."""
+"""Copies the state of a running controller for another configuration, so that it takes effect without a
+restart.
+"""
 
 from __future__ import annotations
 

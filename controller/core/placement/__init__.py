@@ -1,1 +1,1 @@
-"""Chooses nodes and GPUs for one job."""
+"""Chooses nodes and GPUs for a job."""

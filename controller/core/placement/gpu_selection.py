@@ -1,4 +1,6 @@
-"""Chooses which GPUs of a cluster node a request gets: by NUMA node and NVLink, keeping large groups free."""
+"""Chooses the GPUs on one node for a request: close together (NUMA node, NVLink), and so that large groups of
+free GPUs stay free.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ONE_NODE, NUMA_LOCAL, LINKED, SEVERAL_NODES = 100, 30, 20, 50
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """The GPUs chosen on one cluster node, their NUMA nodes, and whether NVLink connects all of them."""
+    """The GPUs chosen on one node of the cluster, their NUMA nodes, and whether NVLink connects all of
+    them.
+    """
 
     gpus: tuple[GpuHold, ...]
     numa: tuple[int, ...]
@@ -48,9 +52,9 @@ def choose_gpus(
     `NodeTable.gpu_types`).
 
     1. For a part of a GPU, take the GPU that the picker plugin (`pick`) chooses.
-    2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of GPUs
-       that has both properties. If there is no such group, try groups with one of these properties, and then
-       groups with only the properties that the job requires.
+    2. If the job asks for GPUs on one NUMA node or linked by NVLink, consider only the smallest group of
+       enough GPUs that has both properties. If there is none, try groups with one of these properties, and
+       then groups with only the properties that the job requires (and does not only prefer).
     3. If at least one NUMA node has enough of these GPUs, take them from the one with the fewest free GPUs.
        Otherwise take all GPUs of the NUMA node with the most free GPUs, then continue with the next. Within a
        NUMA node prefer GPUs that are all linked with each other.
@@ -60,7 +64,7 @@ def choose_gpus(
     """
     needs, gpus, milli = gpu_needs_of(part, columns), node.facts.gpus, WHOLE_GPU
     slots = needs.fitting_slots(free, kinds)
-    # Choose a GPU of which the job gets a part (step 1 of the docstring).
+    # Choose the GPU of which the job gets a part (step 1 of the docstring).
     if not part.gpus:
         slots = [pick(slots)]
         milli = needs.milli_of(kinds[slots[0]])
@@ -83,10 +87,11 @@ def choose_gpus(
 
 
 def _wanted(wish: GpuWish, columns: NodeTable, row: int) -> Iterator[list[bool]]:
-    """Yield groups of GPUs on one NUMA node or linked by NVLink, as the job prefers or requires.
+    """Yield the groups of GPUs of a node from which the job's GPUs may be chosen: those on one NUMA node or
+    linked by NVLink, as the job prefers or requires.
 
-    Groups with both properties come before groups with one, and small groups before large ones. A group is
-    a list with True for each GPU of the node that is in the group.
+    Groups with both properties come before groups with one, and small groups before large ones. A group is a
+    list with True for each GPU of the node that is in the group.
     """
     must = (wish.numa == REQUIRE, wish.nvlink == REQUIRE)
     best = (bool(wish.numa), bool(wish.nvlink))
@@ -112,8 +117,8 @@ def _choose_whole(gpus: Sequence[GpuFacts], free: list[int], count: int) -> list
 
 
 def _choose_linked(gpus: Sequence[GpuFacts], slots: list[int], count: int) -> list[int]:
-    """Return `count` of the GPUs in `slots` that are all linked by NVLink; if there are none, the first
-    `count`.
+    """Return `count` GPUs of `slots` that are all linked by NVLink. If there is no such group, return the
+    first `count` of `slots`.
     """
     for start in range(len(slots)):
         clique = [slots[start]]

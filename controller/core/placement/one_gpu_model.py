@@ -15,10 +15,11 @@ from wire.text import counted
 
 
 def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
-    """Return for each node the model of its GPUs that suit the request; an empty text if none suits it.
+    """Return for each node the model of its GPUs that suit the request; an empty text if no GPU of the node
+    suits it.
 
-    For a node with suitable GPUs of several models the text has all their names, so that the node is grouped
-    only with nodes that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.
+    If GPUs of several models suit, the text has all their names, so that the node is grouped only with nodes
+    that have the same models. Example: `NVIDIA A100 and NVIDIA H100`.
     """
     needs, found = gpu_needs_of(part, columns), []
     suits = [needs.milli_of(code) < UNSUITABLE for code in range(len(columns.gpu_types))]
@@ -29,7 +30,8 @@ def model_by_row(part: PerNodeRequest, columns: NodeTable) -> list[str]:
 
 
 class GpuModelGroups:
-    """Chooses nodes that all have the same GPU model. Its interface is that of TopologyDomains.
+    """Chooses nodes that all have the same GPU model. It has the same methods as TopologyDomains, so that a
+    placement can use either.
 
     1. Divide the nodes by GPU model.
     2. For each model choose the nodes with the best scores, in one topology domain if the job requires one.
@@ -37,7 +39,7 @@ class GpuModelGroups:
 
     Cost: O(nodes) for each call.
 
-    Example: 3 free nodes with H100, 5 with A100, and a gang of 4 nodes: only the A100 nodes are enough.
+    Example: 3 nodes with H100 and 5 with A100 are free. For a gang of 4 nodes only the A100 nodes are enough.
     """
 
     def __init__(self, models: Sequence[str], inside: TopologyDomains | None = None) -> None:
@@ -49,10 +51,8 @@ class GpuModelGroups:
         return self._models[row] == self._models[other]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Return the row numbers of the `nodes` best nodes in `rows` that have one GPU model, in ascending
-        order.
-
-        Empty if no model has enough nodes.
+        """Return the row numbers of the `nodes` best nodes of one GPU model in ascending order, chosen from
+        `rows`. Empty if no model has enough nodes.
         """
         best: tuple[float, list[int]] | None = None
         for _, these in self._by_model(rows.tolist()):
@@ -71,10 +71,8 @@ class GpuModelGroups:
         return sorted(best[:nodes].tolist())
 
     def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
-        """Return how many nodes of `rows` can be lost, in the worst case, such that at least one GPU model
-        still has the required number of nodes, `nodes`.
-
-        The result is negative if no model has enough nodes now.
+        """Return how many of the nodes `rows` may become unavailable, whichever they are, so that still one
+        GPU model has `nodes` nodes. Negative if no model has enough nodes now.
 
         Example: with 5 H100 nodes, 3 A100 nodes and `nodes` = 4, the result is 1.
         """
@@ -85,10 +83,7 @@ class GpuModelGroups:
         return len(rows) - nodes if self._inside is None else self._inside.spare_rows(rows, nodes)
 
     def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
-        """Return those of `rows` whose GPU models have enough nodes for a gang of `nodes` nodes.
-
-        A model has enough nodes if at least `nodes` of the nodes in `rows` have it.
-        """
+        """Return those of `rows` whose GPU model has at least `nodes` nodes in `rows`."""
         return {
             row
             for _, these in self._by_model(rows)
@@ -103,9 +98,8 @@ class GpuModelGroups:
         return f"with room now: {', '.join(counted_models)}"
 
     def _by_model(self, rows: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model.
-
-        The row numbers of a model are in the same order as in `rows`.
+        """Return each GPU model with the row numbers of its nodes, sorted by the name of the model. The rows
+        of a model keep their order in `rows`.
         """
         found: dict[str, list[int]] = {}
         for row in rows:

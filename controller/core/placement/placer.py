@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a request is divided on this cluster: the resources `part` on each of `nodes` nodes."""
+    """How a request is divided into nodes: the resources `part` on each of `nodes` nodes."""
 
     part: PerNodeRequest
     nodes: int
@@ -47,7 +47,9 @@ class Shape:
 
     @property
     def topology_required(self) -> bool:
-        """True if the nodes must be in the domains of `topology`; False if this is only preferred."""
+        """True if the nodes must be in one topology domain; False if the job only prefers this, or has no
+        topology.
+        """
         return self.topology is not None and not self.topology.prefer
 
 
@@ -58,16 +60,16 @@ def _bare(node: str, cpu_milli: int, memory_mib: int, scratch_mib: int) -> Alloc
 
 
 class Placer:
-    """Finds placements on the nodes. All its data are caches, which can be computed from the nodes.
+    """Finds placements on the nodes. A Placer stores only caches, which can be computed again from the nodes.
 
     Algorithm (`find`)
     1. Find the fewest nodes that could hold the request if all nodes were idle (`shape`). This is computed
        once per request, and again when nodes are added, removed or changed.
     2. Stop if no node has enough free CPU, memory or GPUs (`Nodes.may_hold`), or if the request fits on too
        few nodes.
-    3. Choose the nodes with the best scores, in the topology domain that the request prefers or requires. If
-       it only prefers one and none has enough nodes, choose from all nodes. With `one_model`, all nodes have
-       GPUs of one model.
+    3. Choose the nodes with the best scores within one topology domain if the request prefers or requires
+       this. If the request only prefers it and no domain has enough nodes, choose from all nodes. With
+       `one_model`, all nodes have GPUs of one model.
     4. Choose GPUs on each node (`choose_gpus`).
 
     Cost: O(nodes that changed since a job with the same request was placed last), see NodeRanking. A request
@@ -86,11 +88,15 @@ class Placer:
         self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
 
     def clear_rankings(self) -> None:
-        """Drop all cached rankings, because plugins may now give other results for the same nodes."""
+        """Drop all cached rankings, because filters and scorers may now give other results for the same
+        nodes.
+        """
         self._rankings.clear()
 
     def ranking(self, part: PerNodeRequest) -> NodeRanking:
-        """Return the ranking of the nodes for a request, brought up to date."""
+        """Return which nodes the request fits on now, and their scores. The cached ranking is updated
+        first.
+        """
         ranking = self._rankings.get(part) or self._new_ranking(part)
         ranking.update()
         return ranking
@@ -106,9 +112,11 @@ class Placer:
         return (self._rankings.get(part) or self._new_ranking(part)).possible
 
     def shape(self, ask: ResourceRequest) -> Shape | None:
-        """Return the number of nodes for a request, and the request per node; None if it can never fit.
+        """Return into how many nodes the request is divided, and the request for each; None if the request
+        can never fit.
 
-        The number is the least number of nodes that could hold the request if they were idle.
+        If the request has no number of nodes, it is the least number that could hold the request if no job
+        ran.
         """
         known = self._shapes.get(ask)
         if known is None or known[0] != self.nodes.layout_version:
@@ -118,10 +126,9 @@ class Placer:
         return known[1]
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
-        """Compute `shape` from the nodes whose taints the request tolerates. If they cannot hold the request,
-        compute it from all nodes.
-
-        So a request that only tainted nodes can hold is not refused but waits, because taints may be removed.
+        """Compute the result of `shape`, from the nodes whose taints the request tolerates. If they cannot
+        hold the request, compute it from all nodes. A request that only tainted nodes can hold thus waits and
+        is not refused, because taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):
             return None
@@ -134,7 +141,8 @@ class Placer:
     def unsupported_request(self, part: PerNodeRequest) -> str | None:
         """Return a field of the request that no configured filter checks; None if all fields are checked.
 
-        A job with such a field never fits, because no node is known to provide what the job asks for.
+        A job with such a field never fits, because no filter finds out which nodes have what the job asks
+        for.
         """
         return first_unfiltered(self.pipeline.filters, part)
 
@@ -181,8 +189,8 @@ class Placer:
         return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
 
     def _models(self, shape: Shape) -> list[str] | None:
-        """Return the GPU model of each node. Return None if the job may run on several models, or if only one
-        model suits the job, because the nodes then need not be grouped by model.
+        """Return the GPU model of each node. Return None if the nodes need not be grouped by model, because
+        the job may use several models or only one model suits it.
         """
         if not shape.one_model or len(self.nodes.columns.models) < 2:
             return None
@@ -225,7 +233,9 @@ class Placer:
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
-        """Return whether the request fits now, if reservations for other jobs and users are ignored."""
+        """Return whether the request fits on the free resources now. Nodes that are reserved for other jobs
+        or users are not left out.
+        """
         shape = self.shape(ask)
         if shape is None:
             return False
@@ -244,9 +254,8 @@ class Placer:
     def find_fewer(
         self, ask: ResourceRequest, barred: Bools | None = None, most: int | None = None
     ) -> Placement | None:
-        """Return a placement on as many nodes as possible, but at most `most`, for a job with `--min-nodes`.
-
-        None if that would be fewer nodes than the job accepts.
+        """Return a placement for an elastic job (`--min-nodes`) on as many nodes as possible, at most `most`;
+        None if fewer nodes are free than the job accepts.
         """
         shape = self.shape(ask)
         if shape is None or ask.least is None or shape.topology_required:
@@ -287,7 +296,8 @@ class Placer:
     ) -> tuple[Allocation, GpuChoice]:
         """Return the allocation of a request on a node, and the choice of its GPUs.
 
-        The GPUs are chosen from `room`; without it, from the resources that are free on the node now.
+        `room` has the resources from which the GPUs are chosen; None means the resources that are free on the
+        node now.
         """
         choice = NO_GPUS
         if part.wants_gpus:
@@ -308,11 +318,11 @@ class Placer:
     ) -> Placement:
         """Return a placement on the nodes with the row numbers `rows`.
 
-        `rooms` has, by row, the resources from which GPUs are chosen. For other rows, GPUs are chosen from
-        those that are free now.
+        `rooms` has by row the resources from which GPUs are chosen. On other rows, they are chosen from the
+        resources that are free now.
         """
         nodes, part = self.nodes.rows, shape.part
-        if not part.wants_gpus:  # This branch gives the same result as the code below, but is faster.
+        if not part.wants_gpus:  # Same result as the code below, but faster.
             amounts = part.cpu_milli, part.memory_mib, part.scratch_mib
             bare = tuple(_bare(nodes[row].name, *amounts) for row in rows)
             return Placement(bare, quality_of([NO_GPUS] * len(rows)))
@@ -328,10 +338,10 @@ def quota_need(
     counters: UsageCounters,
     fewer: int | None = None,
 ) -> Amount:
-    """Return the most that a job with this request can add to the quota usage of its tenants. A GPU model
-    counts only if all GPUs that suit the job are of this model.
+    """Return the most that a job with this request can add to the quota usage of its tenants. GPUs are
+    counted for a GPU model only if all GPUs that suit the job are of this model.
 
-    `fewer`: the number of nodes on which the job starts, if it is less than the job requests.
+    `fewer`: the number of nodes on which an elastic job starts, if it is less than the job requests.
     """
     shape = placer.shape(ask)
     part, nodes = (shape.part, shape.nodes) if shape else (ask.part, ask.nodes or 1)

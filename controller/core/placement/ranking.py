@@ -1,4 +1,4 @@
-"""Ranks the nodes for one request: filters reject nodes, and scorers rate the nodes that are left."""
+"""Ranks the nodes for one request: filters reject nodes, and scorers rate the remaining nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ REJECTED = -np.inf
 
 
 class NodeRanking:
-    """The nodes on which one request fits now, with their scores. All jobs with the request use one ranking.
+    """The nodes on which one request fits now, with their scores. All jobs with this request share one
+    ranking.
 
     A row is the entry of a node in the node table.
 
@@ -90,11 +91,11 @@ class NodeRanking:
         self._counted_room_version = -1
 
     def _stale(self, seen: tuple[int, int]) -> Rows | None:
-        """Return the row numbers of the nodes that have changed since the last update; None if no node has
-        changed.
+        """Return the rows of the node table to compute again, because their nodes have changed; None if no
+        node has changed.
 
-        `seen` is (layout_version, change_count) of the last update. If the layout or many nodes have changed,
-        return the row numbers of all nodes.
+        `seen` is (layout_version, change_count) of the last update. If the layout or more than half of the
+        nodes have changed, all rows are returned.
         """
         nodes = self._nodes
         layout, changes = seen
@@ -106,7 +107,7 @@ class NodeRanking:
         return np.array(rows if len(rows) == 1 else sorted(set(rows)), dtype=np.intp)
 
     def _read_hardware(self) -> None:
-        """Compute again what depends only on labels, taints and hardware (step 1 of the class docstring)."""
+        """Call the static filters again, which read only labels, taints and hardware."""
         nodes = self._nodes
         columns = nodes.columns
         self._static_mask = (
@@ -123,15 +124,14 @@ class NodeRanking:
         return self._possible
 
     def update(self) -> None:
-        """Compute again on which nodes the request fits (`fits`), and how many they are (`count`). These are
-        steps 1 and 2 of the class docstring.
-        """
+        """Bring `fits` (the nodes on which the request fits) and `count` (their number) up to date."""
         nodes = self._nodes
         # Read the columns before the versions, because reading them can change `layout_version`.
         columns = nodes.columns
         rows = self._stale(self._fits_at)
         if self._has_affinity and self._affinity_version != nodes.job_affinity.version:
-            # Compute all rows, because affinity terms about a job apply to all nodes of its topology domain.
+            # Compute all rows again, because a job with labels on one node decides for all nodes of its
+            # topology domain whether jobs with affinity fit.
             rows, self._value_version = ALL_ROWS, -1
             self._affinity_version = nodes.job_affinity.version
         if rows is not None:
@@ -156,7 +156,8 @@ class NodeRanking:
 
     @property
     def max_count(self) -> int:
-        """An upper bound on the number of nodes on which the request fits now, computed without filters.
+        """An upper bound on the number of nodes on which the request fits now, computed without a call of
+        filters.
 
         If no resources have become free since the last update, the bound is `count`; otherwise it is the
         number of all nodes. For requests with labels or job affinity, the bound is always the number of all
@@ -208,9 +209,8 @@ class NodeRanking:
     def best_group(
         self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
     ) -> list[int]:
-        """Return the row numbers of the `count` best nodes in one group of `domains`, in ascending order.
-
-        Barred nodes are left out. Empty if no group has enough nodes.
+        """Return the row numbers of the `count` best nodes of one group of `domains`, in ascending order.
+        Nodes for which `barred` is True are left out. Empty if no group has enough nodes.
         """
         if self.count < count:
             return []
@@ -218,10 +218,8 @@ class NodeRanking:
         return domains.choose(np.flatnonzero(fits), self.scores, count)
 
     def best(self, count: int, barred: Bools | None = None) -> list[int]:
-        """Return the row numbers of the `count` nodes with the best scores, in ascending order.
-
-        If the request fits on fewer nodes, return all of these. Of nodes with equal scores, the first by name
-        are taken.
+        """Return the row numbers of the `count` nodes with the best scores, in ascending order; fewer if the
+        request fits on fewer nodes. Of nodes with equal scores, the first by name are taken.
         """
         if barred is not None:
             return sorted(self.in_order(barred)[:count])
@@ -254,7 +252,7 @@ def rows_passing(part: PerNodeRequest, columns: NodeTable, rows: Rows, filters: 
 
 
 def rows_possible(part: PerNodeRequest, idle: NodeTable, filters: Sequence[Filter]) -> Bools:
-    """Return True for each node that all these filters would accept if it were idle.
+    """Return True for each node that all these filters would accept if no job ran on it.
 
     A filter plugin that fails counts as accepting all nodes.
     """

@@ -1,4 +1,4 @@
-"""Places several jobs together on a copy of the nodes, to find out whether all of them fit."""
+"""Places several jobs on a copy of the nodes, to find out whether all of them fit at the same time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TrialPlacements:
     """Finds placements on a copy of the nodes and reserves them there. The nodes of the cluster stay
     unchanged.
 
-    Running jobs keep the resources that they hold. So a set of placements that fits on the copy also fits
-    while the jobs change nodes.
+    On the copy, running jobs keep their resources. So placements that fit on the copy fit even while moved
+    jobs still hold their old nodes.
     """
 
     def __init__(self, nodes: Nodes, pipeline: SchedulingPolicy) -> None:
@@ -41,7 +41,7 @@ class TrialPlacements:
                 self._nodes.job_affinity.add(job.ask.part, allocation.node)
 
     def block(self, allocation: Allocation) -> None:
-        """Take resources so that no later placement uses them."""
+        """Take resources on the copy, so that no later placement uses them."""
         self._nodes.claim(NO_JOB, allocation, ())
         self._blocked.append(allocation.node)
 

@@ -1,5 +1,5 @@
-"""Decides which tenants must give resources back to a waiting job, because they use more than their fair
-share or have borrowed quota.
+"""Reclaim: decides which tenants must give resources back to a waiting job, because they use more than their
+fair share or have borrowed quota.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ class ReclaimContext:
 
 
 class ReclaimPolicy(Protocol):
-    """Decides which running jobs may be stopped for one waiting job, so that tenants give resources back."""
+    """Decides for one waiting job which running jobs may be stopped. Only tenants that hold more than they
+    are entitled to lose jobs.
+    """
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the jobs of a group (a tenant or a project) hold more than it is entitled to."""
+        """Return whether the tenant or project `group` holds more than it is entitled to."""
         ...
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped, in the same order.
+        """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. If a tenant then holds no more than it is entitled to, its
+        The jobs yielded so far count as ended. When a tenant then holds no more than it is entitled to, its
         other jobs are left out.
         """
         ...
@@ -49,13 +51,13 @@ class ReclaimPolicy(Protocol):
 
 @runtime_checkable
 class ReclaimStrategy(Protocol):
-    """A strategy that stops only jobs of tenants that hold more than they are entitled to."""
+    """A preemption strategy that stops only jobs of tenants that hold more than they are entitled to."""
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the tenant or project whose use decides whether the job may be stopped.
+        """Return the tenant or project that must hold too much before this running job may be stopped. None
+        if the job counts for no tenant; it is then never stopped.
 
-        None if the job counts for no tenant, so that the strategy never stops it. The result for a job must
-        not change while the job runs.
+        The result for a job must not change while the job runs.
         """
         ...
 
@@ -67,19 +69,19 @@ class ReclaimStrategy(Protocol):
 
 
 def is_exempt(state: State, job: Job, what: str) -> bool:
-    """Return whether the queue of the job exempts it from quotas (EXEMPT_QUOTA) or from charges to shares
-    (EXEMPT_FAIR_SHARE).
+    """Return whether the queue of the job is exempt from quotas (`what` is EXEMPT_QUOTA) or from charges to
+    shares (EXEMPT_FAIR_SHARE).
     """
     return what in state.quotas.rules.queue(job.spec.queue).exempt
 
 
 def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Allocation], int]]:
-    """Yield (job, allocations, sign) for the allocations that jobs will get or lose when victims have ended.
-    Jobs that their queue exempts from `what` are left out, because they do not count for their tenants.
+    """Yield (job, allocations, sign) for each job that will get allocations (sign 1) or lose them (sign -1)
+    when the victims of planned preemptions have ended. Jobs whose queue is exempt from `what` are left out,
+    because they do not count for their tenants.
 
-    With sign 1 a job that waits for its victims will get the allocations, with sign -1 a victim will lose
-    them. Reclaim policies add these allocations to what each tenant holds now. Otherwise two preemptions in a
-    row would reclaim the same resources twice.
+    Reclaim policies add these allocations to what each tenant holds now. Otherwise two preemptions in a row
+    would reclaim the same resources twice.
     """
     for claimant in (state.jobs[each] for each in state.claims):
         if not is_exempt(state, claimant, what):
@@ -94,9 +96,8 @@ def pending_transfers(state: State, what: str) -> Iterator[tuple[Job, list[Alloc
 
 
 def _leaves(state: State, job: Job, member: Member, claimant: Job) -> bool:
-    """Return whether the victim `job` leaves the node of `member` so that `claimant` can use it.
-
-    A victim on several nodes may leave each node for another waiting job.
+    """Return whether the victim `job` leaves the node of `member` for the waiting job `claimant`. A victim on
+    several nodes may leave each node for another waiting job.
     """
     leaving = state.nodes.by_name[member.allocation.node].leaving
     return leaving.get(job.id, claimant.id) == claimant.id
@@ -106,11 +107,12 @@ class FairShareReclaim:
     """Reclaim by fair share: a tenant above its fair share gives resources to a tenant below its own.
 
     Algorithm
-    1. For each share of the share tree, take the present use in billing units per hour. Add the use of jobs
-       that wait for their victims, and subtract the use of these victims (`pending_transfers`).
-    2. Find the deepest level of the share tree at which the waiting job's tenant would exceed its fair share
-       with this job. At all deeper levels the tenant is within its fair share. If there is no deeper level,
-       the tenant is not `entitled` to reclaim.
+    1. For each share of the share tree, take the present use in billing units per hour. Add the use of
+       nominated jobs, and subtract the use of their victims (`pending_transfers`).
+    2. The path of the waiting job's tenant has a share on each level of the tree, such as organisation,
+       project and user. Find the deepest level whose share would exceed its fair share with this job. On all
+       deeper levels the tenant is within its fair share. If there is no deeper level, the tenant is not
+       `entitled` to reclaim.
     3. Follow the path of a running job's tenant from the top of the tree to the first share that is not on
        the path of the waiting job's tenant. This share is the running tenant's `side`. The jobs of a side may
        be stopped if the side is deeper than the level of step 2 and its use is more than `threshold` times
@@ -155,8 +157,8 @@ class FairShareReclaim:
         )
 
     def _asked(self, context: ReclaimContext, job: Job) -> float:
-        """Return the charge for the waiting job in billing units per hour, if it gets the most expensive
-        GPUs.
+        """Return the charge for the waiting job in billing units per hour, if the job gets the most expensive
+        GPUs that suit it.
         """
         cpu, memory, gpu, *_ = quota_need(context.placer, job.ask, 0.0, context.state.accounts)
         return self._state.shares.sharing.dearest(cpu, memory, gpu, context.state.nodes.columns.models)
@@ -168,10 +170,8 @@ class FairShareReclaim:
         return self._state.shares.fair_rate(path, self._state.capacity)
 
     def _side(self, path: SharePath) -> SharePath | None:
-        """Return the first share on this path that is not on the path of the waiting job's tenant.
-
-        None if the waiting job's tenant may not reclaim resources from this share, because the share is too
-        high in the share tree (step 2 of the class docstring).
+        """Return the first share on this path, from the top, that is not on the path of the waiting job's
+        tenant. None if that share is too high in the share tree for the waiting job to reclaim from it.
         """
         for depth in range(1, min(len(path), len(self._path)) + 1):
             if path[:depth] != self._path[:depth]:
@@ -182,8 +182,8 @@ class FairShareReclaim:
         return self._rate(side) - self._threshold * self._fair(side)
 
     def must_give_back(self, group: Hashable) -> bool:
-        """Return whether the tenant `group` belongs to a branch of the share tree that uses more than
-        `threshold` times its fair share.
+        """Return whether the tenant `group` is below a share that must give resources back, because it uses
+        more than `threshold` times its fair share.
         """
         if group is None:
             return False
@@ -192,10 +192,10 @@ class FairShareReclaim:
         return side is not None and self._excess(side) > _NOISE
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped, in the same order.
+        """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. If a branch of the share tree then uses at most `threshold`
-        times its fair share, the other jobs of the branch are left out.
+        The jobs yielded so far count as ended. When a share then uses at most `threshold` times its fair
+        share, the other jobs below this share are left out.
         """
         left = dict[SharePath, float]()
         for job in jobs:
@@ -208,8 +208,8 @@ class FairShareReclaim:
 
 
 def fair_share_reclaim(context: ReclaimContext, job: Job, threshold: float) -> ReclaimPolicy | None:
-    """Return the policy that decides which jobs may be stopped for this waiting job. Return None if its user
-    would be above the user's fair share with the job.
+    """Return which running jobs may be stopped for this waiting job. None if its user would exceed the user's
+    fair share with the job.
     """
     if is_exempt(context.state, job, EXEMPT_FAIR_SHARE):
         return None
@@ -258,7 +258,9 @@ class QuotaReclaim:
         return used + (self._shifted[project][resource] if project in self._shifted else 0)
 
     def _borrowed(self, project: str) -> Mapping[int, int]:
-        """Return the amount that a project has borrowed of each resource that the waiting job needs."""
+        """Return how much a project has borrowed, by resource. Only resources that the waiting job needs are
+        considered.
+        """
         found = self._borrowed_by.get(project)
         if found is None:
             bounds = self._state.quotas.limits_of(("project", project))
@@ -276,9 +278,9 @@ class QuotaReclaim:
         return group is not None and group != self._project and bool(self._borrowed(str(group)))
 
     def select(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield those of `jobs` that may be stopped, in the same order.
+        """Yield those of `jobs` that may be stopped together, in the same order.
 
-        The jobs yielded so far count as ended. If a project has then borrowed nothing that the waiting job
+        The jobs yielded so far count as ended. When a project has then borrowed nothing that the waiting job
         needs, the other jobs of the project are left out.
         """
         left: dict[str, dict[int, int]] = {}
@@ -295,12 +297,12 @@ class QuotaReclaim:
 
 
 def quota_reclaim(context: ReclaimContext, job: Job) -> ReclaimPolicy | None:
-    """Return the policy that decides which jobs may be stopped for this waiting job. Return None if its
-    project would exceed its own quota with the job.
+    """Return which running jobs may be stopped for this waiting job. None if its project would exceed its own
+    quota with the job.
     """
     state = context.state
     if state.quotas.unlimited or is_exempt(state, job, EXEMPT_QUOTA):
-        return None  # Without quotas no project can have borrowed quota.
+        return None  # No project can have borrowed quota if there are no quotas.
     need = quota_need(context.placer, job.ask, job.spec.time_limit_s, state.accounts)
     policy = QuotaReclaim(state, job.spec.project, need)
     return policy if policy.entitled else None

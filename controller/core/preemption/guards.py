@@ -1,4 +1,6 @@
-"""Guards: what protects a running job from preemption, from its profile, its queue and its own options."""
+"""Guards: the settings that protect running jobs from preemption, of their profile and queue and in their own
+options.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ it."""
 
 
 def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuards:
-    """Return the guards of a profile with the changes that the rule of a job's queue makes to them."""
+    """Return the guards of a profile, changed by the settings of a running job's queue (`rule`)."""
     if rule.preemptible and rule.min_runtime_s is None:
         return guards
     least = guards.min_runtime_s if rule.min_runtime_s is None else rule.min_runtime_s
@@ -24,17 +26,18 @@ def guards_in_queue(guards: PreemptionGuards, rule: QueueRule) -> PreemptionGuar
 
 
 def is_preemptible(job: Job, guards: PreemptionGuards) -> bool:
-    """Return whether the job may be preempted at any time. `preemptible_from` returns the earliest time."""
+    """Return whether the job may be preempted now or later. `preemptible_from` returns the earliest time."""
     allowed = guards.preemptible and job.spec.preemptible
     return allowed and job.stopping is None and len(job.preemptions) < guards.max_per_job
 
 
 @dataclass(frozen=True, slots=True)
 class LikelyEnds:
-    """The times between which a running job is not preempted because it is likely to end soon.
+    """The times at which a running job is likely to end. For `spare_s` seconds before each of them the job is
+    not preempted.
 
     `predicted` is the end after the predicted run time, `limit` the end after the time limit and the grace.
-    Both are NEVER if they are not known. The job is spared for `spare_s` seconds before each of them.
+    NEVER if unknown.
     """
 
     spare_s: float
@@ -46,14 +49,16 @@ class LikelyEnds:
         return self.at(now) <= now + self.spare_s
 
     def at(self, now: float) -> float:
-        """Return the likely end: the predicted end, or if that is past, the end at the time limit. NEVER if
-        both are past.
+        """Return the next likely end of the job: the predicted end, or if that is past, the end at the time
+        limit. NEVER if both are past.
         """
         return min((end for end in (self.predicted, self.limit) if end > now), default=NEVER)
 
 
 def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
-    """Return when a running job is likely to end, and for how long before that end it is spared."""
+    """Return when a running job is likely to end, and how many seconds before that it is no longer
+    preempted.
+    """
     began = job.started_at
     if began is None or not guards.spare_ending_s:
         return LikelyEnds(0.0, NEVER, NEVER)
@@ -62,7 +67,8 @@ def likely_ends(job: Job, guards: PreemptionGuards) -> LikelyEnds:
 
 
 def may_move(job: Job) -> bool:
-    """Return whether a preempted job may be moved to other nodes, where it starts as soon as it has ended.
+    """Return whether a preempted job may be moved: nodes are kept for it, and it starts there as soon as it
+    has ended.
 
     An elastic job is not moved, because it can leave a node without a restart.
     """

@@ -26,16 +26,16 @@ NO_GUARDS = PreemptionGuards(
 
 @dataclass(frozen=True, slots=True)
 class NotAbovePriority:
-    """A preemption strategy that may stop every job whose priority is not above that of the waiting job.
+    """The preemption strategy that may stop every job whose priority is not above that of the waiting job.
 
-    Every strategy compares two numbers: it may stop a running job if the `standing` of the running job is at
-    most the `reach` of the waiting job.
+    As in every strategy, a running job may be stopped if its `standing` is at most the `reach` of the waiting
+    job.
     """
 
     name: ClassVar[str] = "asked"
 
     def standing(self, job: Job) -> float:
-        """Return the requested priority of the running job, or the inherited one if that is higher."""
+        """Return the requested priority of the running job, or its inherited priority if that is higher."""
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
@@ -44,7 +44,8 @@ class NotAbovePriority:
 
 
 class Preemptor:
-    """Plans preemption for a waiting job. All its data are caches, which can be computed from the state.
+    """Plans preemption for a waiting job. A Preemptor stores only caches, which can be computed again from
+    the state.
 
     Algorithm (`plan`)
     1. Update the victim index (the running jobs that may be stopped) of each strategy.
@@ -83,8 +84,8 @@ class Preemptor:
         self._searches = [VictimSearch(state, placer, each, self.guards_of) for each in strategies]
 
     def without_guards(self, names: Collection[str]) -> Preemptor:
-        """Return a preemptor that ignores these guards in all profiles. A guard is a limit in [preemption];
-        `names` are field names of PreemptionGuards.
+        """Return a preemptor that ignores some guards (limits in [preemption] that protect running jobs) in
+        all profiles. `names` are the field names of these guards in PreemptionGuards.
         """
         lifted: dict[str, Any] = {name: getattr(NO_GUARDS, name) for name in names}
         return Preemptor(
@@ -96,20 +97,20 @@ class Preemptor:
         )
 
     def victim_changed(self, job: int, preemptible_at: float) -> None:
-        """Record a change of a running job that affects which waiting jobs may preempt it, or how much work
-        its preemption would lose.
+        """Record that a running job has changed: other waiting jobs may preempt it, or its preemption loses
+        another amount of work.
 
-        `preemptible_at`: the time from which additional waiting jobs may preempt the job; NEVER if no
-        additional ones may.
+        `preemptible_at`: the time from which more waiting jobs than before may preempt the job; NEVER if
+        there are none.
         """
         self._changed.add(job)
         self.retry_at = min(self.retry_at, preemptible_at)
 
     def plan(self, job: Job, now: float, reserved: Bools | None = None) -> PreemptionPlanned | None:
-        """Return the event that names the victims to stop and the placement for the waiting job, or None.
+        """Return the event that names the victims to stop and the placement for the waiting job. None if
+        stopping jobs does not free enough, or if too many jobs have been preempted lately.
 
-        None if stopping jobs cannot free enough, or if too many jobs have been preempted lately. `reserved`
-        is True for each node that is reserved for other jobs and must not be used.
+        `reserved` is True for each node that is reserved for other jobs and must not be used.
         """
         self.retry_at = NEVER
         shape = self._placer.shape(job.ask)
@@ -133,16 +134,15 @@ class Preemptor:
         return None
 
     def _sync(self, now: float) -> None:
-        """Update the victim index of each strategy (step 1 of the class docstring)."""
+        """Bring the index of jobs that may be stopped up to date, for each strategy."""
         changed, self._changed = self._changed, set()
         for search in self._searches:
             search.sync(changed, now)
 
     def ends_anyway(self, job: Job, now: float, reserved: Bools | None = None) -> tuple[list[Job], float]:
-        """Return the running jobs because of which no job is preempted for this waiting job, and the time by
-        which they are likely to have ended; an empty list if there are none.
-
-        They are likely to end within `spare_ending_s` seconds, and then the waiting job fits.
+        """Return (running jobs, time) if the waiting job fits as soon as these jobs have ended, which is
+        likely at that time and within `spare_ending_s` seconds. No job is preempted then. Without such jobs,
+        return ([], NEVER).
         """
         shape = self._placer.shape(job.ask)
         if shape is None or not self._searches:
@@ -167,8 +167,8 @@ class Preemptor:
         return None
 
     def barred(self, job: Job, shape: Shape, now: float, reserved: Bools | None) -> Bools | None:
-        """Return True for each node on which no job is stopped for the waiting job `job`: nodes in
-        `reserved`, and nodes that an operator's reservation or affinity closes to the job.
+        """Return True for each node that must not be used for the waiting job: nodes in `reserved`, and nodes
+        that an operator's reservation or affinity closes to the job.
         """
         barred = either_mask(reserved, self._state.barred_nodes(job, now, self.guards.grace_s))
         if shape.part.social:
@@ -189,8 +189,8 @@ class Preemptor:
         return self._state.quotas.rules.queue(job.spec.queue).may_preempt
 
     def recent(self, now: float) -> list[float]:
-        """Return the times of the preemptions in the last `window_s` seconds, oldest first. The configured
-        `rate` limits their number.
+        """Return the times of the preemptions in the last `window_s` seconds, oldest first. At most `rate`
+        are allowed.
         """
         past, window = self._state.preempted_at, self.guards.window_s
         return past[bisect_right(past, now, key=lambda at: at + window) :]
@@ -231,8 +231,8 @@ class Preemptor:
     def _targets(
         self, job: Job, placement: Placement, vacated: VacatedNodes, now: float, reserved: Bools | None
     ) -> dict[int, Placement]:
-        """Return the placements on other nodes to which victims are moved, by victim (step 5 of the class
-        docstring).
+        """Return by victim the placement to which it is moved. A victim that fits on no other nodes is left
+        out.
         """
         state = self._state
         victims = [state.jobs[victim] for victim, nodes in vacated.items() if not nodes]
@@ -255,14 +255,13 @@ class Preemptor:
         return found
 
     def grace(self, job: Job) -> float:
-        """Return the seconds that a victim may take to save its state and end, by its profile's settings."""
+        """Return the seconds that a victim may take to save its state and end, with the guards of its profile
+        and queue.
+        """
         return grace_of(job, self.guards_of(job))
 
     def claim_problem(self, job: Job) -> str:
-        """Return why a nominated job can no longer use the nodes and GPUs kept for it.
-
-        Return an empty text if the job can use them.
-        """
+        """Return why a nominated job can no longer use the nodes and GPUs kept for it; empty if it can."""
         for allocation in job.claim:
             node = self._state.nodes.by_name[allocation.node]
             if node.drained or (not node.up and not node.reconnect_expected):
@@ -275,7 +274,9 @@ class Preemptor:
         return ""
 
     def victims_have_left(self) -> bool:
-        """Return whether a nominated job can start in the next pass, because its victims have ended."""
+        """Return whether the victims of any nominated job have ended, so that the job can start in the next
+        pass.
+        """
         state = self._state
         return any(
             self.claim_ready(state.jobs[job]) for job in state.nodes.claims_to_check if job in state.claims
@@ -284,7 +285,8 @@ class Preemptor:
     def claim_ready(self, job: Job) -> bool:
         """Return whether the nodes kept for the job are up and all its victims have left them."""
         if job.unended or job.wait.gates:
-            return False  # A moved job must first leave its nodes; a replica waits for its restart delay.
+            # A moved job must first end on its old nodes. A replica of a service waits for its restart delay.
+            return False
         nodes = self._state.nodes.by_name
         return all(
             nodes[each.node].up and job.id not in nodes[each.node].leaving.values() for each in job.claim
@@ -292,5 +294,7 @@ class Preemptor:
 
 
 def grace_of(job: Job, guards: PreemptionGuards) -> float:
-    """Return the seconds that a victim may take to save its state and end, at least `guards.grace_s`."""
+    """Return the seconds that a victim may take to save its state and end. The grace of the job is at least
+    `guards.grace_s`.
+    """
     return max(job.spec.grace_s, guards.grace_s) + (job.spec.checkpoint_s if job.spec.saves else 0.0)

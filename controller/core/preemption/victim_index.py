@@ -29,16 +29,16 @@ _TOO_MUCH = 1 << 40
 
 
 class VictimIndex:
-    """A matrix with one row per node: the jobs that a strategy may stop on the node, least loss per GPU
+    """A matrix with one row per node: the jobs that one strategy may stop on the node, least loss per GPU
     first.
 
-    The loss is the work since the start or the last checkpoint. It would be lost if the job were stopped. A
-    job that saves its state when it is preempted loses nothing.
+    The loss of a job is its work since the start or the last checkpoint, which is lost if the job is stopped.
+    A job that saves its state when it is preempted loses nothing.
 
     1. `sync` writes only the rows of nodes that changed (`Nodes.changed_since`), and of nodes with jobs that
        saved a checkpoint or whose rank against preemption (`standing`) changed.
     2. `changed_rows` lists the rows that were written since the last rebuild. Each LossBounds (the bounds for
-       one request) remembers how much of the list it has read.
+       one request) records how much of the list it has read.
     3. When nodes are added or removed, or when the list is too long, all rows are written again (a rebuild).
        A rebuild empties the list and increases `rebuilds`; then each LossBounds reads all rows.
 
@@ -85,11 +85,10 @@ class VictimIndex:
         """The fields of LikelyEnds: a job is spared in the last `spare_s` seconds before these ends."""
 
     def sync(self, changed: Iterable[int], now: float) -> None:
-        """Write again the matrix rows of the nodes that changed, and of the nodes on which a job of `changed`
-        runs.
+        """Write again the rows of the nodes that changed, and of the nodes of the jobs in `changed`.
 
-        The jobs in `changed` are those whose rank against preemption (`standing`), or the work that they
-        would lose, has changed since the last `sync`.
+        The jobs in `changed` are those whose rank against preemption (`standing`) or loss has changed since
+        the last `sync`.
         """
         nodes = self._state.nodes
         layout, changes = self._seen
@@ -109,8 +108,8 @@ class VictimIndex:
 
     @property
     def next_preemptible_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if
-        there is no such job.
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if there is
+        none.
         """
         return self._becoming_preemptible[0][0] if self._becoming_preemptible else NEVER
 
@@ -159,7 +158,7 @@ class VictimIndex:
                     heapq.heappush(self._outliving, (end, row))
 
     def ending(self, rows: Rows, now: float) -> Bools:
-        """Return, for each job of these rows, whether it is spared because it is likely to end soon."""
+        """Return True for each job of these rows that is not preempted because it is likely to end soon."""
         earliest = now + self.spare_s[rows]
         predicted, limit = self.predicted_end[rows], self.limit_end[rows]
         ending: Bools = ((now < predicted) & (predicted <= earliest)) | ((now < limit) & (limit <= earliest))
@@ -235,7 +234,8 @@ class LossBounds:
         self._fitting: Bools = np.zeros(height, dtype=np.bool_)
 
     def losses(self, now: float) -> Floats:
-        """Return for each node a lower bound on the work that is lost if the request gets the node.
+        """Return for each node a lower bound on the work that is lost if jobs are stopped until the request
+        fits there.
 
         Infinite if stopping all preemptible jobs of the node is not enough, or if `rule_out` was called for
         the node.
@@ -246,9 +246,7 @@ class LossBounds:
         return np.where(self._possible, np.maximum(0.0, np.minimum(one, many)), np.inf)
 
     def rule_out(self, row: int) -> None:
-        """Exclude a node until its jobs change. The caller has found that stopping jobs there does not free
-        enough.
-        """
+        """Exclude a node until its jobs change, because stopping jobs there does not free enough."""
         self._possible[row] = False
 
     def preemptible(self, row: int, now: float) -> list[int]:
@@ -319,9 +317,8 @@ class LossBounds:
         )
 
     def _missing_gpu(self, rows: Rows) -> Ints:
-        """Return the least GPU capacity that must become free on each node so that the request fits.
-
-        The unit is thousandths of a GPU. 0 if enough suitable GPUs are free.
+        """Return for each node how many thousandths of a GPU must at least become free so that the request
+        fits; 0 if enough suitable GPUs are free.
         """
         part, columns = self._part, self._placer.nodes.columns
         free = columns.gpu_free[rows]

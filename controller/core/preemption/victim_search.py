@@ -43,7 +43,9 @@ VacatedNodes = Mapping[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node on which the request fits when `victims` have left. `loss`: their cost in GPU-milli-seconds."""
+    """A node on which the request fits when `victims` have left. `loss` is what stopping them costs, in
+    GPU-milli-seconds.
+    """
 
     loss: float
     row: int
@@ -51,12 +53,13 @@ class Candidate:
 
 
 class VictimSearch:
-    """Finds the victims with the least loss for a waiting job, among the jobs that one strategy may stop.
+    """Finds, among the running jobs that one strategy may stop, the victims with the least loss for a waiting
+    job.
 
     Algorithm (`find`)
-    1. The strategy names the running jobs that it may stop for this job: those whose rank against preemption
-       (`standing`) is at most the `reach` of this job. A reclaim strategy names only jobs of tenants that
-       must give resources back. `queues` can limit them to the jobs of some queues.
+    1. The strategy names the running jobs that it may stop for the waiting job: those whose rank against
+       preemption (`standing`) is at most the `reach` of the waiting job. A reclaim strategy names only jobs
+       of tenants that must give resources back. `queues` can limit them to the jobs of some queues.
     2. Compute for each node a lower bound on the loss (`LossBounds`), and go through the nodes from the
        lowest bound upwards. Find the victims with the least loss on each (`_candidate`). Stop at the first
        bound that is not below the greatest loss among the best nodes found so far: no later node is better.
@@ -80,9 +83,9 @@ class VictimSearch:
     O(victims) checks each.
 
     Example: a job wants 4 GPUs. On n1 a job that began an hour ago holds 4 GPUs (loss 4 GPU-hours), on n2 two
-    jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). The bound of n2 is 2
-    GPU-hours and is examined first. The bound of n1 is 4, not below 2, so n1 is not examined, and both jobs
-    on n2 are the victims.
+    jobs that began 30 minutes ago hold 2 GPUs each (loss 1 GPU-hour each, 2 together). n2 has the lower
+    bound, 2 GPU-hours, and is examined first. The bound of n1 is 4, not below 2, so n1 is not examined, and
+    both jobs on n2 are the victims.
     """
 
     def __init__(self, state: State, placer: Placer, strategy: Strategy, guards_of: GuardsOf) -> None:
@@ -94,29 +97,30 @@ class VictimSearch:
         self._bounds: dict[tuple[PerNodeRequest, float, frozenset[str] | None], LossBounds] = {}
 
     def sync(self, changed: Collection[int], now: float) -> None:
-        """Update the index of jobs that may be stopped.
-
-        For the jobs in `changed`, also update the rank against preemption and the work that would be lost.
+        """Bring the index of jobs that may be stopped up to date. The rank against preemption (`standing`) or
+        the loss of the jobs in `changed` has changed.
         """
         self._index.sync(changed, now)
 
     def ending(self, now: float) -> list[int]:
-        """Return the running jobs that are spared because they are likely to end soon, ordered by job id."""
+        """Return the ids of the running jobs that are not preempted because they are likely to end soon,
+        lowest first.
+        """
         index = self._index
         return sorted({int(job) for job in index.job[index.ending(ALL_ROWS, now) & (index.job != NO_JOB)]})
 
     @property
     def retry_at(self) -> float:
-        """The next time at which a running job that is still protected becomes preemptible; NEVER if
-        there is no such job.
+        """The next time at which a running job that is still protected becomes preemptible; NEVER if there is
+        none.
         """
         return self._index.next_preemptible_at
 
     def stoppable(self, job: Job, running: Iterable[Job], now: float) -> list[Job]:
         """Return those of the running jobs that the strategy allows to stop for the waiting job.
 
-        The limits in [preemption] are not considered, nor options of the running jobs such as
-        `--not-preemptible`.
+        Neither the limits in [preemption] nor options of the running jobs such as `--not-preemptible` are
+        checked.
         """
         reach = self.strategy.reach(job)
         if reach is None:
@@ -137,10 +141,10 @@ class VictimSearch:
         barred: Bools | None,
         queues: frozenset[str] | None = None,
     ) -> tuple[Placement, VacatedNodes] | None:
-        """Return a placement for the waiting job and the nodes that each victim leaves, or None.
+        """Return a placement for the waiting job, and the nodes that each victim leaves. None if stopping
+        jobs does not free enough on the nodes that are not `barred`.
 
-        None if stopping jobs does not free enough on the nodes that are not `barred`. With `queues`, only
-        jobs in these queues are stopped.
+        Only jobs in `queues` are stopped; None means all queues.
         """
         # Get the jobs that may be stopped (step 1 of the class docstring).
         reach = self.strategy.reach(job)
@@ -191,9 +195,8 @@ class VictimSearch:
         return bounds
 
     def _all_selected(self, policy: ReclaimPolicy, vacated: VacatedNodes) -> bool:
-        """Return whether the reclaim policy allows stopping all these victims together.
-
-        The earlier steps have applied the policy to each node separately.
+        """Return whether the reclaim policy allows stopping all these victims together. Before, the policy
+        was applied to each node separately.
         """
         jobs = sorted((self._state.jobs[job] for job in vacated), key=lambda job: (job.charge, job.id))
         return len([*policy.select(jobs)]) == len(jobs)
@@ -201,14 +204,15 @@ class VictimSearch:
     def _cheapest_nodes(
         self, bounds: LossBounds, policy: ReclaimPolicy | None, shape: Shape, now: float, barred: Bools | None
     ) -> list[Candidate]:
-        """Return the `shape.nodes` nodes with the least loss, sorted by row number; empty if there are too
-        few.
+        """Return the `shape.nodes` nodes, with their victims, that together have the least loss, sorted by
+        row number. Empty if there are too few.
         """
         grouping = self._placer.required_grouping(shape)
         columns, lost = self._state.nodes.columns, bounds.losses(now)
         losses = lost.copy()
         if not (columns.open & (columns.gpu_free > 0).any(axis=1)).any():
-            # No GPU is free, so each victim has to wait. This makes the bounds higher.
+            # No GPU is free, so each victim must wait in the queue, which adds to its cost. So the bounds are
+            # higher.
             losses += bounds.missing_gpu * REQUEUE_S
         if barred is not None:
             losses = np.where(barred, np.inf, losses)
@@ -245,9 +249,10 @@ class VictimSearch:
         bound: float,
         now: float,
     ) -> Candidate | None:
-        """Return the victims with the least loss on one node.
+        """Return the victims with the least loss whose end makes the request fit on one node.
 
-        None if the request would not fit even if all preemptible jobs left the node.
+        None if the request does not fit even without all preemptible jobs of the node. `bound` is a lower
+        bound on the loss.
 
         1. Add victims until the request fits, the job with the least loss per GPU first.
         2. Drop victims as long as the request still fits, the job with the greatest loss first.
@@ -262,7 +267,7 @@ class VictimSearch:
         waits = {job: self._has_to_wait(jobs[job], node, now) for job in victims}
         loss = {job: self._loss(jobs[job], node, now, waits=waits[job]) for job in victims}
         if all(waits.values()):
-            # Each victim has to wait, so the lower bound of the node is higher.
+            # Each victim must wait in the queue, which adds to its cost. So the lower bound is higher.
             bound += float(bounds.missing_gpu[row]) * REQUEUE_S
         free = free_on(nodes, row)
         chosen: list[int] = []
@@ -292,7 +297,7 @@ class VictimSearch:
 
     def _loss(self, job: Job, node: Node, now: float, *, waits: bool) -> float:
         """Return the cost of stopping the job so that it leaves the node, in GPU-milli-seconds. With `waits`,
-        the job has to wait until it can start again.
+        the job cannot start on other nodes at once, which adds to the cost.
         """
         if job.spare(node.name):
             return job.unsaved(now, (node.name,)) * _GPU_HOUR
@@ -302,7 +307,9 @@ class VictimSearch:
         return lost + job.gpu_milli * REQUEUE_S * waits
 
     def _has_to_wait(self, job: Job, node: Node, now: float) -> bool:
-        """Return whether the job, if it is stopped on the node, does not fit on other nodes now."""
+        """Return whether a job that is stopped on the node must wait in the queue, because it fits on no
+        other nodes now.
+        """
         if job.spare(node.name):
             return False
         shape = self._placer.shape(job.ask)
@@ -323,7 +330,7 @@ class VictimSearch:
         free = free_on(self._state.nodes, node.row)
         for victim in victims:
             allocation = node.held.get(victim)
-            # Skip a job that is already being stopped: its resources are already reserved for another job.
+            # Skip a job that is already being stopped, because its resources are reserved for another job.
             if allocation is not None and victim not in node.leaving:
                 free.add(node, allocation, 1)
         return free
@@ -355,12 +362,12 @@ class VictimSearch:
     def _without_needless(
         self, part: PerNodeRequest, chosen: list[Candidate], vacated: VacatedNodes, now: float
     ) -> VacatedNodes:
-        """Drop the victims without which the request still fits, the victim with the greatest loss first.
-
-        Returns the victims that are left.
+        """Return the victims without those that are not needed: the request fits on all chosen nodes without
+        their end. Victims with the greatest loss are left out first.
         """
         if len(chosen) == 1:
-            return vacated  # `_candidate` has already dropped victims that this node does not need.
+            # `_candidate` has already left out the victims that are not needed on this node.
+            return vacated
 
         def loss(victim: int) -> float:
             return self._state.jobs[victim].unsaved(now, vacated[victim])
@@ -373,18 +380,19 @@ class VictimSearch:
 
 
 def leaving_node(node: Node, vacated: VacatedNodes) -> list[int]:
-    """Return the victims that leave this node: jobs that are stopped, and elastic jobs that give up this
-    node.
+    """Return the victims that leave this node: victims that are stopped on all their nodes, and elastic
+    victims that give up this node.
     """
     return [job for job, nodes in vacated.items() if not nodes or node.name in nodes]
 
 
 def _sets_by_loss(loss: dict[int, float], below: float) -> Iterator[tuple[int, ...]]:
-    """Yield sets of jobs that together lose less than `below`, the least loss first; at most MAX_SETS_TRIED.
+    """Yield at most MAX_SETS_TRIED sets of jobs that together lose less than `below`, the set with the least
+    loss first. `loss` has the loss of each job.
 
-    The jobs are sorted by loss. Each set on the heap has two successors: the set plus the next job, and the
-    set with its last job replaced by the next job. So every set is reached exactly once, and never before a
-    set that loses less.
+    The jobs are sorted by loss. A heap has the sets that come next. Each set that is taken from the heap adds
+    two: the set plus the next job, and the set with its last job replaced by the next job. So every set is
+    yielded at most once, after all sets that lose less.
     """
     jobs = sorted(loss, key=lambda job: (loss[job], job))
     heap: list[tuple[float, tuple[int, ...]]] = [(loss[job], (at,)) for at, job in enumerate(jobs[:1])]
@@ -405,8 +413,8 @@ def _cheapest(
 ) -> list[Candidate]:
     """Return the `nodes` candidates (nodes with victims) that lose the least; empty if there are too few.
 
-    `found` is sorted by loss. If `grouping` is a GpuModelGroups object, all chosen nodes have the same GPU
-    model: the model with the least total loss.
+    `found` is sorted by loss. If the job needs nodes of one GPU model (`grouping`), they are of the model
+    with the least total loss.
     """
     if not isinstance(grouping, GpuModelGroups):
         return found[:nodes] if len(found) >= nodes else []
