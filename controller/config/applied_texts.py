@@ -9,8 +9,10 @@ from pathlib import Path
 
 
 class AppliedTexts:
-    """The two files with the present and the previous configuration, in a directory of mode 0700. They are
-    private, because they may contain a database password.
+    """The two files with the texts of the present and the previous configuration, in a directory of mode
+    0700.
+
+    Only the controller's user may read the files, because they may contain a database password.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -18,8 +20,8 @@ class AppliedTexts:
         self._current, self._previous = directory / "current.toml", directory / "previous.toml"
 
     def keep(self, text: str) -> None:
-        """Store the text of the configuration that was just applied. The text that was applied before becomes
-        the previous one.
+        """Store the text of a configuration that was just applied. The text stored before becomes the text of
+        the previous configuration.
         """
         if _read(self._current) == text:
             return

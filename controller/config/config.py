@@ -41,8 +41,10 @@ from wire.http import addresses
 
 
 class _Environment(EnvSettingsSource):
-    """Reads lists and tables in environment variables as JSON. Text that is not JSON stays a string; the
-    later check of types then refuses it and names the variable.
+    """Parses the values of environment variables as JSON if the key in scheduler.toml is a list or a table.
+
+    A value that is not valid JSON is kept as a string. The check of types refuses it later, with a message
+    that names the variable.
     """
 
     def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
@@ -95,7 +97,7 @@ class Config(BaseSettings):
 
     @property
     def source(self) -> Source:
-        """The line of each key in the file. Messages about mistakes contain this line."""
+        """The name and text of the file, and the line of each key, for messages about mistakes."""
         return self._source
 
     @property
@@ -116,16 +118,16 @@ class Config(BaseSettings):
 
     @property
     def plugin_files(self) -> tuple[Path, ...]:
-        """The paths of the plugin files. Relative paths in the configuration start at the directory of the
-        configuration file.
+        """The absolute paths of the plugin files. A relative path in scheduler.toml is relative to the
+        directory of scheduler.toml.
         """
         beside = Path(self._source.name).parent if self._source.name else Path()
         return tuple((beside / Path(each).expanduser()).resolve() for each in self.plugins.files)
 
     @property
     def named_projects(self) -> set[str]:
-        """The names of all projects in the configuration, except those that occur only in the weights and
-        limits of shares.
+        """The names of all projects that the configuration contains. A name that occurs only in a share
+        ([fair_share] weights or limits) is left out.
         """
         return {
             *self.projects,
@@ -155,8 +157,8 @@ class Config(BaseSettings):
         return {**self.fair_share.weights, **of_projects}
 
     def of_profile(self, name: str) -> Config:
-        """Return this configuration with the policy of one profile applied to all jobs, and without
-        profiles.
+        """Return a copy of this configuration that has no profiles, and whose [scheduler] and [preemption]
+        tables are those of the profile `name`.
         """
         if name not in self.profiles:
             return self.model_copy(update={"profiles": {}})

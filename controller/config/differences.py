@@ -90,7 +90,8 @@ def _change(key: Key, before: Any, after: Any) -> ConfigChange:
 
 
 def _is_below(key: Key, secret: Key) -> bool:
-    """Return whether `key` is the secret key, or a key in its table."""
+    """Return whether `key` equals `secret` or is inside the table `secret`. `*` in `secret` stands for any
+    name."""
     return len(key) >= len(secret) and all(
         wanted in ("*", part) for part, wanted in zip(key, secret, strict=False)
     )
@@ -103,8 +104,9 @@ def _shown(value: Any) -> str:
 
 
 def in_effect(running: Config, new: Config) -> Config:
-    """Return the new configuration. Keys that only a restart can change keep the values that the controller
-    uses now.
+    """Return the configuration that is in effect after `new` is applied without a restart.
+
+    It is `new`, except for the keys that only a restart can change: these have their values from `running`.
     """
     kept: dict[str, Any] = {}
     for table, *rest in NEEDS_RESTART:

@@ -1,4 +1,4 @@
-"""The mistakes that can be found in a configuration. Each has a position and a hint."""
+"""Mistakes in a configuration: a message, the file and line of the mistake, and a hint."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wire.text import printable
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake in a configuration. `origin` is its position: `file:line`, the file, or an environment
-    variable.
+    """One mistake in a configuration. `origin` says where the mistake is: `file:line`, the name of the file,
+    or the name of an environment variable.
     """
 
     message: str
@@ -41,8 +41,10 @@ class ConfigRefused(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar valid name, such as `Did you mean 'fit'?`. If none is similar, list
-    all valid names; "" if `known` is empty.
+    """Return a hint for the invalid name `name`: the most similar name of `known`, as in `Did you mean
+    'fit'?`.
+
+    If no name is similar, the hint lists all names of `known`. The result is "" if `known` is empty.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
@@ -52,8 +54,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def names_beside(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """Return the names that are valid as the last part of `path`, a key in a table of the class `kind`. Empty
-    if every name is allowed there.
+    """Return the valid names for the last part of the key `path`. `kind` is the class of the table in which
+    the path begins. The list is empty if every name is valid.
     """
     for part in path[:-1]:
         types = _field_types(kind)

@@ -63,8 +63,10 @@ def load_with_problems(
 
 
 def _salvaged(source: Source, data: dict[str, Any], refused: ConfigRefused) -> Config:
-    """Return the configuration from the valid part of the file. First the wrong keys are left out, then the
-    tables that contain them, until the remaining configuration is valid.
+    """Return the configuration that remains without the mistakes in the file.
+
+    First only the keys with mistakes are left out. While the rest is still invalid, the tables that contain
+    these keys are left out too.
     """
     wrong = [problem.path for problem in refused.problems]
     for depth in range(MAX_DEPTH, 0, -1):
@@ -90,14 +92,17 @@ def _leave_out(data: Any, key: Key) -> None:
 
 
 def load(path: Path | None) -> Config:
-    """Read the file, if a path is given, and the environment variables. Raises ConfigRefused with all
-    mistakes.
+    """Return the configuration from the environment variables and the file `path`, if there is one. Raise
+    ConfigRefused with all mistakes.
     """
     return _understood(*((Source(), {}) if path is None else _read(path)))
 
 
 def load_text(text: str, name: str) -> Config:
-    """Read a text in the same way as `load` reads a file. `name` is the name of the file in messages."""
+    """Return the configuration from the text of a scheduler.toml and the environment variables.
+
+    `name` is the name of the file in messages. Raise ConfigRefused with all mistakes.
+    """
     return _understood(*_parsed(text.encode("utf-8", "surrogatepass"), name))
 
 
@@ -118,7 +123,7 @@ def _understood(source: Source, data: dict[str, Any]) -> Config:
 
 
 def render(config: Config) -> str:
-    """Return the present configuration as TOML, with defaults. Loading this text gives the same
+    """Return the configuration as TOML text that includes the default values. Loading the text gives the same
     configuration.
     """
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
@@ -246,13 +251,16 @@ def _strange_numbers(data: dict[str, Any], source: Source) -> list[ConfigProblem
 
 
 def problem_at(source: Source, key: Key, message: str, hint: str = "") -> ConfigProblem:
-    """Return a mistake in the value of a key, with the position at which the value was set."""
+    """Return a mistake in the value of `key`, with the file and line, or the environment variable, that sets
+    the value."""
     return ConfigProblem(message, dotted(key), source.origin(key), hint, source.line(key), key)
 
 
 def problem_of(source: Source, above: Key, error: ErrorDetails, known: Iterable[str]) -> ConfigProblem:
-    """Convert an error of pydantic to a mistake. `known` contains the names that are valid at the position of
-    the error.
+    """Convert an error of pydantic to a mistake in the configuration.
+
+    `above` is the key of the table that pydantic checked. `known` contains the valid names, for a hint if the
+    error is an unknown key.
     """
     key = (*above, *(part for part in error["loc"] if part != "[key]"))
     kind = error["type"]

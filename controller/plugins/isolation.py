@@ -48,21 +48,21 @@ class IsolatedPlugin:
 
     @property
     def failure(self) -> str:
-        """The reason of the last failure if the plugin is not called at present because of it; otherwise
-        empty.
-        """
+        """Why the plugin is not called at present: the text of its last failure. Empty if it is called."""
         return "" if self._breaker.allows(self.kind, self.name) else self._breaker.why(self.kind, self.name)
 
     def call(self, question: Callable[[], T], instead: T, wrong: Callable[[T], str] = lambda _: "") -> T:
-        """Return the result of `question`, which calls the plugin. Return `instead` if it raises an exception
-        or if `wrong` returns an error text for the result.
+        """Call `question`, which calls the plugin, and return its result.
+
+        Return `instead` if the plugin is not called at present, if it raises an exception, or if `wrong`
+        returns an error text for its result. The last two are recorded as failures.
         """
         if not self._breaker.allows(self.kind, self.name):
             return instead
         try:
             answer = question()
             why = wrong(answer)
-        # Catch every exception, because the plugin is code of a site and may raise any.
+        # Catch all exceptions, because a plugin may be written by anyone and may raise any of them.
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
         if why:
@@ -99,8 +99,8 @@ class IsolatedFilter(IsolatedPlugin):
         return self._keep(part, nodes, rows, passes=self._passes)
 
     def could_keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
-        """Return True for each node that could hold the request if no job ran there; True for all nodes while
-        the filter fails.
+        """Return for each node whether it could run the job if it were empty. `nodes` contains the nodes
+        without their jobs. While the filter fails, the value is True for all nodes.
         """
         return self._keep(part, nodes, rows, passes=True)
 
@@ -109,8 +109,8 @@ class IsolatedFilter(IsolatedPlugin):
         return self.call(lambda: self.plugin.keep(part, nodes, rows), instead, _wrong_array(instead))
 
     def concerns(self, part: PerNodeRequest) -> bool:
-        """True if the filter checks this request. While the filter fails, the value is True, or False with
-        `on_error = "pass"`.
+        """Return whether the filter checks this request. While the filter fails, return True, or with
+        `on_error = "pass"` False.
         """
         return bool(self.call(lambda: self.plugin.concerns(part), instead=not self._passes))
 
@@ -191,8 +191,10 @@ class IsolatedStrategy(IsolatedPlugin):
 
 
 class IsolatedReclaimStrategy(IsolatedStrategy):
-    """Isolates a reclaim strategy, which stops jobs of tenants that use too much. The policy objects that the
-    strategy returns are not isolated.
+    """Isolates a reclaim strategy, which stops jobs of tenants that use more than their share or quota.
+
+    Only the strategy is isolated. An exception in a reclaim policy that the strategy returns is not caught
+    here.
     """
 
     def group(self, job: Job, state: State) -> Hashable:
@@ -220,7 +222,7 @@ class IsolatedQuota(IsolatedPlugin):
 
 
 class IsolatedMetrics(IsolatedPlugin):
-    """Isolates a metrics plugin: while it fails, the controller's metrics lack those of the plugin."""
+    """Isolates a metrics plugin: while it fails, its metrics are missing on the page /metrics."""
 
     kind = "metrics"
 
@@ -242,8 +244,8 @@ class IsolatedHook(IsolatedPlugin):
 class IsolatedBackfill(IsolatedPlugin):
     """Isolates a kind of backfill: while the plugin fails, backfill candidates are tried in queue order.
 
-    An attribute that the plugin does not have gets the value of EASY backfill, except `in_queue_order`: it
-    becomes False, so that candidates are tried in the order of the plugin's `candidate_key`.
+    If the plugin lacks an attribute, the wrapper uses the value of EASY backfill. The exception is
+    `in_queue_order`, which is then False: candidates are tried in the order of `candidate_key`.
     """
 
     kind = "backfill"

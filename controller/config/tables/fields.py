@@ -23,7 +23,8 @@ class Section(BaseModel):
 
 
 class WithOptions(BaseModel):
-    """A table with the options of a plugin: all keys that are not fields of the table."""
+    """Base class of tables with the options of a plugin. Every key that is not a field of the class is an
+    option."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -96,8 +97,8 @@ Memory = Annotated[str, AfterValidator(hosts.checked_memory)]
 
 
 class SizesSection(Section):
-    """The default CPU and memory of jobs that request none. Missing values are computed from the CPU and
-    memory of the nodes.
+    """The default CPU and memory of jobs that request none. If a default is not set, it is computed from the
+    CPU and memory of the nodes.
     """
 
     cpus: Cpus | None = None

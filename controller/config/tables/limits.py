@@ -1,4 +1,4 @@
-"""[access.limits]: the most that users and operators may request."""
+"""[access.limits]: the greatest values, such as of the priority, that users and operators may request."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
 
 
 class LimitSection(Section):
-    """One table of limits: the most that jobs may ask for. The tables of the job's queue, of its user, of its
-    project and of all users are read in this order. The first table that has a key decides about it.
+    """One table with the greatest values that users may request for a job.
+
+    Several tables may apply to a job: those of the job's queue, of its user, of its project and of all users.
+    For each key, the value in the first of these tables that has the key applies.
     """
 
     priority: Priority | None = None
@@ -37,9 +39,7 @@ class LimitSection(Section):
 
 
 class OperatorLimits(LimitSection):
-    """The most that operators may ask for. The limits also apply when an operator edits a job of another
-    user.
-    """
+    """The greatest values that operators may request, also when they change the jobs of other users."""
 
     priority: Priority | None = HIGHEST_PRIORITY
     not_preemptible: bool | None = True
@@ -47,7 +47,8 @@ class OperatorLimits(LimitSection):
 
 
 class LimitsSection(LimitSection):
-    """The most that users may ask for, with tables of other limits for some users, projects and queues."""
+    """The greatest values that users may request, and tables with other limits for single users, projects and
+    queues."""
 
     priority: Priority | None = PRIORITIES["NORMAL"]
     not_preemptible: bool | None = False

@@ -110,7 +110,8 @@ class GpuRulesSection(Section):
 
 
 class GpusSection(Section):
-    """Checks of unhealthy GPUs, and actions for them and for idle GPUs: [gpus]."""
+    """How unhealthy GPUs are checked, and what happens with unhealthy GPUs and with jobs whose GPUs are idle:
+    [gpus]."""
 
     check_s: float = Field(30.0, gt=0, le=86_400)
     check_most_s: float = Field(3_600.0, gt=0, le=604_800)
@@ -126,8 +127,8 @@ class GpusSection(Section):
 
 
 class NodeSection(Section):
-    """One node. If a value such as the memory is missing, the controller uses the one that the node's agent
-    reports.
+    """One node: [nodes.NAME]. If a value such as the memory is not set, the value that the node's agent
+    reports is used.
     """
 
     link: Literal["local", "ssh"] = "local"
@@ -147,20 +148,20 @@ class NodeSection(Section):
 
     @property
     def agent(self) -> HostSpec:
-        """Return the settings of the node for its agent. An agent without an SSH address runs on the
-        controller's machine.
+        """The settings with which the node's agent is started: on the controller's machine, or on another
+        host by SSH if the settings have an SSH address.
         """
         return HostSpec(**self.model_dump(exclude={"link", "taints"}))
 
     @property
     def host(self) -> HostSpec | None:
-        """Return the SSH settings of the node's host; None if the agent runs on the controller's machine."""
+        """The SSH settings of the node's host; None if the agent runs on the controller's machine."""
         return self.agent if self.link == "ssh" else None
 
     @model_validator(mode="before")
     @classmethod
     def _one_way(cls, value: Any) -> Any:
-        """Set the kind of connection to SSH if the table has the key `ssh`."""
+        """Return the node's table with `link = "ssh"` if it has the key `ssh` and no key `link`."""
         if isinstance(value, dict) and value.get("ssh") and "link" not in value:
             return {**value, "link": "ssh"}
         return value

@@ -46,7 +46,7 @@ class ProfilePreemption(Section):
 
     @property
     def keys_set(self) -> dict[str, Any]:
-        """Return those keys of the profile's preemption table that the file sets, with their values."""
+        """Return the keys that the file sets in the profile's preemption table, with their values."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
@@ -77,7 +77,7 @@ class ProfileSection(Section):
 
     @property
     def policy(self) -> dict[str, Any]:
-        """The scheduling settings of the profile, which replace those with the same keys in [scheduler]."""
+        """The scheduling settings of the profile. They replace the keys of the same names in [scheduler]."""
         values = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
         if any(name in values for name in _TOGETHER):
             values["then"] = self.then

@@ -48,8 +48,8 @@ STRATEGIES: Mapping[Strategy, tuple[Mapping[str, int], str]] = {
 
 
 def with_strategy(section: Any) -> Any:
-    """Return the [scheduler] table with the scorers and the picker of its strategy. Scorers or a picker that
-    the table itself sets are kept.
+    """Return the [scheduler] table with the scorers and the picker of its placement strategy added. Scorers
+    or a picker that the table already contains are not replaced.
     """
     if not isinstance(section, Mapping):
         return section

@@ -17,7 +17,7 @@ class _InQueueOrder:
     in_queue_order: ClassVar[bool] = True
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Return 0 for all jobs, so that they are tried in queue order."""
+        """Return 0 for every job. Jobs with equal keys are tried in queue order."""
         return 0.0
 
 
@@ -43,14 +43,14 @@ class EasySjbf(Easy):
     in_queue_order: ClassVar[bool] = False
 
     def candidate_key(self, runtime_s: float) -> float:
-        """Return the expected run time in seconds, so that the shortest job is tried first."""
+        """Return the expected run time in seconds: the job with the shortest one is tried first."""
         return runtime_s
 
 
 @dataclass(frozen=True, slots=True)
 class Aggressive(_InQueueOrder):
-    """The `aggressive` backfill: like `easy`, but jobs that start early may delay the first waiting job by up
-    to a fixed time.
+    """The `aggressive` backfill: like `easy`, but jobs that start before the first waiting job may delay that
+    job by up to a fixed time.
     """
 
     name: ClassVar[str] = "aggressive"

@@ -1,1 +1,1 @@
-"""Filters: each rejects the nodes that cannot hold a job's request."""
+"""Filters: each rejects the nodes that cannot run a job, for one reason, such as labels or free GPUs."""

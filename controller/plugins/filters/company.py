@@ -1,5 +1,5 @@
-"""The `company` filter keeps nodes that meet the required job affinity of the waiting job and of the running
-jobs.
+"""The `company` filter keeps nodes that meet the required job affinity, such as "not on a node with another
+job of mine", of the waiting job and of the running jobs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class JobAffinityFilter:
     def keep(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows) -> Bools:
         if nodes.job_affinity is not None:
             return nodes.job_affinity().nodes_allowed(part, nodes)[rows]
-        # A table without `job_affinity` contains no jobs. Keep the nodes on which the affinity terms could be
-        # met after other jobs have started.
+        # This node table has no running jobs, because it is used to check whether the job can ever run. Keep
+        # the nodes on which the affinity terms could be met after other jobs have started.
         mask = np.ones(nodes.height, dtype=np.bool_)
         for term in part.company:
             if not term.prefer and term.domains is not None:

@@ -59,8 +59,9 @@ class AffinityFilter:
         return bool(part.affinity)
 
     def apart(self, part: PerNodeRequest) -> Iterator[PerNodeRequest]:
-        """Return one request for each required affinity term, with no other term. With these requests, the
-        nodes that each term rejects can be counted.
+        """Yield a copy of the request for each required affinity term, with this term only.
+
+        `corral explain` uses the copies to count the nodes that each term rejects.
         """
         return (replace(part, affinity=(term,)) for term in part.affinity)
 

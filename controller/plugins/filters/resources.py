@@ -47,8 +47,10 @@ class CapacityFilter:
         return True
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Return a text that names which of CPU, memory and scratch these nodes lack. If `idle` is True, the
-        nodes would lack them even without jobs, so the text does not say "free".
+        """Return a text about the resources that at least one of these nodes lacks, such as "less than 8 CPUs
+        free".
+
+        With `idle`, the nodes are without jobs, and the text says "in all" in place of "free".
         """
         short = [
             f"{amount} {what}"
@@ -85,8 +87,9 @@ class GpuFilter:
         return part.wants_gpus
 
     def shortage(self, part: PerNodeRequest, nodes: NodeTable, rows: Rows, *, idle: bool) -> str:
-        """Return a text that names the GPUs that these nodes lack. If `idle` is True, the nodes would lack
-        them even without jobs, so the text does not mention jobs.
+        """Return a text about the GPUs that these nodes lack, such as "fewer than 4 free GPUs".
+
+        With `idle`, the nodes are without jobs, and the text leaves out the word "free".
         """
         reason = self.explain(part)
         if not idle:
@@ -105,8 +108,8 @@ class GpuFilter:
 
 
 def _which(part: PerNodeRequest) -> str:
-    """Return the job's requirements about GPUs other than their number, such as memory and NVLink, as the end
-    of a sentence.
+    """Return the end of a sentence about GPUs: the job's requirements other than the number of GPUs, such as
+    memory and NVLink.
     """
     wish = part.gpu
     if wish is None:

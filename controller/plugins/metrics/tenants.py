@@ -21,8 +21,8 @@ class TenantMetrics:
     by: Literal["user", "project", "queue"] = "project"
 
     def collect(self, state: State, now: float) -> Iterator[Sample]:
-        """Return three metric values for each user, project or queue with unended jobs: the numbers of GPUs
-        held, of running jobs and of waiting jobs.
+        """Yield the numbers of GPUs held, of running jobs and of waiting jobs, for each user, project or
+        queue that has running or waiting jobs.
         """
         milli: Counter[str] = Counter()
         running: Counter[str] = Counter()

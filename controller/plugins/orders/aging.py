@@ -15,8 +15,8 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class AgingOrder:
-    """The priority of a waiting job rises by `per_hour` points for each hour of waiting, but not above
-    `ceiling`.
+    """The `aging` order: the priority of a waiting job rises by `per_hour` for each hour of waiting, but not
+    above `ceiling`. The job with the highest priority is first.
     """
 
     name: ClassVar[str] = "aging"
@@ -25,20 +25,20 @@ class AgingOrder:
     ceiling: float = 70.0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the time since which the job's age counts. Of two jobs with equal priority, the one with the
-        earlier time is first.
+        """Return the Unix time from which the job's age is counted, usually its submit time. Of two jobs with
+        the same `group`, the one with the earlier time is first.
         """
         return (job.ages_from,)
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the job's priority without its age. Two jobs with the same value never change their order
-        while they wait.
+        """Return the priority with which the job was submitted. Jobs with the same priority age equally, so
+        their order does not change while they wait.
         """
         return (job.priority,)
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:
-        """Return the negative of the priority that includes the job's age. The job with the lowest value is
-        first.
+        """Return the sort key of the job at the time `view.now`: minus its priority with the points for its
+        age. The job with the lowest key is first.
         """
         aged = job.priority + self.per_hour * max(0.0, view.now - job.ages_from) / HOUR_S
         return (-max(job.priority, min(self.ceiling, aged)),)

@@ -15,10 +15,10 @@ LEVELS = 3
 
 @dataclass(frozen=True, slots=True)
 class FairShareOrder:
-    """Orders jobs by weight / (usage + 1) of their tenant, the greatest first. The value of the organisation
-    decides, on a tie that of the project, then that of the user.
+    """The `fair` order: the job of the tenant with the greatest value of weight / (usage + 1) is first.
 
-    The jobs of one user keep their submit order.
+    The values of the jobs' organisations are compared first; if they are equal, the values of the projects,
+    and then the values of the users. The jobs of one user stay in submit order.
     """
 
     name: ClassVar[str] = "fair"
@@ -28,7 +28,8 @@ class FairShareOrder:
         return ()
 
     def group(self, job: Job, tenant: SharePath) -> LaneGroup:
-        """Return the tenant of the job, because jobs of one tenant keep their submit order."""
+        """Return the tenant (organisation, project and user) of the job. Jobs of one tenant stay in submit
+        order."""
         return tenant
 
     def place(self, job: Job, view: OrderView) -> tuple[float, ...]:

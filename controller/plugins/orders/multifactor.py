@@ -50,8 +50,8 @@ class MultifactorOrder:
         return self.queue > 0
 
     def rank(self, job: Job) -> tuple[float, ...]:
-        """Return the time since which the job's age counts. Of two jobs with the same `group`, the one with
-        the earlier time never has fewer points.
+        """Return the Unix time from which the job's age is counted, usually its submit time. Of two jobs with
+        the same `group`, the one with the earlier time never has fewer points.
         """
         return (job.ages_from,)
 
@@ -87,8 +87,8 @@ class MultifactorOrder:
 
 
 def _last_start(job: Job) -> float:
-    """Return the latest start with which the job meets its deadline if it runs for its whole time limit;
-    NEVER if it has no deadline.
+    """Return the latest start time at which a job that runs for its whole time limit still meets its
+    deadline. NEVER if the job has no deadline.
     """
     if job.spec.deadline_at is None:
         return NEVER

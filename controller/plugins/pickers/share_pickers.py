@@ -12,8 +12,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class TightestPicker:
-    """The `tightest` picker chooses the suitable GPU with the smallest free part, so that other GPUs stay
-    wholly free.
+    """The `tightest` picker chooses, of the GPUs with enough free capacity, the one with the smallest free
+    part. Other GPUs thus stay wholly free.
     """
 
     name: ClassVar[str] = "tightest"
@@ -44,10 +44,9 @@ class SpreadPicker:
 
 @dataclass(frozen=True, slots=True)
 class GpuValuePicker:
-    """The `thrift` picker chooses the GPU that loses the least value for later jobs when the job takes a part
-    of it.
+    """The `thrift` picker chooses the GPU whose remaining free part is the most useful for later jobs.
 
-    The value is computed by the same model as for the `thrift` scorer: core/cluster/gpu_value.py.
+    The value of free GPUs for later jobs is computed as for the `thrift` scorer: core/cluster/gpu_value.py.
     """
 
     name: ClassVar[str] = "thrift"

@@ -1,7 +1,7 @@
 """Preemption strategies that compare the priorities of jobs.
 
-A waiting job preempts by the priority that it requests. A running job inherits the priority of a more
-important job that waits for it, and is protected by the higher of the two priorities.
+The priority of a waiting job is the one that it requests. A running job inherits the priority of a job with a
+higher priority that depends on it, and is protected by the higher of the two priorities.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class PriorityStrategy:
 
 @dataclass(frozen=True, slots=True)
 class PressureStrategy:
-    """The `pressure` strategy compares priorities with its option `most`: a waiting job with a higher
-    priority may stop running jobs whose priority is not higher.
+    """The `pressure` strategy: waiting jobs with a priority above its option `most` may stop running jobs
+    with a priority up to `most`.
     """
 
     name: ClassVar[str] = "pressure"
@@ -58,7 +58,7 @@ class PressureStrategy:
         return job.granted_priority
 
     def reach(self, job: Job) -> float | None:
-        """Return the option `most`, which is the highest priority of jobs that may be stopped. None if the
-        waiting job's priority is not higher, so that the job may stop no other job.
+        """Return the highest priority of running jobs that may be stopped for this waiting job: `most`. None
+        if the waiting job's priority is not above `most`, so that it may stop no job.
         """
         return self.most if job.spec.priority > self.most else None

@@ -47,20 +47,20 @@ class FairShareStrategy:
         return job.granted_priority
 
     def reach(self, _job: Job) -> float | None:
-        """Return the option `most`, which is the highest priority of jobs that may be stopped. The priority
-        of the waiting job does not matter, because the fair share of its tenant decides.
+        """Return the highest priority of running jobs that may be stopped: the option `most`. It is the same
+        for all waiting jobs, because not their priority but the fair share of their tenant decides.
         """
         return self.most
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the tenant of the job, because each tenant has one fair share. Return None if the job is not
-        charged to shares.
+        """Return the tenant of a waiting job, because all jobs of a tenant are treated alike. Return None if
+        the job's queue is exempt from fair share.
         """
         return None if is_exempt(state, job, EXEMPT_FAIR_SHARE) else state.tenant(job)
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job
-        would take its tenant above the tenant's fair share.
+        """Return the object that decides which running jobs may be stopped for this waiting job. None if no
+        job may be stopped, because the waiting job would take its tenant above the tenant's fair share.
         """
         return fair_share_reclaim(ground, job, self.threshold)
 
@@ -80,17 +80,17 @@ class QuotaReclaimStrategy:
         return 0.0
 
     def reach(self, _job: Job) -> float | None:
-        """Return 0, which equals the `standing` of all running jobs, so that each of them may be stopped."""
+        """Return 0. Every running job has the `standing` 0, so each may be stopped, whatever its priority."""
         return 0.0
 
     def group(self, job: Job, state: State) -> Hashable:
-        """Return the project of the job, because projects borrow quota from each other. Return None if the
-        job does not count for quotas of projects.
+        """Return the project of a waiting job, because projects borrow quota from each other. Return None if
+        the job's queue is exempt from the quotas of projects.
         """
         return None if is_exempt(state, job, EXEMPT_QUOTA) else job.spec.project
 
     def reclaim_policy(self, job: Job, ground: ReclaimContext) -> ReclaimPolicy | None:
-        """Return the reclaim policy (it decides which jobs to stop) for this waiting job; None if the job
-        would exceed the quota of its project.
+        """Return the object that decides which running jobs may be stopped for this waiting job. None if no
+        job may be stopped, because the waiting job would exceed the quota of its project.
         """
         return quota_reclaim(ground, job)

@@ -37,7 +37,9 @@ class QuotaAmounts:
             raise ValueError(f'cannot read {self.memory!r} as memory; write "512G", "2T" or "800M"')
 
     def limits(self, queued: int | None = None) -> Limits:
-        """Return the limits in the engine's units: thousandths of a CPU, and MiB of memory."""
+        """Return the limits in the engine's units: thousandths of a CPU, and MiB of memory. `queued` is the
+        greatest number of waiting jobs; None means no limit.
+        """
         match = _MEMORY.fullmatch(self.memory) if self.memory is not None else None
         gpus = _gpu_limit(self.gpus)
         return Limits(
@@ -53,7 +55,7 @@ class QuotaAmounts:
 
 
 def _gpu_limit(gpus: float | str | None) -> GpuLimit:
-    """Return a limit on GPUs. Raise ValueError if it is invalid."""
+    """Convert a limit on GPUs, such as 8 or "50%", to a GpuLimit. Raise ValueError if it is invalid."""
     if isinstance(gpus, str):
         if "%" not in gpus:
             raise ValueError(f'gpus must be a number or a percentage, such as 8 or "50%", not {gpus!r}')

@@ -16,8 +16,10 @@ _PRICE = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class CostScorer:
-    """Scores nodes by the price in their label `label`. Nodes without the label have the price `unknown`. A
-    node with the price `unit` scores 0.5.
+    """The `cost` scorer prefers nodes with a low price. The price is the value of the node label whose name
+    is the option `label`.
+
+    A node without this label has the price `unknown`. A node with the price `unit` gets the score 0.5.
     """
 
     name: ClassVar[str] = "cost"

@@ -19,12 +19,12 @@ _FULL = 2 * WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class FragmentationScorer:
-    """Scores a node by how much the placement increases the free GPU resources that jobs with whole GPUs
-    cannot use.
+    """The `fragmentation` scorer prefers nodes where the placement adds the least to the free GPU resources
+    that no job with whole GPUs can use.
 
     Two kinds of free GPU resources are unusable: the free part of a partly used GPU, and a free GPU for which
-    the node has too few free CPUs (fewer than its CPUs divided by its GPUs). Unlike the `thrift` scorer, this
-    one does not depend on the requests that users submit.
+    the node has too few free CPUs (fewer than its CPUs divided by its GPUs). The `thrift` scorer depends on
+    the requests of the users' jobs; this scorer does not.
     """
 
     name: ClassVar[str] = "fragmentation"

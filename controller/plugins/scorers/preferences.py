@@ -105,8 +105,8 @@ class JobAffinityScorer:
 
 @dataclass(frozen=True, slots=True)
 class GpuTopologyScorer:
-    """The `wiring` scorer prefers nodes whose free GPUs meet the job's preferences for one NUMA node and for
-    NVLink.
+    """The `wiring` scorer prefers nodes where the job gets GPUs on one NUMA node or GPUs linked by NVLink, if
+    the job prefers such GPUs.
     """
 
     name: ClassVar[str] = "wiring"

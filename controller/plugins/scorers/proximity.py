@@ -1,5 +1,5 @@
-"""The `proximity` scorer keeps gangs together: it prefers nodes with many neighbours that can also hold the
-request.
+"""The `proximity` scorer places the nodes of a gang near to each other: it prefers nodes with many
+neighbours, such as nodes in the same rack, that also have room for the job.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from controller.core.model.request import PerNodeRequest
 
 @dataclass(frozen=True, slots=True)
 class ProximityScorer:
-    """Prefers nodes with many neighbours, which are nodes with the same value of the label `label`, such as a
-    rack.
+    """The `proximity` scorer prefers nodes with many neighbours. Neighbours are nodes with the same value of
+    a node label, such as `rack`. The option `label` names the label.
     """
 
     name: ClassVar[str] = "proximity"

@@ -1,4 +1,4 @@
-"""The `thrift` scorer prefers the nodes where the free GPUs lose the least value for later jobs if the job is
+"""The `thrift` scorer prefers the nodes whose free GPUs remain the most useful for later jobs if the job is
 placed there.
 """
 
@@ -16,8 +16,8 @@ from wire.names import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class GpuValueScorer:
-    """Scores nodes by the value that the placement takes from their free GPUs. core/cluster/gpu_value.py
-    explains the value.
+    """The `thrift` scorer prefers nodes where a placement takes the least value from the free GPUs. The value
+    is their use for later jobs; core/cluster/gpu_value.py computes it.
     """
 
     name: ClassVar[str] = "thrift"
