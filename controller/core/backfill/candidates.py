@@ -127,8 +127,8 @@ class BackfillCandidates:
         """Return a placement with which the current job can start now; None if there is none.
 
         There is none if the job fits on no nodes that it may use, or is over a quota or share limit. If the
-        job would still run at the reserved start of the first waiting job, record the placement in the
-        reservation of the first waiting job. This reservation can then spare less for the next candidates.
+        job would still run at the reserved start of the first waiting job, subtract its resources from those
+        that this reservation can spare for later candidates.
         """
         cycle, shape, number = self._cycle, self._shape, self._entry[1]
         if cycle.state.limited and self._shut_if_over():

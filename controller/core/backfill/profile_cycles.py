@@ -74,8 +74,8 @@ class ProfileCycles:
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits that protect this running job from preemption (guards). They are set by the profile and
-        the queue of this job. Those of the waiting job that would preempt it do not count.
+        """The limits that protect this running job from preemption (guards): those of its own profile and
+        queue, whatever job would preempt it.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards
@@ -118,9 +118,8 @@ class ProfileCycles:
         return found
 
     def _share_tables(self) -> None:
-        """If nodes have changed, set which profiles keep their reservations in one table.
-
-        These are the profiles that use the same nodes or licences as another profile.
+        """If nodes have changed, find the profiles that use the same nodes or licences as another profile,
+        and let them keep their reservations in one table.
         """
         columns = self._state.nodes.columns
         if self._layout == self._state.nodes.layout_version:

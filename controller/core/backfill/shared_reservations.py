@@ -16,7 +16,9 @@ from controller.core.state.state import State
 
 
 class GuaranteedStart(Protocol):
-    """A waiting job and the time at which it starts at the latest: the interface of all reservations."""
+    """A waiting job with the time at which it starts at the latest: the interface of all kinds of backfill
+    reservations.
+    """
 
     @property
     def job(self) -> int:

@@ -70,7 +70,8 @@ class StartLimits:
         """
         state = self._state
         if job.claim and job.reason is Reason.MOVING:
-            return self._at_share_limit(job, now)  # A job that is moved to other nodes goes on there.
+            # A job that is being moved has started already, so start hours and budgets do not apply to it.
+            return self._at_share_limit(job, now)
         closed = state.quotas.closed(job.spec.queue, now)
         if closed is not None:
             self.again_at = min(self.again_at, closed.opens_at)
@@ -155,8 +156,8 @@ class StartLimits:
         return quota_need(self._placer, job.ask, job.spec.time_limit_s, self._state.accounts, nodes)
 
     def _claimed(self, job: Job | None) -> dict[TenantKey, list[int]]:
-        """Return for each tenant the quota amounts of its nominated jobs: they start when the jobs preempted
-        for them have ended. `job` itself does not count.
+        """Return for each tenant the quota amounts of its nominated jobs, which start when their victims have
+        ended. The amounts of `job` itself are left out.
         """
         claimed: dict[TenantKey, list[int]] = {}
         for each in self._state.claims:

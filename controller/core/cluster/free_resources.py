@@ -1,5 +1,5 @@
-"""The free resources of one node as plain numbers. `row_trial` writes such numbers to the node table for a
-moment, so that filters can check a node as it will be at a later time.
+"""The free resources of one node as plain numbers. `row_trial` writes these numbers to the node table for a
+short time, so that filters can check a node as it will be at a later time.
 
 The free part of each GPU is an element of a list and not of a numpy array, because backfill reads single
 elements very often. Reading one element of an array takes ten times as long as reading one of a list.
@@ -54,7 +54,7 @@ class FreeResources:
         return FreeResources(self.cpu_milli, self.memory_mib, self.gpus.copy(), self.models, self.scratch_mib)
 
     def minimum(self, other: FreeResources) -> FreeResources:
-        """Return the smaller amount of each resource in the two objects."""
+        """Return for each resource the smaller amount of the two objects."""
         return FreeResources(
             min(self.cpu_milli, other.cpu_milli),
             min(self.memory_mib, other.memory_mib),

@@ -25,7 +25,7 @@ class GpuCounts:
         """Increases with every change of a count."""
 
     def change(self, before: Sequence[GpuFacts], after: Sequence[GpuFacts]) -> None:
-        """Replace the GPUs `before` of a node by the GPUs `after`."""
+        """Count the GPUs `after` of a node in place of the GPUs `before`."""
         if [gpu.model for gpu in before] == [gpu.model for gpu in after]:
             return
         for gpus, sign in ((before, -1), (after, 1)):
@@ -35,5 +35,7 @@ class GpuCounts:
         self.version += 1
 
     def of_model(self, name: str) -> int:
-        """Return the number of GPUs whose model contains the name as whole words, as in a job's request."""
+        """Return the number of GPUs whose model contains `name` as whole words. Example: `H100` matches
+        `NVIDIA H100 PCIe`.
+        """
         return sum(count for model, count in self.by_model.items() if count and names_model(name, model))

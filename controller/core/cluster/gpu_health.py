@@ -105,7 +105,7 @@ class ReadingLimits:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealthPolicy:
-    """The settings in `[gpus]` of scheduler.toml for GPUs with faults."""
+    """The settings of `[gpus]` in scheduler.toml that decide what happens to GPUs with faults."""
 
     check_s: float = 30.0
     """Seconds from a first fault to the first check, and between checks while PROBING."""
@@ -171,8 +171,8 @@ _FALLS = {
 def after_fault(
     old: GpuCondition, action: HealthAction, why: str, now: float, care: GpuHealthPolicy
 ) -> GpuCondition:
-    """Return the condition after a fault on which `action` is the configured reaction. If the GPU is already
-    in the state that `action` demands, or in a worse one, the condition stays as it is.
+    """Return the condition of a GPU after a fault. `action` is the configured reaction to the fault. If the
+    GPU is already in the state that `action` demands, or in a worse one, the condition stays as it is.
     """
     health, needs = _FALLS[action]
     if _GRAVITY.index(health) < _GRAVITY.index(old.health) or (
@@ -192,10 +192,10 @@ def occupy(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> Gp
 
 
 def still_waits(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after a check has found that the known cause, for example a process outside of any
-    job, still makes the GPU unusable.
+    """Return the condition of a GPU after a check found that the known cause, for example a process outside
+    of any job, still makes the GPU unusable.
 
-    This does not count as a fault, so the wait before the next check does not grow.
+    This is not a new fault, so the wait before the next check does not grow.
     """
     if old.ok or old.needs:
         return old
@@ -211,16 +211,16 @@ def check_now(old: GpuCondition, now: float) -> GpuCondition:
 
 
 def after_driver_loss(old: GpuCondition, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after the driver reported the GPU as lost. Checks continue, so the GPU can become
-    OK again.
+    """Return the condition of a GPU after the NVIDIA driver reported it as lost. Checks continue, so the GPU
+    can become OK again.
     """
     known = old.needs or old.health is GpuHealth.LOST
     return old if known else _fallen(old, GpuHealth.LOST, why, "", now, care)
 
 
 def after_check(old: GpuCondition, ok: bool, why: str, now: float, care: GpuHealthPolicy) -> GpuCondition:
-    """Return the condition after a check; `ok` is the result. A GPU that is OK or needs a reset, reboot or
-    resume is unchanged.
+    """Return the condition of a GPU after a check with the result `ok`. A GPU that is OK, or that needs a
+    reset, reboot or resume, is unchanged.
     """
     if old.ok or old.needs:
         return old
@@ -249,8 +249,8 @@ def after_failed_reset(old: GpuCondition, why: str, now: float, care: GpuHealthP
 
 
 def probing(old: GpuCondition, now: float) -> GpuCondition:
-    """Return the condition after the reset, reboot or resume that the GPU needed: PROBING, with a check due
-    now.
+    """Return the condition of a GPU after it got the reset, reboot or resume that it needed: PROBING, with a
+    check due now.
     """
     return replace(old, health=GpuHealth.PROBING, needs="", good=0, since=now, due=now)
 

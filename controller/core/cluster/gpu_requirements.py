@@ -38,7 +38,8 @@ class GpuNeeds:
     """The GPUs that a request needs on one node: `count` GPUs that are all in one of `groups`.
 
     Milli are thousandths of a GPU. `milli_by_type` has, by GPU type, how many milli of a GPU the request
-    takes. It is None if all GPU types are suitable; the request then takes `milli_each` of every GPU.
+    takes. It is None if all GPU types are suitable; the request then takes `milli_each` of each GPU that it
+    gets.
 
     `groups` has sets of GPU slots (indices on one node). The GPUs of a set are on one NUMA node, or linked by
     NVLink, as the request requires. It is None if the request requires neither.
@@ -119,8 +120,8 @@ def gpu_needs_of(part: PerNodeRequest, columns: NodeTable) -> GpuNeeds:
 
 
 def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
-    """Return the GPU models that suit the request, each with the most thousandths of GPUs of this model that
-    the request takes on one node; empty for a request without GPUs.
+    """Return, for each GPU model that suits the request, the most thousandths of such GPUs that the request
+    takes on one node; empty for a request without GPUs.
     """
     needs, found = gpu_needs_of(part, columns), dict[str, int]()
     if not needs.count:
@@ -134,8 +135,8 @@ def milli_by_model(part: PerNodeRequest, columns: NodeTable) -> dict[str, int]:
 def milli_of_models(
     part: PerNodeRequest, columns: NodeTable, names: Sequence[str], nodes: int
 ) -> tuple[int, ...]:
-    """Return for each name of a GPU model the thousandths of such GPUs that the request takes on this number
-    of nodes; 0 if GPUs of another model suit the request as well.
+    """Return, for each GPU model in `names`, the thousandths of such GPUs that the request takes on `nodes`
+    nodes; 0 if GPUs of another model suit the request too.
     """
     suited = milli_by_model(part, columns) if names else {}
     most = max(suited.values(), default=0) * nodes

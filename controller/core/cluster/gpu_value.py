@@ -61,7 +61,7 @@ def request_size(part: PerNodeRequest) -> Size:
 
 class DemandStats:
     """Counts how often each request was submitted. `version` grows when the counts have changed so much that
-    GpuValue must be computed again.
+    the values of GPUs (GpuValue) must be computed again.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class DemandStats:
 
 
 class GpuValue:
-    """The present value of the free GPUs of each node. The module describes how it is computed.
+    """The present value of the free GPUs of each node. The docstring of the module says how it is computed.
 
     A GpuValue is valid for one `DemandStats.version` and one `Nodes.layout_version`. `update` computes the
     values of changed nodes; its cost is O(request sizes) per node.
@@ -143,8 +143,8 @@ class GpuValue:
         return kept
 
     def _in_milli(self, part: PerNodeRequest) -> PerNodeRequest:
-        """Return the request with its GPU memory converted to thousandths of a GPU. The GPU type used for
-        this is the one with the most GPUs in the cluster that suits the request.
+        """Return the request with its GPU memory converted to thousandths of a GPU of the most frequent type
+        that suits the request.
         """
         columns = self._columns
         if part.gpus or part.share or not part.wants_gpus:
@@ -163,9 +163,9 @@ class GpuValue:
         return np.add.reduce(self._can_host[free], axis=1), np.add.reduce(self._offers[free], axis=1)
 
     def _curves_of(self, asked: dict[PerNodeRequest, float]) -> Floats:
-        """Return the curves that the module docstring describes, as an array by resource, GPU model, request
-        size and grid point. Each value is the part of the free GPUs that the submitted requests could use
-        with that much free CPU or memory.
+        """Return, by resource, GPU model, request size and grid point, the fraction of the free GPUs that the
+        submitted requests could use with that much free CPU or memory. The docstring of the module describes
+        these curves.
         """
         columns = self._columns
         models = max(1, len(columns.models))

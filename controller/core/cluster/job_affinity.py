@@ -24,8 +24,8 @@ class JobAffinityIndex:
 
     A term is like a pod affinity term of Kubernetes. It names a label of other jobs, a topology (a node label
     whose values are the domains) and a number of domains. `domains=None` means anti-affinity, 1 means "in the
-    same domain as those jobs", n > 1 means "spread over n domains". `version` grows with each change. Cached
-    results for nodes are then invalid, because a job on one node affects all nodes of its domain.
+    same domain as those jobs", n > 1 means "spread over n domains". `version` increases with each change.
+    Cached results for all nodes are then invalid, because a job on one node affects all nodes of its domain.
 
     Anti-affinity of a running job excludes only jobs of the same user. Otherwise a user could keep the jobs
     of other users off a rack or a zone with one small job. The terms of a waiting job about running jobs

@@ -37,8 +37,8 @@ class NodeOverrides:
     def updated(self, labels: LabelChanges, taints: LabelChanges, known: Mapping[str, str]) -> NodeOverrides:
         """Return a copy with the changes `labels` and `taints` of an operator.
 
-        A change to None hides a label in `known`, which has the node's labels without overrides, or a
-        configured taint. Any other label or taint is removed by None.
+        The value None hides a label or taint that does not come from an operator (`known` has these labels of
+        the node), and removes one that does.
         """
         configured = {taint_name(taint) for taint in self.configured}
         return replace(

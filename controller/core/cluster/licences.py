@@ -23,8 +23,8 @@ class LicenceShortage:
 
 
 class Licences:
-    """The total and the used count of each licence. A job uses its licences while it runs, and while
-    resources are kept for it (it is nominated).
+    """How many of each licence exist and are in use. A job uses its licences while it runs or is nominated
+    (resources are kept for it).
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Licences:
                 del self.used[name]
 
     def free(self, name: str) -> int:
-        """Return how many of this licence are free; negative if an operator lowered the total below the used
-        count.
+        """Return how many of this licence are free; negative if the total in scheduler.toml was lowered below
+        the used count.
         """
         return self.total.get(name, 0) - self.used.get(name, 0)
 

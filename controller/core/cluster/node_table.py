@@ -34,7 +34,7 @@ ABSENT = -1
 
 @dataclass(slots=True)
 class NodeTable:
-    """The data that plugins (filters, scorers, pickers) read about nodes. Plugins must not change it.
+    """What plugins (filters, scorers, pickers) read about nodes. Plugins must not change it.
 
     Every column has one entry per row, that is, per node. CPU is in thousandths of a CPU, memory and scratch
     are in MiB, GPUs are in thousandths of a GPU.
@@ -91,8 +91,8 @@ class NodeTable:
         return self.row_cache
 
     def domain(self, label: str) -> Ints:
-        """Return one number for each node: equal numbers for nodes with equal values of the label, and -1 for
-        nodes without the label.
+        """Return one number for each node: the same number for nodes with the same value of the label, and -1
+        for nodes without the label.
         """
         found = self.domain_cache.get(label)
         if found is None:
@@ -118,8 +118,8 @@ class NodeTable:
 
 
 def either_mask(one: Bools | None, other: Bools | None) -> Bools | None:
-    """Return True for each node that is in at least one of two masks (boolean arrays by node). None stands
-    for a mask without nodes.
+    """Return a mask (boolean array by node) that is True where one of two masks is True. None stands for a
+    mask without True.
     """
     if one is None or other is None:
         return other if one is None else one
@@ -153,7 +153,9 @@ _WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4_096)
 def _words(name: str) -> str:
-    """Return the words of a name in lower case, with a blank before and after each word."""
+    """Return the words of a name in lower case, with a blank before and after each word, so that whole words
+    can be searched.
+    """
     return f" {' '.join(_WORD.findall(name.casefold()))} "
 
 

@@ -142,7 +142,8 @@ class Nodes:
     """All nodes by name, and their NodeTable. Every method that changes a node also updates the table.
 
     The rows of the table are sorted by node name. They move only when nodes are added or removed. The whole
-    table is then rebuilt once, at the next access, so that hundreds of nodes may join at a time.
+    table is then rebuilt once, at the next access, so that hundreds of nodes can join without a rebuild for
+    each.
 
     Versions. Code that caches a value computed from nodes stores one of these numbers with the value. When
     the number has changed, the value is computed again.
@@ -241,7 +242,7 @@ class Nodes:
         self._void_caches(stale=True)
 
     def copy_empty(self, others: Nodes) -> None:
-        """Add a copy of each node in `others`, without its jobs and nominations."""
+        """Add a copy of each node in `others`, without the jobs and nominations on it."""
         for node in others:
             plain: dict[str, Any] = {"held": {}, "claims": {}, "leaving": {}, "slots": {}, "row": -1}
             self.insert(replace(node, labels=dict(node.labels), health=dict(node.health), **plain))
@@ -337,8 +338,8 @@ class Nodes:
         """Withdraw the nomination of the job on this node: the node's resources are no longer kept for the
         job.
 
-        The key of `heirs` is a victim (a job that was preempted for the nominated job). The value is another
-        nominated job, for which the victim's resources are kept from now on.
+        `heirs` has the victims (jobs that were preempted for the job) whose resources are kept for another
+        nominated job from now on: the id of the victim, with the id of that nominated job.
         """
         node = self.by_name[name]
         del node.claims[job]
@@ -359,8 +360,8 @@ class Nodes:
         self.status_version += 1
 
     def _shift(self, nodes: Sequence[Node], allocations: Sequence[Allocation], sign: int) -> None:
-        """Add (sign 1) or subtract (-1) allocations from the free resources in the node table: one allocation
-        per node. No node may occur twice.
+        """Add allocations to the free resources in the node table (`sign` 1), or subtract them (-1). There is
+        one allocation for each node, and no node may occur twice.
         """
         if self._stale:
             # Write nothing now: at its next access the node table is rebuilt, and then it includes these
@@ -489,7 +490,7 @@ class Nodes:
         return self._gpu_topology
 
     def revalue(self) -> None:
-        """Compute GpuValue again at its next use, because users now submit other requests."""
+        """Mark the values of free GPUs (GpuValue) as out of date, because users now submit other requests."""
         self._gpu_value = None
         self.value_version += 1
 
@@ -506,8 +507,8 @@ class Nodes:
         return self._gpu_value
 
     def may_hold(self, part: PerNodeRequest) -> bool:
-        """Return False if certainly no node has enough free resources for the request. If True, a node may
-        have enough.
+        """Return False if no node has enough free resources for the request. True means that a node may have
+        enough.
 
         The request is compared with upper bounds of the free resources of all nodes. Free resources only
         shrink while `room_version` stays the same, so old bounds stay true. They are computed again when

@@ -30,8 +30,8 @@ class TopologyDomains:
         self._code = [-1 if value is None else codes[value] for value in values]
 
     def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
-        """Choose `nodes` of the nodes in `rows` that satisfy the topology, the best ones by score. Return
-        their row numbers in ascending order; empty if too few nodes satisfy it.
+        """Return the row numbers of the best `nodes` nodes in `rows` that together satisfy the topology, in
+        ascending order. Empty if too few nodes do.
 
         1. In each domain, take the best nodes: as many as the gang needs in one domain.
         2. Take the domains with the greatest sum of scores; without scores, the first by name.
@@ -76,7 +76,7 @@ class TopologyDomains:
         return {row for row in known if self._code[row] in full}
 
     def description(self, rows: Iterable[int]) -> str:
-        """Return a part of a sentence that names the domain with the most of the nodes in `rows`."""
+        """Return words for a sentence that name the domain with the most of the nodes in `rows`."""
         counts = self._counts(rows)
         label = self._topology.label
         if not counts:

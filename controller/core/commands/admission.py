@@ -1,6 +1,4 @@
-"""Checks of a submitted job: the rules of its queue, and the quotas of its tenants (user, project and
-queue).
-"""
+"""Checks a submitted job: the rules of its queue, and the quotas of its tenants (user, project and queue)."""
 
 from __future__ import annotations
 
@@ -118,8 +116,8 @@ def quota_refusal(
         return None
     need = quota_need(placer, ask, spec.time_limit_s, quotas.accounts, ask.least)
     never = quotas.never_allowed(user, spec, need) or _never_on_any_model(quotas, placer, spec, ask, user)
-    # Some nodes are not known yet. A limit that is a percentage of the cluster grows when they connect, so
-    # the job is not refused but waits.
+    # If some nodes have not connected yet, do not refuse the job because of a limit in percent of the
+    # cluster: the limit grows when they connect.
     unknown = placer.nodes.never_connected or not quotas.gpus.total
     if never is not None and not (never.share and unknown):
         message = f"can never start: {never.never_text}"
@@ -137,8 +135,8 @@ def quota_refusal(
 def _never_on_any_model(
     quotas: Quotas, placer: Placer, spec: JobSpec, ask: ResourceRequest, user: str
 ) -> LimitExceeded | None:
-    """Return the limit of one GPU model if the job exceeds a limit on every model that suits it, even if its
-    tenants used nothing.
+    """Return a limit on a GPU model if the job alone exceeds the limit of every model that suits it;
+    otherwise None.
     """
     shape = placer.shape(ask) if quotas.models else None
     if shape is None:

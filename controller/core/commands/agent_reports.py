@@ -68,9 +68,9 @@ class AgentReports:
         1. If the node's hardware has changed, withdraw all nominations (resources of the node that are kept
            for waiting jobs).
         2. Record the node's hardware, and its GPUs that are new or missing.
-        3. Handle the status of each attempt that the agent knows.
+        3. Handle the status of each attempt that the agent reports.
         4. For each attempt that the state has on this node: repeat a stop order that may have been lost. If
-           the agent does not know the attempt, start it again or record it as lost.
+           the agent does not report the attempt, start it again or record it as lost.
         """
         if given.node in self._state.nodes.removed:
             return no_such_node(given.node)
@@ -105,11 +105,11 @@ class AgentReports:
         return None
 
     def _handle_missing_attempt(self, node: str, job: Job, now: float, rebooted: bool) -> None:
-        """Handle an attempt that the agent of its node does not know: start it again if it has not started,
-        otherwise record it as lost.
+        """Handle an attempt that the state has on a node, but the agent of the node does not report: start it
+        again if it has not started, otherwise record it as lost.
         """
-        # If the node was rebooted, do not start the attempt again, because it may have run, or even
-        # succeeded, before the reboot.
+        # Start the attempt again only if the node was not rebooted. Otherwise the attempt may have run, or
+        # even succeeded, before the reboot.
         if job.members[node].started_at is None and not rebooted:
             self._order(SendToNode(node, start_frames(job, node_addresses(self._state, job))[node]))
         else:
@@ -300,8 +300,8 @@ class AgentReports:
             self._context.idle_gpus.on_node_away(node, now)
 
     def on_node_silent(self, given: inputs.NodeSilent, now: float) -> None:
-        """Handle a node from which no message has come for some time (`given.for_s` seconds). Record a job on
-        it as lost if its lease is over, because its processes have then ended.
+        """Handle a node from which no message has come for `given.for_s` seconds. Record a job on the node as
+        lost if its lease is over, because its processes have then been ended.
         """
         node, losses = self._state.nodes.get(given.node), self._context.pipeline.losses
         if node is None or node.up:
@@ -312,8 +312,8 @@ class AgentReports:
             self._lose_member(job, given.node, f"{given.node} is silent, and the lease is over", now)
 
     def on_declare_lost(self, given: inputs.DeclareLost, now: float) -> Reply | None:
-        """Handle an operator's statement that no process runs on a node any more: record all jobs on it as
-        lost.
+        """Record all jobs on a node as lost, because an operator has declared that no process runs on the
+        node any more.
         """
         node = self._state.nodes.by_name[given.node]
         if node.up:

@@ -55,8 +55,8 @@ class OperatorCommands:
         return DONE
 
     def seal_journal(self, given: inputs.SealJournal, now: float) -> Reply:
-        """Record that the journal entries up to number `given.through` are deleted, and the hash of the last
-        of them. The hash chain of the later entries begins with this hash, so it can still be verified.
+        """Record that the journal entries up to number `given.through` will be deleted, and the hash of the
+        last of them. With this hash, the hash chain of the later entries can still be verified.
 
         The store deletes the entries after the commit.
         """
@@ -66,8 +66,8 @@ class OperatorCommands:
     def remove_node(self, given: inputs.RemoveNode, now: float) -> Reply:
         """Remove a node from the cluster. The command is refused while a job holds resources on the node."""
         node = self._state.nodes.by_name[given.node]
-        # Also count a gang whose processes on this node have ended, because a gang keeps its nodes until its
-        # last member has ended.
+        # A gang keeps its nodes until its last member has ended. So also count a gang whose processes on this
+        # node have ended.
         held = [self._state.jobs[job] for _, job in self._state.releases]
         labels = [job.label for job in held if given.node in job.members]
         if labels:

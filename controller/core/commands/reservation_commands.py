@@ -131,8 +131,8 @@ def _chosen(state: State, spec: ReservationSpec) -> list[Node] | Refusal:
 
 
 def _overlapping(state: State, spec: ReservationSpec, node: Node) -> Reservation | None:
-    """Return another reservation that has the node at a time of the new reservation `spec`; None if there is
-    none.
+    """Return another reservation of the node that overlaps in time with the new reservation `spec`; None if
+    there is none.
 
     Always return None for a maintenance reservation, because it may overlap with others.
     """

@@ -107,8 +107,8 @@ class DefaultSizes:
         return self.fill(with_values(spec, {**cleared, "by_default": notes}), placer)
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Remember the job if one of its default sizes is provisional. They are computed again when a node
-        joins that could hold the job.
+        """Store the id of the job if one of its default sizes is provisional. These sizes are computed again
+        when a node joins that could hold the job.
         """
         if self._provisional is not None and has_provisional_size(spec):
             self._provisional.add(job)
@@ -122,7 +122,7 @@ class DefaultSizes:
         return sorted(self._provisional)
 
     def settled(self, job: int) -> None:
-        """Forget a job, because its default sizes are not provisional any more."""
+        """Remove a job from those with provisional default sizes."""
         if self._provisional is not None:
             self._provisional.discard(job)
 

@@ -227,8 +227,8 @@ class UserCommands:
     def _allowed(
         self, asker: inputs.Requester | None, spec: JobSpec | Refusal, was: JobSpec | None = None
     ) -> JobSpec | Refusal:
-        """Return the spec, or a refusal if it exceeds a ceiling (the most that `asker` may request). If
-        `spec` is a refusal already, return it.
+        """Return the spec, or a refusal if it exceeds a ceiling (the most that `asker` may request). A
+        refusal given as `spec` is returned unchanged.
 
         For an edit, `was` is the spec before the edit.
         """
@@ -243,8 +243,8 @@ class UserCommands:
     def _never(
         self, placer: Placer, spec: JobSpec, ask: ResourceRequest, from_queue: tuple[str, ...], user: str
     ) -> Refusal | None:
-        """Return a refusal if the job could not run even on an empty cluster; otherwise None. Constraints
-        that the job drops after some time (`relax`) do not count.
+        """Return a refusal if the job could not run even if no other job ran; otherwise None. Constraints
+        that the job drops after some time (`relax`) are ignored.
 
         `from_queue` has the node labels that the queue has added, which are never dropped.
         """
@@ -330,8 +330,8 @@ class UserCommands:
         return Accepted((job.id,))
 
     def note_start(self, given: inputs.NoteStart, now: float) -> Reply:
-        """Record the start estimate that was shown to a user. When the job starts, the estimate is compared
-        with the real start.
+        """Record a start estimate that was shown to a user. When the job starts, its start is compared with
+        the estimate.
         """
         job = self._state.jobs.get(given.job)
         waits = job is not None and job.state is JobState.QUEUED

@@ -35,8 +35,8 @@ def starts_next_pass(cycle: Cycle, job: Job, now: float, placer: Placer | None =
     """Return whether a waiting job that fits on free nodes will start in the next pass of its profile if
     nothing else changes before that pass.
 
-    `placer` finds nodes instead of the placer of this profile. The caller needs another placer if scores of
-    nodes must not be computed before the next pass.
+    `placer` is used in place of the placer of this profile, for callers that must not let the profile's
+    placer compute scores between two passes.
     """
     state, queue, head = cycle.state, cycle.queue, cycle.head
     if cycle.backfill.reserves is Reserves.ALL_JOBS:
@@ -79,9 +79,8 @@ def limit_blocker(state: State, placer: Placer, job: Job, now: float) -> tuple[R
 
 
 def model_quota_blocker(state: State, placer: Placer, job: Job) -> str:
-    """Return a sentence about the quota of a GPU model that keeps the job off free nodes.
-
-    Empty if no such quota keeps it from starting.
+    """Return a sentence about the quota of a GPU model that keeps the job off free nodes; empty if there is
+    none.
     """
     full, shape = state.nodes_at_model_quota(job), placer.shape(job.ask)
     if full is None or shape is None or placer.find(job.ask, full) is not None:
@@ -117,10 +116,8 @@ def share_limit_text(state: State, stopped: ShareAtLimit, now: float) -> str:
 
 
 def fewer_nodes_text(job: Job, now: float) -> str:
-    """Return a text with the least number of nodes on which the job may start, and the time from which it
-    may start on fewer nodes than it requests.
-
-    Empty without `--min-nodes`.
+    """Return words for users: the least number of nodes on which the job may start, and the time from which
+    it may start on fewer nodes than it requests. Empty without `--min-nodes`.
     """
     if job.ask.least is None:
         return ""

@@ -32,7 +32,7 @@ class BindingFilters:
     losses: tuple[FilterLoss, ...]
 
     def __str__(self) -> str:
-        """Return a text with the two filters that reject the most nodes, and the names of some nodes."""
+        """Return a text that names the two filters that reject the most nodes, and some of these nodes."""
         largest = sorted(self.losses, key=lambda loss: -loss.lost)[:2]
         return "; ".join(f"{loss.message} ({_names(loss)})" for loss in largest)
 

@@ -134,7 +134,7 @@ def _protected(cycle: Cycle, victims: Collection[int], now: float) -> list[Job]:
 
 
 def _no_reach_text(cycle: Cycle) -> str:
-    """Return a sentence that says why no preemption strategy stops any job for the waiting job."""
+    """Return a sentence that says why no preemption strategy lets the waiting job stop any job."""
     for strategy in cycle.placer.pipeline.strategies:
         # Only strategies that are plugins have the attribute `failure`.
         failure = getattr(strategy, "failure", "")

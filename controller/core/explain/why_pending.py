@@ -106,8 +106,8 @@ def request_text(job: Job) -> str:
 
 
 def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
-    """Yield texts that add to the reason why the job waits: a soft limit that it exceeds, its place before
-    all others as a gang that has waited long, and GPUs that are out of service.
+    """Yield additions to the reason why the job waits: a soft limit that it exceeds, GPUs that are out of
+    service, and that the job comes before all others because it is a gang that has waited long.
     """
     soft = state.over_soft_quota(job, now)
     if soft is not None:
@@ -137,9 +137,8 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
 
 
 def _receipt(state: State, job: Job, now: float) -> tuple[Points, ...]:
-    """Return the points that each factor, such as age, adds to the job's priority.
-
-    If the job has inherited its priority from another job, the points have a note about it.
+    """Return how many points each factor, such as age, adds to the job's priority. If the priority is
+    inherited from another job, a note says so.
     """
     found, note = priority_points(state, job, now), inherited_text(state, job)
     return tuple(replace(each, note=note) if each.name == "priority" else each for each in found)

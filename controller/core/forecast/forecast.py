@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class OnCopy(Protocol):
-    """The interface of a function that copies an engine and calls `work` with the copy."""
+    """A function that copies an engine, and calls `work` with the copy."""
 
     def __call__(self, engine: Engine, work: Callable[[Engine], T]) -> T | None:
         """Return the result of `work`; None if `work` was not finished, for example for lack of time."""
@@ -52,7 +52,7 @@ class ForecastStart:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of `forecast`: the starts of jobs, and what the engine decided on the inputs that it got
+    """The result of `forecast`: the starts of jobs, and the decisions of the engine on the inputs that it got
     before the simulation.
     """
 
@@ -181,17 +181,16 @@ def first_in_queue(engine: Engine, now: float, count: int) -> list[int]:
 
 
 def _leave(engine: Engine, job: Job, moment: float) -> None:
-    """Report to the engine that an elastic job that is giving up some of its nodes has ended there."""
+    """Report to the engine that an elastic job has ended on the nodes that it gives up."""
     leaving = [member.allocation.node for member in job.running if member.leaving]
     over = AttemptStatus(job.id, job.attempt, 0, moment, moment, signal=15, why=SHRUNK)
     engine.handle(MembersReported(job.id, job.attempt, dict.fromkeys(leaving, over)), moment)
 
 
 def _end_due(engine: Engine, moment: float) -> None:
-    """Report to the engine that all jobs whose expected end has come have ended.
+    """Report to the engine the ends of all jobs whose expected end has come.
 
-    Without predictions, a job without a time limit never ends. Plans assume an end for such a job, but it is
-    not stopped then.
+    Without predictions, a job without a time limit never ends here, although plans assume an end for it.
     """
     state, assume_ends = engine.state, engine.pipeline.estimating.predicted
     for job in [state.jobs[job] for end, job in state.releases if end <= moment]:

@@ -115,7 +115,9 @@ def _tolerations(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
 
 
 def _kinds(spec: JobSpec, placer: Placer) -> Iterator[Relaxation]:
-    """Yield specs that allow one more GPU model, less GPU memory, or an older compute capability."""
+    """Yield specs that accept more GPUs: one more GPU model, less GPU memory, or an older compute
+    capability.
+    """
     if spec.gpu_models:
         for model in sorted({*placer.nodes.columns.models} - {*spec.gpu_models}):
             also = replace(spec, gpu_models=(*spec.gpu_models, model))
@@ -206,8 +208,8 @@ def _free(spec: JobSpec, user: str, placer: Placer, column: np.ndarray[Any, Any]
 
 
 def _less(asked: int, free: int, unit: int) -> list[int]:
-    """Return amounts to try instead of `asked`, the largest first: the free amount, and 7/8 to 1/8 of
-    `asked`.
+    """Return amounts to try in place of `asked`, the largest first: the free amount, and 7/8, 6/8 … 1/8 of
+    `asked`, in multiples of `unit`.
     """
     amounts = {free, *(asked * part // 8 for part in range(1, 8))}
     return sorted({_even(each, unit) for each in amounts if 0 < each < asked}, reverse=True)

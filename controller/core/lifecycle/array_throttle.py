@@ -1,5 +1,5 @@
-"""Limits how many elements of a job array run at a time (`--array 0-99%5`): an element needs a slot to
-start.
+"""Limits how many elements of a job array run at a time (`--array 0-99%5`). An element needs one of these
+slots to start.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ArrayThrottles:
         """
         for job in jobs:
             self.update(job)
-        # No call of `settle` is needed for the loaded jobs. It had given out all slots before they were
+        # `settle` need not be called for the loaded jobs: all slots were assigned before the jobs were
         # stored.
         self.by_array = {array: one for array, one in self.by_array.items() if not one.unused}
         self.unsettled.clear()

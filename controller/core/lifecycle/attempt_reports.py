@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 def only_starts_or_ends(status: AttemptStatus) -> bool:
-    """True if an agent's report is only about a start or an end, and not about the gang barrier or a
+    """Return whether an agent's report shows nothing but a start or an end: neither the gang barrier nor a
     checkpoint.
     """
     waits = status.ready and status.started_at is None

@@ -32,8 +32,8 @@ Target = tuple[str, Until]
 
 
 class DependencyIndex:
-    """The dependencies of queued jobs that are neither met nor impossible yet, by target: (job label or path,
-    condition).
+    """The dependencies of queued jobs that are neither met nor impossible yet, by target. A target is a pair
+    (job label or path, condition).
 
     A dependency on an array is met when all elements meet the condition, and impossible when one element can
     no longer meet it. The first call of `outcome` for an array reads all elements. After that, `_pending` has
@@ -161,7 +161,7 @@ def array_elements(state: State, label: str) -> Mapping[int, int] | None:
 
 
 def canonical(state: State, dependency: Dependency) -> Dependency:
-    """Return the dependency with the id of the other job replaced by its label, because dependencies are
+    """Return the dependency with the label of the other job in place of its id, because dependencies are
     found by label. For example, the job with the id 7 has the label 5_2 if it is element 2 of array 5.
     """
     if not dependency.job or array_elements(state, dependency.job) is not None:
@@ -206,8 +206,8 @@ def has_started(job: Job) -> bool:
 
 
 def outcome_from_end(until: Until, ended: JobState) -> bool:
-    """Return whether a job meets the condition `until` if only its final state `ended` is known. This is the
-    case for old jobs that are not in memory.
+    """Return whether a job whose final state is `ended` meets the condition `until`. Used for old jobs, of
+    which only the final state is stored.
     """
     if until in (Until.OK, Until.CHECKPOINT):
         return ended is JobState.COMPLETED
@@ -292,9 +292,10 @@ def find_cycle(state: State, job: Job, after: tuple[Dependency, ...]) -> list[st
 
 
 def _next(state: State, label: str) -> Iterator[Dependency]:
-    """Yield the dependencies of the job with this label, or of all elements if the label is that of an array.
+    """Yield the dependencies of the job with this label, or those of all elements of the array with this
+    label.
 
-    Jobs that do not wait for dependencies any more are left out.
+    Jobs that no longer wait for dependencies are left out.
     """
     array = array_elements(state, label)
     jobs = [state.find(label)] if array is None else [state.jobs[each] for each in array.values()]

@@ -24,9 +24,10 @@ def member_ready(job: Job, node: str, status: AttemptStatus, now: float) -> Memb
 
 
 def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
-    """Yield the orders to start that follow from a report of a gang member that waits at the barrier.
+    """Yield the orders to start that follow from `status`, a gang member's report that it waits at the
+    barrier.
 
-    If a member reports a second time that it waits, its order was lost. So the orders are then sent again.
+    If a member reports this a second time, its order was lost, so the orders are sent again.
     """
     if not status.ready or status.started_at is not None or status.ended_at is not None or job.stopping:
         return
@@ -34,9 +35,8 @@ def go_orders_after(job: Job, status: AttemptStatus) -> Iterator[SendToNode]:
 
 
 def go_orders(job: Job) -> Iterator[SendToNode]:
-    """Yield an order to start for each gang member that waits at the barrier.
-
-    Ended members do not count. If any other member is not ready yet, yield nothing.
+    """Yield an order to start for each gang member that waits at the barrier. Yield nothing while any member
+    is not ready; ended members are ignored.
     """
     members = {name: member for name, member in job.members.items() if member.ended_at is None}
     if all(member.ready or member.started_at is not None for member in members.values()):

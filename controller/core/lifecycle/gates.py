@@ -69,7 +69,7 @@ def admit(
     queue at first), or a refusal if the job could never start.
 
     `known` has the final states of old jobs that are only in the store and not in memory. For an edit,
-    `decided` has the dependencies that are met or impossible already, with the result.
+    `decided` has the dependencies that are met (True) or impossible (False) already.
     """
     late = _impossible_deadline(spec, now)
     if late is not None:

@@ -114,8 +114,8 @@ class GpuHealthHandler:
         return DONE
 
     def on_gpus_freed(self, node: Node, allocation: Allocation, now: float) -> None:
-        """Order the resets of GPUs in this allocation that had to wait until its job left the node. The job
-        has now left.
+        """Order the resets of GPUs in this allocation that could not be reset while a job held them. The job
+        has now left the node.
         """
         held = {hold.uuid for hold in allocation.gpus}
         for gpu in node.facts.gpus if held & node.health.keys() else ():
@@ -123,8 +123,8 @@ class GpuHealthHandler:
                 self._order_reset(node, gpu, node.condition(gpu), now)
 
     def on_report(self, given: inputs.GpuReported, now: float) -> Reply:
-        """Set the health of a GPU to the health that a replayed journal has recorded for it. If they are
-        equal already, do nothing.
+        """Set the health of a GPU to the health recorded in a journal that is replayed. Do nothing if they
+        are equal.
         """
         node, gpu = self._find(given.node, given.uuid)
         if node is not None and gpu is not None:

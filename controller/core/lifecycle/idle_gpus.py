@@ -59,7 +59,7 @@ DEFAULT_IDLE_POLICY: IdlePolicy = IdlePolicy()
 
 
 class IdleGpuHandler:
-    """Flags and ends jobs with idle GPUs. The idle time is measured by controller/watchers and arrives as
+    """Flags and ends jobs with idle GPUs. The watchers of the controller measure the idle time and send it as
     inputs.
     """
 
@@ -86,7 +86,7 @@ class IdleGpuHandler:
             return
         if job.idle_since is None:
             idling = self._idling.of(job.spec.queue)
-            # A replica of a service is never ended, because it must be there for the next request.
+            # A replica of a service is never ended, because its GPUs are idle whenever it has no requests.
             ends = idling.reclaim is not IdleAction.FLAG and job.replica is None
             until = now + idling.grace_s if ends else None
             self._record(IdleNoted(job.id, now, job.attempt, given.since, until))

@@ -1,8 +1,7 @@
-"""Keeps resources for a replica of a service: those of its last attempt, or those of the replica that it
-replaces.
+"""Keeps resources for a replica of a service until it starts: those of its last attempt, or those of the
+replica that it replaces.
 
-The resources are kept as for a job that waits for preempted jobs to end: with a nomination of the replica to
-the nodes.
+The replica is nominated for the nodes, like a job that waits for its victims to end.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def keep_for_successor(
 
     Yield nothing if the two requests differ, or if the nodes take no jobs.
 
-    If the replica before it is only nominated for these resources, the victims of that nomination still hold
-    them and become the victims of the new one.
+    If `before` does not run yet but is only nominated for these resources, the victims of its nomination
+    become the victims of the new nomination.
     """
     held = tuple(member.allocation for member in before.running) or before.claim
     if before.ask == job.ask and can_stay(state, held):

@@ -67,8 +67,8 @@ def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) 
 
 
 def _has_room(state: State, waiting: Job | None, allocations: tuple[Allocation, ...]) -> bool:
-    """True if the allocations are free. Resources that are kept for `waiting`, the job for which the moved
-    job had to leave, count as free.
+    """Return whether the allocations are free. Resources kept for `waiting`, the job for which the moved job
+    had to leave, count as free.
     """
     nodes = state.nodes
     if waiting is not None:

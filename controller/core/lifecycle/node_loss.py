@@ -64,8 +64,8 @@ def lost_after_s(job: Job, losses: NodeLossPolicy) -> float | None:
 
 
 def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float) -> bool:
-    """True if the node counts as DOWN, or a job on it counts as lost, when the node has been silent for
-    `silent_s` seconds.
+    """Return whether a node that has been silent for `silent_s` seconds counts as DOWN, or any job on it as
+    lost.
     """
     if node.up:
         return False
@@ -75,8 +75,8 @@ def is_overdue(state: State, node: Node, losses: NodeLossPolicy, silent_s: float
 
 
 def silent_node_text(job: Job, node: Node) -> str:
-    """Return a part of a sentence about a job on a silent node: the job waits for the node, or is queued
-    again later.
+    """Return words about a job on a silent node for a sentence: the job waits for the node, or when it will
+    be queued again.
     """
     if job.spec.lease_s is not None:
         return f"is queued again {duration(job.spec.lease_s)} after it was lost, if {node.name} stays silent"

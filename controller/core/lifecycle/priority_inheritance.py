@@ -95,8 +95,8 @@ class PriorityInheritance:
         """Return the highest priority lent to the job or its array; 0 if it is not above the priority of the
         job's spec.
 
-        Points that waiting has added do not count in this comparison. Otherwise a job that has waited long
-        would inherit nothing, and would lend less to the jobs that it waits for.
+        The comparison leaves out points that the job has gained by waiting. Otherwise a job that has waited
+        long would inherit nothing, and would lend less to the jobs that it waits for.
         """
         best = (
             max((self._best.get(target, 0) for target in targets_of_job(job)), default=0) if self._best else 0

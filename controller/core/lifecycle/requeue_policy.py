@@ -132,7 +132,7 @@ def _idle_gpus(job: Job, ended: JobEnded, idling: IdlePolicy) -> JobEnded | JobR
     """Return the event for a job that was stopped because its GPUs were idle: a requeue or an end, as the
     settings of `[gpus]` or of its queue say. None if the job was stopped for another reason.
 
-    The event does not depend on whether the job's node was lost before the job had stopped.
+    The event is the same if the job's node was lost before the job had stopped.
     """
     if job.stopping is not Reason.IDLE or ended.state is not JobState.FAILED:
         return None

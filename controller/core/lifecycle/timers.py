@@ -185,8 +185,8 @@ class Timers:
         return max(job.ready_at, job.wait.promoted_at or 0.0) + after_s
 
     def _act(self, job: Job, now: float) -> None:
-        """Carry out the first action that is due for the job. Every action records an event about the job,
-        and the event sets the job's next due time.
+        """Carry out the first action that is due for the job. The action records an event about the job, and
+        this event sets the job's next due time.
         """
         del self.due_times[job.id]
         if job.state in PLACED_STATES:
@@ -219,7 +219,7 @@ class Timers:
 
 
 def _next_due(job: Job) -> float:
-    """Return the next time at which an action is due for the job; NEVER if none is planned."""
+    """Return the next time at which a timer acts on the job; NEVER if no action is planned."""
     if job.state in PLACED_STATES:
         return job.spec.deadline_at if job.spec.deadline_at is not None and job.stopping is None else NEVER
     if job.state is not JobState.QUEUED:

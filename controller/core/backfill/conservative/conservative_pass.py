@@ -33,8 +33,8 @@ class ConservativePass:
         """`Cycle.versions` when refused jobs were last tried again."""
 
     def run(self, now: float, apply: Apply, *, due: bool) -> None:
-        """Run one pass. `due`: a job may start only because time has passed, or because a job has run longer
-        than predicted.
+        """Run one pass. `due` is True if jobs may start although no resources became free: because time has
+        passed, or because a job has run longer than predicted.
         """
         self._preempt_for_first(now, apply)
         reservations, versions = self._cycle.reservations, self._cycle.versions()
@@ -47,7 +47,7 @@ class ConservativePass:
             self._start_reserved(now, apply)
 
     def _round(self) -> tuple[int, ...]:
-        """Return numbers that a round changes if another round could start more jobs."""
+        """Return counters. If one of them has changed after a round, another round may start more jobs."""
         state, reservations = self._state, self._cycle.reservations
         # A start can use up the quota of a GPU model. Other jobs then need reservations on other nodes.
         waiting = len(self._cycle.queue) if state.quotas.models else 0

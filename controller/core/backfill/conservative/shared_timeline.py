@@ -108,7 +108,7 @@ class SharedTimeline(Timeline[FreeByNode]):
 
     @property
     def size(self) -> int:
-        """The total number of node sets in all segments: the measure of the cost of a change."""
+        """The total number of node sets in all segments. The cost of a change is proportional to it."""
         return sum(len(value.by_amounts) for value in self.values)
 
     @property
