@@ -18,7 +18,7 @@ Node = Annotated[
     option(
         "--node",
         "NODE",
-        "Node on which to run the command, for a job on several nodes. Default: the first node of the job.",
+        "Node of the job on which the command or shell runs. Default: the first node of the job.",
     ),
 ]
 

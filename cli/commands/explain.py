@@ -27,7 +27,7 @@ Within = Annotated[
         "--within",
         "TIME",
         "Time that the controller may spend on the forecast (10s). With more time, the forecast "
-        "reaches further into the future.",
+        "reaches further into the future. Default: budget_s in the table [questions] of scheduler.toml.",
         parser=amounts.seconds,
     ),
 ]
@@ -39,9 +39,9 @@ Within = Annotated[
 def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show why a job waits, when it starts at the latest, and which change would start it now.
 
-    Each line "now" shows a command that would start the job at once. The controller has tried the command on
-    a copy of the cluster's state, so the answer is valid until another job or node changes. 'corral job
-    preempt' and 'corral nodes resume' are for operators only.
+    A line that begins with "now" shows a command that would start the job at once. The controller has tried
+    the command on a copy of the cluster's state, so the answer is valid until a job or a node changes. Only
+    operators can use 'corral job preempt' and 'corral nodes resume'.
     """
     client = Client()
     answer = client.explain(select_one(client, job).id, within_s=within)
@@ -53,7 +53,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
         ("why", detail_views.of_why(answer.why)),
         ("ahead", detail_views.of_ahead(answer.why)),
         ("starts", starts(answer)),
-        ("now", of_easings(answer)),
+        ("now", changes_to_start_now(answer)),
         ("runs", detail_views.of_prediction(answer.predicted_s, answer.job)),
         ("preempts", detail_views.of_preemption(answer)),
     ]
@@ -61,9 +61,9 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
     return 0
 
 
-def of_easings(answer: Explanation) -> str:
-    """Return one line for each change that would start the job now, with the shell command that makes the
-    change.
+def changes_to_start_now(answer: Explanation) -> str:
+    """Return one line for each change of the job or the cluster that would start the waiting job now. Each
+    line ends with the shell command that makes the change.
     """
     return "\n".join(
         f"it would start now {printable(each.sentence)}: {command_of(each, answer.job.label)}"

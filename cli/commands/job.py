@@ -19,7 +19,7 @@ from cli.output.stderr import print_note, print_refusal
 from cli.output.table_columns import job_table
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of, with_flag_names
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options import EditOptions
 from wire import amounts
 from wire.api.jobs import JobRefused, JobsOrder
 from wire.api.problem import Problem
@@ -33,7 +33,12 @@ DryRun = Annotated[bool, switch("--dry-run", "Show which jobs the command would 
 
 Clear = Annotated[
     str,
-    option("--clear", "OPTIONS", "Options to reset to their defaults, separated by commas (deadline,after)."),
+    option(
+        "--clear",
+        "OPTIONS",
+        "Options to reset to their defaults, separated by commas (deadline,after). 'corral submit "
+        "--help' lists the defaults.",
+    ),
 ]
 
 app = application("Show, follow, change, cancel, hold, release, requeue, preempt or wait for jobs.")
@@ -60,8 +65,8 @@ app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 
 @dataclass(frozen=True)
 class Chosen(FlagGroup):
-    """The jobs that a command such as `corral job cancel` changes, and the flags that all such commands
-    have.
+    """The flags of all commands that change several jobs, such as `corral job cancel`. They select the jobs,
+    and ask for confirmation or a dry run.
     """
 
     jobs: Jobs = field(default_factory=list)
@@ -71,7 +76,7 @@ class Chosen(FlagGroup):
 
     def order(self, action: str, output: Format, **more: Any) -> int:
         """Send one request that applies `action`, such as cancel, to all selected jobs. Print the jobs that
-        the controller refused to change. Returns the exit code.
+        the controller refused to change. Return the exit code.
         """
         if not self.jobs and not self.mine:
             raise exit_codes.CommandError(
@@ -118,14 +123,15 @@ cancel_app.command(epilog=examples("corral cancel 7", "corral cancel 7_[0-9] 12-
 )
 @with_flag_groups
 def change(
-    options: SubmitOptions,
+    options: EditOptions,
     chosen: Chosen,
     clear: Clear = "",
     answer: JobFormat = Format.TABLE,
 ) -> int:
-    """Change options of jobs. All options of a waiting job can be changed, but only a few of a running job.
+    """Change options of jobs. Of a running job, only --name, --comment, --priority, --deadline and the
+    --restart options can be changed.
 
-    The options are those of 'corral submit'. Each option that you write replaces the job's present value.
+    The options are those of 'corral submit'. Options that you do not write keep their present values.
     """
     return chosen.order("set", answer, changes=changes_of(options, clear))
 
@@ -180,7 +186,9 @@ def preempt(
     ] = False,
     output: Output = Format.TABLE,
 ) -> int:
-    """Preempt running jobs, and queue them again. Jobs with a checkpoint option save their state first."""
+    """Preempt running jobs: stop them, and queue them again. Jobs with a checkpoint option save their state
+    first. For operators; users can stop their own jobs with 'corral job requeue'.
+    """
     return chosen.order("preempt", output, stay_held=hold)
 
 
@@ -242,7 +250,9 @@ def _meaning(word: str) -> object:
 
 
 def _print_refusals(refused: Sequence[JobRefused], *, options: bool) -> None:
-    """Print each reason for refusals once, with the ids of the jobs that were refused for this reason."""
+    """Print each reason for refusals once, with the ids of the jobs that were refused for this reason. If
+    `options` is true, an error names the wrong option by its flag, such as --time, and not by its API field.
+    """
     concerned: dict[Problem, list[str]] = {}
     first: dict[Problem, Problem] = {}
     for each in refused:

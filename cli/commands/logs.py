@@ -91,7 +91,7 @@ def logs(
 
 
 class _Counted:
-    """Writes bytes to another output stream, and counts them."""
+    """Output stream that passes all bytes on to the stream `sink`, and counts them."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -108,7 +108,9 @@ class _Counted:
 
 
 class _Headed:
-    """Writes bytes to another output stream, below a heading if that stream already has output."""
+    """Output stream that passes all bytes on to the stream `sink`. If `sink` already has output, a line with
+    `heading` is written before the first bytes.
+    """
 
     def __init__(self, heading: str, sink: _Counted) -> None:
         start = b"" if sink.last == b"\n" else b"\n"
@@ -163,8 +165,8 @@ def _follow(sources: list[LogSource], sink: _Counted, lines: int | None, *, mark
 
 
 def _explain_end(job: JobView, attempt: int | None, *, written: bool) -> None:
-    """Print a note if the job wrote no output. If the job failed and its exit code is not the reason, print
-    the state of the job and the reason.
+    """Print a note if the job wrote no output (`written` is false). If the job failed for another reason than
+    the exit code of its program, print the state of the job and the reason.
     """
     if attempt not in (None, job.attempt):
         if not written:

@@ -18,6 +18,7 @@ from wire.http.client import Client
 from wire.names import SHOWN_STATES, JobState
 
 CLEAR = "\x1b[H\x1b[2J"
+_STATES = ", ".join(state.value.lower() for state in SHOWN_STATES)
 
 app = application()
 
@@ -34,7 +35,7 @@ app = application()
 def queue(
     state: Annotated[
         list[str],
-        option("--state", "STATE", "List only jobs in this state. May be repeated."),
+        option("--state", "STATE", f"List only jobs in this state: {_STATES}. May be repeated."),
     ] = [],  # noqa: B006 - never changed
     user: Annotated[str, option("--user", "NAME", "List only jobs of this user.")] = "",
     profile: Annotated[str, option("--profile", "NAME", "List only jobs of this scheduler profile.")] = "",

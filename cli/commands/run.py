@@ -139,7 +139,9 @@ def _show_until_end(client: Client, output: _JobOutput) -> int:
 
 
 class _JobOutput:
-    """Shows the output of one job, and notices when the pipe for that output is closed."""
+    """Shows the output of one job. `is_broken` is true after the program that reads this output has closed
+    the pipe.
+    """
 
     def __init__(self, job: int, quiet: bool, interrupts: DeferredSignals) -> None:
         self.job = job
@@ -210,8 +212,8 @@ class _Reader(threading.Thread):
                 self._sink.finish()
         except BrokenPipeError:
             self.is_broken = True
-            # The program that reads the output has closed the pipe. Send a signal to the main thread, because
-            # it waits for the job and would not notice that.
+            # The program that reads the output has closed the pipe. Interrupt the main thread with a signal,
+            # because the main thread waits for the job and does not write to the pipe.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         except (Refused, Unreachable) as failure:
             print_note(f"corral: {self._source.stream} of job {self._source.job} cannot be shown: {failure}")

@@ -22,11 +22,14 @@ from cli.output.what_if_table import show
 from cli.registry import application, examples
 from cli.spec.edit_fields import changes_of
 from cli.spec.spec_builder import spec_of
-from cli.spec.submit_options import SubmitOptions
+from cli.spec.submit_options import EditOptions, SubmitOptions
 from wire.api.forecasts import ConfigFile, JobEdit, MoreNodes, QuotaEdit, WhatIf
 from wire.http.client import Client
 
 Nodes = Annotated[list[str], argument("NODE...", "Names of nodes.")]
+NodesOrGpus = Annotated[
+    list[str], argument("NODE[:GPU]...", "Names of nodes (gpu01), or GPUs by node and number (gpu01:3).")
+]
 
 File = Annotated[
     Path,
@@ -66,7 +69,7 @@ def submit(
 )
 @with_flag_groups
 def change(
-    options: SubmitOptions,
+    options: EditOptions,
     jobs: Jobs,
     clear: Clear = "",
     within: Within = None,
@@ -122,7 +125,7 @@ def drain(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) ->
 
 
 @app.command(epilog=examples("corral what-if resume gpu01", "corral what-if resume gpu01:3"))
-def resume(nodes: Nodes, within: Within = None, output: Output = Format.TABLE) -> int:
+def resume(nodes: NodesOrGpus, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show which jobs would start sooner if these nodes or GPUs were resumed."""
     return _answer(WhatIf(resume=tuple(nodes)), output, within)
 
@@ -199,8 +202,8 @@ def more_nodes(
 def config(file: File, within: Within = None, output: Output = Format.TABLE) -> int:
     """Show which jobs would start sooner or later under another scheduler.toml. For operators.
 
-    Only those tables of the file are used that affect when jobs start. The answer lists the other tables that
-    differ. The file is read on this machine and checked by the controller.
+    The forecast uses only the tables of the file that affect when jobs start. The answer lists the other
+    tables that differ. The file is read on this machine and checked by the controller.
     """
     return _answer(WhatIf(config=ConfigFile(read_text(file), str(file.absolute()))), output, within)
 

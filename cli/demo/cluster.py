@@ -23,8 +23,8 @@ from wire.names import NodeState
 
 READY_S, JOBS_END_S, STOP_S, SWEEP_S = 30.0, 10.0, 10.0, 5.0
 LONGEST = 60
-"""The path of the directory may have this many characters. The kernel accepts at most 107 for the path of a
-socket in it.
+"""The path of the directory has at most this many characters. The kernel accepts at most 107 for the path of
+a socket in it.
 """
 
 _HEAD = """\
@@ -108,7 +108,7 @@ class Cluster:
 
     def check(self, others: Sequence[int] = ()) -> None:
         """Raise CommandError if the controller has ended. Also collect the exit status of orphan processes
-        that have ended. Other code does so for the processes in `others`.
+        that have ended, except the processes in `others`, for which other code waits.
         """
         if self._controller is not None and self._controller.poll() is not None:
             raise CommandError(

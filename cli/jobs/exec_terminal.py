@@ -64,7 +64,9 @@ def _code(end: ShellSaid) -> int:
 
 
 def _type(shell: str) -> None:
-    """Send stdin to the command until stdin ends or the command ends."""
+    """Send stdin to the running command until stdin ends or the command ends. `shell` is the id of the
+    command in the API.
+    """
     client = Client()
     # Ignore errors here, because they mean that the command has ended. The main thread returns the exit code
     # of the command.
@@ -75,7 +77,9 @@ def _type(shell: str) -> None:
 
 
 def _fit(shell: str) -> None:
-    """Send the new size of the terminal window each time the size changes."""
+    """Send the new size of the terminal window to the running command each time the size changes. `shell` is
+    the id of the command in the API.
+    """
     client = Client()
     with suppress(Refused, Unreachable):
         while True:

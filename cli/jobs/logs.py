@@ -58,7 +58,7 @@ def copy(
     quiet: bool = False,
 ) -> None:
     """Write a log to `sink`, starting at byte `offset`. With `follow`, continue until the attempt ends, and
-    reconnect if the connection is lost.
+    reconnect if the connection is lost. With `quiet`, print no note about a lost connection.
     """
     retries = RetryLimit(quiet=quiet)
     while True:

@@ -49,8 +49,8 @@ Yes = Annotated[
 
 
 def select(client: Client, words: Iterable[str], mine: bool, *, ended: bool = False) -> list[JobView]:
-    """Return the jobs that the words of a command line select, each once. With `ended`, a range such as 1-9
-    includes ended jobs.
+    """Return the jobs that the words of a command line select, each once. With `mine`, only jobs of this user
+    are selected, and no words select all of them. With `ended`, a range such as 1-9 includes ended jobs.
     """
     chosen = list(words) or (["all"] if mine else [])
     if not chosen:
@@ -73,7 +73,9 @@ def select_one(client: Client, word: str) -> JobView:
 def pages(
     client: Client, states: Iterable[JobState] = (), user: str = "", after: int = 0, profile: str = ""
 ) -> Iterator[JobView]:
-    """Yield all jobs in the order of their ids. The job list is requested page by page."""
+    """Yield the jobs with one of these states, this user and this profile, in the order of their ids,
+    starting after the id `after`. An empty filter lets all jobs pass. The job list is requested page by page.
+    """
     place: int | None = after
     while place is not None:
         page = client.jobs(states=states, user=user, profile=profile, after=place, limit=PAGE)

@@ -23,7 +23,7 @@ FEW = 20
 
 def wait_until_ended(ids: Collection[int], deadline: float | None = None) -> list[JobView]:
     """Wait until all jobs have ended, and return them in the order of their ids. Raises CommandError at the
-    deadline.
+    deadline, a time of `time.monotonic()`.
     """
     ended: dict[int, JobView] = {}
     for job in changes(ids, deadline):
@@ -82,7 +82,9 @@ class RetryLimit:
 
 
 def changes(ids: Collection[int], deadline: float | None = None) -> Iterator[JobView]:
-    """Yield each job in its present state, and again after each change of the job."""
+    """Yield each job in its present state, and again after each change of the job. Raises CommandError at the
+    deadline, a time of `time.monotonic()`.
+    """
     retries = RetryLimit(deadline)
     while True:
         client = Client()

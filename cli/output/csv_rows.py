@@ -63,8 +63,8 @@ def _without_none(hint: Any) -> Any:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value as text: numbers unrounded, booleans as true and false, lists joined by ';', other
-    values as JSON.
+    """Return the value of the field `name` as text: times in ISO 8601, other numbers unrounded, booleans as
+    true and false, lists joined by ';', other values as JSON.
     """
     if value is None:
         return ""

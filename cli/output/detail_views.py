@@ -79,8 +79,8 @@ def _foreseen(each: Foreseen, job: JobView) -> str:
 
 
 def of_prediction(predicted_s: float | None, job: JobView, planned_s: float | None = None) -> str:
-    """Return the predicted run time and the time limit; for a running job also the run time that backfill
-    assumes.
+    """Return the predicted run time (`predicted_s`) and the time limit as text; empty without a prediction.
+    If a running job exceeds its prediction, add the run time that backfill assumes now (`planned_s`).
     """
     if predicted_s is None:
         return ""
@@ -95,8 +95,8 @@ def _waits(job: JobView) -> bool:
 
 
 def of_spec(spec: JobSpec) -> Facts:
-    """Return the requested resources and options of a job. Each of the first lines combines several fields.
-    Further options have one line each if the table of job options gives them a title.
+    """Return the requested resources and options of a job, each with its heading. Options that are not listed
+    here follow at the end, if the table of job options has a heading for them.
     """
     command = shlex.join(spec.command)
     models = f" of {' or '.join(spec.gpu_models)}" if spec.gpu_models else ""
@@ -150,8 +150,8 @@ def of_spec(spec: JobSpec) -> Facts:
 
 
 def _amount(spec: JobSpec, field: str, as_text: Callable[[int], str], limit: int | None) -> str:
-    """Return the CPUs or the memory per node as text. For an amount that the user did not request, add where
-    the default comes from.
+    """Return the requested CPUs or memory per node (`field`) as text, with the limit up to which the job may
+    use idle resources. If the user did not request an amount, add the source of the default value.
     """
     value, source = getattr(spec, field), spec.by_default.get(field, "")
     if not value:
@@ -297,7 +297,7 @@ def _moved(each: Moved) -> str:
 
 
 def _gang(spec: JobSpec) -> str:
-    """Return the fewest nodes on which the job starts, and what happens if it fails on one node."""
+    """Return a text: the fewest nodes on which the job starts, and the effect of a failure on one node."""
     gang, parts = spec.gang, []
     if gang.min_nodes is not None:
         wait = f" after waiting {duration(gang.assembly_s)} for all" if gang.assembly_s else ""

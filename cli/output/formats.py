@@ -96,7 +96,7 @@ class Table(Generic[Row]):
 
     def show(self, form: Format, rows: Sequence[Row], body: Any = None, *, heading: bool = True) -> None:
         """Write the rows in the format `form`. JSON and YAML write `body`, the API's answer that contains all
-        rows.
+        rows. `heading` is false if the heading was written before, as for new events.
         """
         if form.is_data:
             write_data(form, list(rows) if body is None else body)
@@ -118,7 +118,9 @@ class Table(Generic[Row]):
     def lines(
         self, rows: Sequence[Row], width: int | None, *, wide: bool = False, colour: bool = False
     ) -> Iterable[str]:
-        """Yield the table as lines of at most `width` cells; without a limit if `width` is None."""
+        """Yield the table as lines of at most `width` cells; without a limit if `width` is None. With `wide`,
+        the columns of -o wide are included.
+        """
         columns = [column for column in self.columns if wide or not column.wide]
         cells = [[column.title for column in columns]]
         cells += [[printable(column.text(row)) for column in columns] for row in rows]
@@ -206,8 +208,8 @@ def cell_width(text: str) -> int:
 
 
 def fit(text: str, room: int, *, right: bool = False) -> str:
-    """Return the text in exactly `room` cells. A shorter text is padded; a longer text ends with an
-    ellipsis.
+    """Return the text in exactly `room` cells. A shorter text is padded with spaces, on its left if `right`
+    is true. A longer text is cut and ends with an ellipsis.
     """
     taken = cell_width(text)
     if taken > room:
@@ -220,8 +222,8 @@ def fit(text: str, room: int, *, right: bool = False) -> str:
 
 
 def _fit(columns: Sequence[Column[Any]], widths: list[int], width: int | None) -> list[tuple[int, int]]:
-    """Choose the columns that fit into `width` cells, and their widths. If the terminal is too narrow, the
-    widest columns that may shrink are shrunk first, then columns are left out.
+    """Choose the columns that fit into `width` cells. Return the index and the width of each. If the terminal
+    is too narrow, the widest columns that may shrink are shrunk first, then columns are left out.
     """
     shown = list(range(len(columns)))
     while True:

@@ -201,7 +201,9 @@ def processes_of(gpus: Iterable[GpuView]) -> list[ProcessOnGpu]:
 
 
 def process_table(*, nodes: bool = False) -> Table[ProcessOnGpu]:
-    """Return the table of processes on GPUs: processes of jobs, and processes that no job started."""
+    """Return the table of processes on GPUs: processes of jobs, and processes that no job started. With
+    `nodes`, the table has a column for the node.
+    """
     return Table(
         [
             *([Column("NODE", lambda each: each.gpu.node, least=12)] if nodes else []),

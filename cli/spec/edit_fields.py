@@ -16,7 +16,7 @@ from wire.codec import encode
 
 def changes_of(options: SubmitOptions, clear: str) -> dict[str, Any]:
     """Return the new value of each changed field as JSON data. The value None resets the field to its
-    default.
+    default: `clear` has the names of the options to reset, separated by commas.
     """
     texts = from_flags(options)
     spec = encode(spec_from(("true",), "", texts, {}))
@@ -39,5 +39,5 @@ def with_flag_names(problem: Problem) -> Problem:
 
 
 def _fields(option: JobOption) -> tuple[str, ...]:
-    # --gpus-per-node sets two fields, because the number of nodes depends on it, too.
+    # --gpus-per-node sets two fields: the number of GPUs, and the number of nodes that this number needs.
     return ("gpus", "nodes") if option.name == "gpus_per_node" else (option.field,)

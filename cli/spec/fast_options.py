@@ -22,7 +22,7 @@ from wire import amounts
 
 @dataclass(frozen=True)
 class Reader:
-    """Parses the text of one parameter. Typer calls it instead of its own reader, which would import
+    """Parses the text of one parameter. Typer calls this class instead of its own reader, which would import
     pydantic.
     """
 
@@ -43,10 +43,11 @@ def use_fast_readers(command: Any, above: Any = None) -> Any:
     """Give a `Reader` to each parameter of a command and of its subcommands whose type is simple, such as int
     or str. `above` is the Typer context of the parent command.
     """
-    # Create the context of a command before the contexts of its subcommands, because they take the names of
-    # the --help option from it.
+    # Create the context of a command before the contexts of its subcommands, because subcommands inherit the
+    # names of the --help option (-h, --help) from the command above.
     context = command.context_class(command, above, **command.context_settings)
-    for param in command.get_params(context):  # `get_params` also returns --help.
+    # Do not use `command.params`, because only `get_params` also returns --help.
+    for param in command.get_params(context):
         read = _reader(param)
         if read is not None:
             param.get_runtime_param = partial(_same, Reader(read))

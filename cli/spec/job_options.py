@@ -171,15 +171,15 @@ _ROWS = (
     ),
     JobOption(
         "cpus",
-        "CPU cores per node (4 or 0.5). Default: in proportion to the GPUs that the job gets of "
-        "the node's GPUs; 1 for a job without GPUs.",
+        "CPU cores per node (4 or 0.5). Default: as large a part of the node's cores as of its GPUs "
+        "(about a quarter for 2 of 8 GPUs); 1 for a job without GPUs.",
         "cpu_milli",
         **_CORES,
     ),
     JobOption(
         "memory",
-        "Memory per node (512M or 16G). Default: in proportion to the GPUs that the job gets of "
-        "the node's GPUs; for a job without GPUs, in proportion to its CPU cores.",
+        "Memory per node (512M or 16G). Default: as large a part of the node's memory as of its GPUs "
+        "(about a quarter for 2 of 8 GPUs); for a job without GPUs, as of its CPU cores.",
         "memory_mib",
         **_SIZE,
     ),
@@ -572,11 +572,12 @@ _ROWS = (
     ),
     JobOption(
         "restart_delay",
-        "Time to wait before the first restart. The time doubles with each restart, up to the "
-        "second value. After an attempt that ran for 10 minutes, and for 10 times the "
-        "wait before it, the time is the first value again. Default: 10s:10m.",
+        "Time to wait before a restart (10s:10m), for use with --restart. The wait is FIRST before the "
+        "first restart, and doubles with each further restart up to LONGEST. The wait is FIRST again "
+        "after an attempt that ran for at least 10 minutes and at least 10 times as long as the wait "
+        "before the attempt. Default: 10s:10m.",
         "restart.delay",
-        metavar="TIME[:TIME]",
+        metavar="FIRST[:LONGEST]",
         show=option_texts.restart_delay,
     ),
     JobOption(

@@ -162,8 +162,8 @@ def _add(found: dict[str, list[OptionText]], pairs: list[tuple[str, OptionText]]
 
 
 def _words(text: str, where: str) -> list[str]:
-    """Split a line into words. '#' begins a comment only at the start of a word, because names of images may
-    contain it, as in host#name.
+    """Split a line of a script into words. '#' begins a comment only at the start of a word, because names of
+    images may contain '#', as in host#name. `where` is the place of the line, for error messages.
     """
     kept = re.sub(r"(?<=[\w.])#(?=\w)", _HASH, text)
     try:

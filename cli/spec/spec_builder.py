@@ -24,8 +24,8 @@ NO_SUBMITTER = Submitter()
 
 @dataclass(frozen=True)
 class Submission:
-    """The job to submit. `wait` is True if `corral submit` must wait for its end, because the script has
-    #SBATCH --wait.
+    """The job to submit. `wait` is True if `corral submit` must wait until the job has ended, because the
+    script has #SBATCH --wait.
     """
 
     spec: JobSpec

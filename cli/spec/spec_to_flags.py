@@ -13,8 +13,8 @@ from wire.job.spec import JobSpec
 
 
 def flags_of(changes: Mapping[str, Any]) -> list[str]:
-    """Return the flags as words of the command line. A new value that no flag can set is a default, so
-    --clear sets it.
+    """Return the words of the command line that set these JobSpec fields. A field whose new value is the
+    default is reset with --clear, because no flag can set it.
 
     Example: {"gpus": 4, "topology": None} gives --gpus 4 --clear same.
     """

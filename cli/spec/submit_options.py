@@ -5,6 +5,7 @@ script.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from cli.flags import FlagGroup, option, parameter, switch
 from cli.spec.job_options import OPTIONS, JobOption
 
 ENVIRONMENT = "CORRAL_SUBMIT_"
+_DEFAULT = re.compile(r" Default: .*?\.(?= [A-Z]|$)")
 
 
 class SubmitOptions(FlagGroup, dict[str, Any]):
@@ -24,14 +26,24 @@ class SubmitOptions(FlagGroup, dict[str, Any]):
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
-        return [_parameter(each) for each in OPTIONS.values()]
+        return [_parameter(each, each.help) for each in OPTIONS.values()]
 
 
-def _parameter(row: JobOption) -> inspect.Parameter:
+class EditOptions(SubmitOptions):
+    """The job flags of a command that edits jobs, such as `corral job set`. The help names no defaults,
+    because the job keeps its value if the user does not write the flag.
+    """
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        return [_parameter(each, _DEFAULT.sub("", each.help)) for each in OPTIONS.values()]
+
+
+def _parameter(row: JobOption, help_text: str) -> inspect.Parameter:
     if row.is_switch:
-        return parameter(row.name, Annotated[bool, switch(row.flag, row.help)], False)
+        return parameter(row.name, Annotated[bool, switch(row.flag, help_text)], False)
     kind: Any = list[str] if row.repeats else str | None
-    flag = option(row.flag, row.metavar, row.help)
+    flag = option(row.flag, row.metavar, help_text)
     return parameter(row.name, Annotated[kind, flag], [] if row.repeats else None)
 
 

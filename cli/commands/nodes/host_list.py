@@ -19,7 +19,9 @@ _KEYS = ("identity", "python", "spool", "address", "gpus", "memory", "scratch", 
 
 
 def requests(words: Sequence[str], file: Path | None, common: HostSpec) -> list[NodeRequest]:
-    """Return one request for each new node. The options in `common` apply to all nodes."""
+    """Return one request for each new node that the words of the command line or the lines of `file` name.
+    The options in `common` apply to all nodes.
+    """
     found = [(name, replace(common, ssh=address)) for name, address in _pairs(words)]
     if file is not None:
         found += _of_file(file, common)

@@ -46,6 +46,7 @@ HostsFile = Annotated[
     ),
 ]
 Yes = Annotated[bool, switch("-y --yes", "Accept the SSH host keys of the hosts without asking.")]
+YesLost = Annotated[bool, switch("-y --yes", "Do not ask whether it is certain that no job runs there.")]
 Fingerprint = Annotated[
     str,
     option(
@@ -187,7 +188,7 @@ def remove(names: Names, output: Output = Format.TABLE) -> int:
     return refusals[0] if refusals else 0
 
 
-def lost(names: Names, yes: Yes = False) -> int:
+def lost(names: Names, yes: YesLost = False) -> int:
     """Declare nodes lost after you have switched them off or checked that no job runs there.
 
     Jobs with --on-node-lost manual or requeue-after-lease are queued again at once; all other jobs of these
@@ -273,7 +274,8 @@ def _not_ready(request: NodeRequest, result: Preflight) -> Arrival:
 
 def _join(request: NodeRequest, added: list[str]) -> Arrival:
     """Add one host, and wait at most JOIN_S seconds until its node is up. Return the result, with the reason
-    if the node is not up.
+    if the node is not up. The name of an added node is appended to `added` at once, so that the caller has it
+    after Ctrl-C.
     """
     address = request.host.ssh if request.host is not None else ""
     try:

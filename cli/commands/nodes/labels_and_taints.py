@@ -27,28 +27,36 @@ TAINT_EXAMPLES = examples(
     "corral nodes taint gpu01 broken:NoExecute-",
     "corral nodes taint gpu01 broken-",
 )
-Words = Annotated[
+Taints = Annotated[
     list[str],
     argument(
         "NODE... CHANGE...",
-        "Names of nodes, then the changes: KEY=VALUE sets a label, KEY=VALUE:EFFECT sets a taint,"
-        " and '-' at the end removes the label or taint.",
+        "Names of nodes, then the changes: KEY=VALUE:EFFECT or KEY:EFFECT sets a taint, KEY:EFFECT-"
+        " removes the taint, and KEY- removes all taints with this key.",
+        autocompletion=completion.nodes,
+    ),
+]
+Labels = Annotated[
+    list[str],
+    argument(
+        "NODE... CHANGE...",
+        "Names of nodes, then the changes: KEY=VALUE sets a label, and KEY- removes the label.",
         autocompletion=completion.nodes,
     ),
 ]
 
 
-def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Set taints of the form key=value:Effect on nodes, or remove them: a '-' at the end removes a taint.
+def taint(words: Taints, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Set taints of the form KEY=VALUE:EFFECT on nodes, or remove them: a '-' at the end removes a taint.
 
-    A word with a ':' is a taint. A word of the form 'key-' removes all taints with this key. All other words
-    are nodes. NoSchedule keeps new jobs off the node. PreferNoSchedule does so only if another node can run
+    The effect NoSchedule keeps new jobs off the node. PreferNoSchedule does so only if another node can run
     the job. NoExecute also stops running jobs and queues them again.
     """
     nodes, marks = _split(words, lambda word: ":" in word or word.endswith("-"))
     changes: dict[str, str | None] = {}
     for word in marks:
-        if ":" not in word:  # A key without an effect names the taints of all effects, as in kubectl.
+        # A key without an effect, such as `broken-`, stands for all effects, as in kubectl.
+        if ":" not in word:
             changes.update({f"{word[:-1]}:{effect.value}": None for effect in Effect})
             continue
         try:
@@ -59,8 +67,8 @@ def taint(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) 
     return _marked(nodes, NodeMarks(taints=changes), output, dry_run=dry_run)
 
 
-def label(words: Words, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Set labels of the form key=value on nodes, or remove them: a '-' at the end removes a label.
+def label(words: Labels, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+    """Set labels of the form KEY=VALUE on nodes, or remove them: a '-' at the end removes a label.
 
     The first word is a node, and so is each later word without '=' and without '-' at the end. A label that
     is set here overrides the configuration, also after a restart of the controller.

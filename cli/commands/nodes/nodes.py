@@ -24,6 +24,14 @@ from wire.text import counted
 
 Name = Annotated[str, argument("NODE", "Name of the node.", autocompletion=completion.nodes)]
 Names = Annotated[list[str], argument("NODE", "Names of nodes.", autocompletion=completion.nodes)]
+NodesOrGpus = Annotated[
+    list[str],
+    argument(
+        "NODE[:GPU]",
+        "Names of nodes (gpu01), or GPUs by node and number (gpu01:3).",
+        autocompletion=completion.nodes,
+    ),
+]
 DryRun = Annotated[
     bool, switch("--dry-run", "Show which nodes the command would change, and change nothing.")
 ]
@@ -82,7 +90,7 @@ def drain(
 
 
 @app.command(epilog=examples("corral nodes resume gpu01", "corral nodes resume gpu01:3"))
-def resume(names: Names, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
+def resume(names: NodesOrGpus, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     """Resume drained nodes (NODE) or cordoned GPUs (NODE:GPU), so that new jobs may start there again."""
     client = Client()
 

@@ -67,8 +67,8 @@ def at_once(things: Sequence[T], work: Callable[[T], R]) -> list[R]:
 def check_hosts(
     wanted: Sequence[NodeRequest], yes: bool, fingerprint: str, keys: bool = True
 ) -> list[CheckedHost]:
-    """Check all hosts, and ask the user about unknown host keys. Hosts whose key the user accepts are checked
-    again.
+    """Check all hosts. If `keys` is true, ask the user about unknown SSH host keys, and check a host again
+    after its key was accepted.
     """
     if fingerprint and len(wanted) > 1:
         raise CommandError(

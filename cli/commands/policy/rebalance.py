@@ -80,7 +80,7 @@ def _print_counts(mode: str, proposals: Sequence[ProposalView], moves: Sequence[
 
 @app.command(epilog=examples("corral rebalance run 3f9a2c41", "corral rebalance run all --dry-run"))
 def run(which: Which, dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
-    """Move jobs as proposed: they save their state, stop, and continue on the nodes reserved for them.
+    """Move jobs as proposed: the jobs save their state, stop, and continue on the nodes reserved for them.
 
     A proposal that is no longer possible is refused. If a reserved node is lost before the job runs on it,
     the job returns to its old nodes, or to its old position in the queue.

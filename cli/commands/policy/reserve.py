@@ -158,7 +158,7 @@ def create(
         bool,
         switch(
             "--anyway",
-            "Reserve the nodes even if jobs that run now may still be there when the reservation starts.",
+            "Reserve the nodes even if jobs that run on them now may still run when the reservation starts.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -167,8 +167,8 @@ def create(
     """Reserve nodes for users or projects. Without --user and --project, the nodes are reserved for
     maintenance, and no job runs on them.
 
-    Jobs that could still run when the reservation starts are placed on other nodes. For a job without a time
-    limit, this is always the case.
+    A job that could still run when the reservation starts is placed on other nodes. A job without a time
+    limit is never placed on these nodes before the reservation.
     """
     spec = flags.spec()
     if dry_run:

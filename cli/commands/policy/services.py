@@ -77,8 +77,8 @@ def show(name: Name, output: Output = Format.TABLE) -> int:
 def restart(name: Name, output: Output = Format.TABLE) -> int:
     """Restart all replicas of a service, one after the other.
 
-    The next replica is restarted when the one before it is ready. At most max_unavailable replicas of the
-    service are unready meanwhile.
+    The next replica is restarted when the previous one is ready. During the restart, at most max_unavailable
+    replicas of the service are unready.
     """
     return _print_order(Client().restart_service(name), "its replicas restart one after the other", output)
 
@@ -96,8 +96,8 @@ def scale(
 ) -> int:
     """Set the number of replicas of a service.
 
-    The number applies until `replicas` of the service in scheduler.toml changes. Other changes of
-    scheduler.toml and restarts of the controller keep it.
+    The number is valid until `replicas` of the service in scheduler.toml changes. Other changes of
+    scheduler.toml and restarts of the controller do not affect it.
     """
     if (replicas is None) is not reset:
         raise CommandError(

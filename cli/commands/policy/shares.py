@@ -39,7 +39,7 @@ class ShareFlags(FlagGroup):
         argument(
             "[WEIGHT]",
             "Weight of the share, relative to the other shares below the same parent in the share"
-            " tree. Default: 1.",
+            " tree. Without WEIGHT, the weight is not changed. A new share has the weight 1.",
         ),
     ] = None
     soft: Annotated[

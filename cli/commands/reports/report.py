@@ -69,7 +69,8 @@ def fairness(
 
     A project is entitled to its part by max-min fairness: capacity is divided by the weights of the projects,
     no project gets more than the GPUs that its running and waiting jobs demand, and the others divide the
-    rest. POINTS is the difference in percent of the capacity. Jobs with the priority SCAVENGER do not count.
+    rest. POINTS is the difference between both in percent of the capacity; it is negative if the project got
+    less. Jobs with the priority SCAVENGER do not count.
     """
     body = Client().fairness(by.value, max(0, int(time.time() - since)))
     fairness_table(by.value).show(output, body.rows, body)
@@ -84,9 +85,9 @@ def fairness(
 def budget(output: Output = Format.TABLE) -> int:
     """Show what each project has used of its budget for this calendar month, in GPU-hours and in money.
 
-    The amounts contain the running jobs until now. THEN is the effect of a used-up budget: alert records only
-    an event, low lets the jobs of the project start after all others, and stop makes them wait for the next
-    month.
+    A running job counts with what it has used so far. THEN is the effect of a used-up budget: alert records
+    only an event, low lets the jobs of the project start after all others, and stop makes them wait for the
+    next month.
     """
     body = Client().budgets()
     budget_table(time.time()).show(output, body.budgets, body)
@@ -125,8 +126,8 @@ def estimates(output: Output = Format.TABLE) -> int:
 
 @app.command(epilog=examples("corral report starts", "corral report starts -o csv"))
 def starts(output: Output = Format.TABLE) -> int:
-    """Show by how much estimated start times differed from the real ones, for three kinds of estimates:
-    reservations of backfill, forecasts from time limits, and forecasts from predicted run times.
+    """Show by how much estimated start times differed from the real start times, for three kinds of
+    estimates: reservations of backfill, forecasts from time limits, and forecasts from predicted run times.
     """
     body = Client().estimates()
     starts_table().show(output, body.starts, body)

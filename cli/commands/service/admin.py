@@ -70,8 +70,8 @@ def verify(config: Config = "", store: StoreUrl = "", output: Output = Format.TA
     """Read the whole store and check that it is unchanged.
 
     The command checks the hash chain of the journal, and compares the row of each job with the journal. Keep
-    the printed hash on another machine and compare it later: a person with write access to the store could
-    replace the whole chain, and only the kept hash would show this.
+    the printed hash on another machine, and compare it with the hash that a later run prints: a person with
+    write access to the store could replace the whole chain, and only the kept hash would show this.
     """
     report = _verify_here(store or _url(config)) if store or config or not _answers() else _verify_there()
     if output.is_data:
@@ -204,8 +204,9 @@ def compact(
 ) -> int:
     """Delete old jobs and old journal entries now. The controller must be running.
 
-    The hash of the deleted entries is kept, so the hash chain of the journal remains valid. The daily usage
-    and the newest 1,000 entries are always kept.
+    Without options, the limits of [retention] in scheduler.toml apply. The hash of the deleted entries is
+    kept, so the hash chain of the journal remains valid. The daily usage and the newest 1,000 entries are
+    always kept.
     """
     done = Client(timeout_s=COMPACT_S).compact(CompactRequest(jobs_days, journal_days))
     if output.is_data:

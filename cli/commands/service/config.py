@@ -75,7 +75,7 @@ def check(
     output: Output = Format.TABLE,
 ) -> int:
     """List all problems of a configuration file. If there are none, print the whole configuration, warnings,
-    and what the policy means for each project and queue.
+    and the limits, shares and priorities that apply to each project and queue.
 
     A warning is about a valid key that does not do what it seems to do. Warnings do not change the exit code.
     """
@@ -119,7 +119,7 @@ def check(
 
 
 def _refuse(output: Format, name: str, problems: Sequence[ConfigProblem]) -> int:
-    """Print the problems of a configuration file with this name, and return the exit code."""
+    """Print the problems of the configuration file `name`, and return the exit code."""
     if output.is_data:
         write_data(output, {"file": name, "problems": [_problem_data(each) for each in problems]})
     for problem in problems:
@@ -151,7 +151,9 @@ def _warning_table() -> Table[dict[str, Any]]:
 
 
 def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
-    """Return what the policy means for each project and queue, as data for JSON."""
+    """Return the limits, shares and priorities of each project and queue, and which jobs may preempt other
+    jobs, as data for JSON.
+    """
     from controller.registry import policy_summary as summary
 
     return {
@@ -167,8 +169,8 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _print_policy(found: Config, pipeline: Pipeline) -> None:
-    """Print on stderr what the policy means for each project and queue, and which jobs may preempt other
-    jobs.
+    """Print on stderr the limits, shares and priorities of each project and queue, and which jobs may preempt
+    other jobs.
     """
     from controller.registry import policy_summary as summary
 

@@ -61,7 +61,9 @@ def add(
 
 
 def use(name: Name) -> int:
-    """Use this controller by default. --url, --context and environment variables override it."""
+    """Use this controller by default. The options --url and --context and environment variables override the
+    default.
+    """
     known = _load()
     _need(known, name)
     contexts.save(replace(known, current=name))

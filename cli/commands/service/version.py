@@ -16,7 +16,7 @@ app = application()
 
 @dataclass(frozen=True)
 class Versions:
-    """The version of this program and the version of the controller. The latter is empty if no controller
+    """The versions of this program (`client`) and of the controller. `controller` is empty if no controller
     answers.
     """
 

@@ -11,7 +11,9 @@ from cli.output.formats import Column, Format, Table, write_data, write_facts
 from wire.text import duration
 
 JUDGED = 6
-"""The most sentences about projects and users out of bounds that the results of one run show."""
+"""The results of one run show at most this many sentences about projects and users that were treated
+unfairly.
+"""
 Body = Mapping[str, Any]
 """The results of one simulated run, as JSON data."""
 
@@ -79,7 +81,9 @@ def _facts(run: Body) -> list[tuple[str, str]]:
 
 
 def _accounted_facts(run: Body) -> list[tuple[str, str]]:
-    """Return the idle GPU-hours by cause, and the sentences about projects and users out of bounds."""
+    """Return two facts, each a heading and a text: the idle GPU-hours by cause, and sentences about projects
+    and users that got much more or less than they were entitled to, or whose jobs waited very long.
+    """
     if "waste" not in run:
         return []
     idle = [

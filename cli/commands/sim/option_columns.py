@@ -1,4 +1,4 @@
-"""The columns of a job table for corral sim that have the names of options of corral submit."""
+"""The options of corral submit, such as --after-ok, that can be columns of a job table for corral sim."""
 
 from __future__ import annotations
 
@@ -55,12 +55,14 @@ _AFTER_ALL = ("after_count", "after_timeout")
 
 
 def option_columns() -> OptionColumns:
-    """Return the columns that a job table may have in addition to the columns that only tables have."""
+    """Return the columns of a job table that have the names of options of `corral submit` (after_ok)."""
     return OptionColumns(_NAMES, _DEPENDENCIES, _AFTER_ALL, _read, _column_of)
 
 
 def _read(cells: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of the JobSpec fields. Raises ValueError for a cell that cannot be read."""
+    """Return the values of the JobSpec fields that the cells of one row set, by field name. `cells` has the
+    texts by column name. Raises ValueError for a cell that cannot be read.
+    """
     options = {
         name: [
             OptionText(each.strip(), name)

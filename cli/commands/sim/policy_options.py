@@ -23,7 +23,9 @@ MEMORY_MIB = 512 * 1024
 
 
 def one_of(kind: Any, word: str, option: str) -> Any:
-    """Return the enum value that the text of a flag names. Raises CommandError for any other text."""
+    """Return the value of the enum `kind` that `word` names. `word` is the value of the flag `option`. Raises
+    CommandError if no value has this name.
+    """
     try:
         return kind(word)
     except ValueError:
@@ -102,15 +104,16 @@ class PolicyFlags(FlagGroup):
         option(
             "--compare",
             "A,B,…",
-            "Run the log once under each of these policies: fcfs, sjf, easy, easy-sjbf, conservative, "
-            "aggressive, greedy, or a .toml file.",
+            "Simulate the jobs once under each of these policies: fcfs, sjf, easy, easy-sjbf, "
+            "conservative, aggressive, greedy, or a .toml file. With +predicted at its end, a policy "
+            "plans with predicted run times instead of time limits (easy+predicted).",
         ),
     ] = ""
 
     def policies(self, chosen: Config, estimate: str = "", profile: str = "") -> list[Policy]:
-        """Return the policies to simulate. They are the policies of --compare, or the policy of the profile
-        named `profile`, or the policy of the configuration `chosen` with the changes of --order and
-        --backfill. Raises CommandError if one of them is invalid.
+        """Return the policies to simulate: those of --compare, or the policy of the profile named `profile`,
+        or the policy of the configuration `chosen` with the changes of --order and --backfill. `estimate` is
+        the value of --estimate and applies to all of them. Raises CommandError if a policy is invalid.
         """
         from controller.registry import build_pipeline, installed_plugins
         from controller.sim.run import (

@@ -46,15 +46,15 @@ class RunFlags(policy_options.PolicyFlags, policy_options.ClusterFlags):
         option(
             "--estimate",
             "WHICH",
-            "Run time with which the scheduler plans: limit (the time limit) or predicted (from "
-            "earlier runs).",
+            "Run time with which the scheduler plans: limit (the time limit of the job) or predicted "
+            "(from earlier runs of similar jobs). Default: the setting of the policy.",
         ),
     ] = ""
     clairvoyant: Annotated[
         bool,
         switch(
             "--clairvoyant",
-            "Let the scheduler know the real run time of each job in advance, and plan with it.",
+            "Give the scheduler the real run time of each job in advance, so that it plans with this time.",
         ),
     ] = False
     same_second: Annotated[
@@ -113,18 +113,18 @@ def run(
 ) -> int:
     """Run a log of jobs through the scheduler in simulated time, under one policy or several.
 
-    --pool or --nodes sets the simulated cluster. Without them, it has the nodes of --config; without
-    --config, the number of processors in the header of an SWF log; otherwise the nodes of the scheduler.toml
-    that the controller would read. A job of an SWF log that requests k processors gets them on as few nodes
-    as possible, the same number on each, rounded up.
+    --pool or --nodes sets the simulated cluster. Without these options, the cluster has the nodes of
+    --config. Without --config, it has as many processors as the header of an SWF log names, and for other
+    logs the nodes of the scheduler.toml that the controller would read. A job of an SWF log that requests k
+    processors gets them on as few nodes as possible, the same number on each, rounded up.
 
     A log in CSV begins with a heading; a log in JSON has one object per line. Each job has submit and
     duration in seconds, and may have estimate, user, gpus, nodes, cpu, memory, model, priority, begin,
     deadline, array, after_ok, min_nodes and more; docs/simulator.md lists all fields.
 
-    --order and --backfill set the policy. Without them, it is that of --config or of the scheduler.toml that
-    the controller would read, with all profiles. --profile uses one of the profiles for all jobs, on all
-    nodes.
+    --order and --backfill set the scheduling policy. Without these options, the policy of --config is used,
+    or that of the scheduler.toml that the controller would read, with all profiles. --profile uses one of the
+    profiles for all jobs, on all nodes.
     """
     return simulate(log, flags, output, profile, jobs_csv, report)
 
