@@ -1,4 +1,6 @@
-"""Parses amounts and times that users write, such as 16G, 2h30m or 18:30. A ValueError shows valid forms."""
+"""Parses amounts and times that users write, such as 16G, 2h30m or 18:30. For a wrong text the functions
+raise ValueError with a message that shows valid forms.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def _clock(text: str, word: str) -> float:
 
 
 def moment(text: str, now: Optional[float] = None) -> float:
-    """Return seconds since 1970 for `now`, +2h, 18:30 (today or tomorrow), 2030-05-01 or 2030-05-01T08:00."""
+    """Return the seconds since 1970 for a text such as now, +2h, 18:30 (today or tomorrow), 2030-05-01 or
+    2030-05-01T08:00. The argument `now` replaces the present time.
+    """
     word, now = text.strip(), time.time() if now is None else now
     relative = word.removeprefix("now")
     if not relative and word:
@@ -130,7 +134,9 @@ def priority(text: str) -> int:
 
 
 def member(kind: type[Kind]) -> Callable[[str], Kind]:
-    """Return a function that parses the text of a value of this enum class."""
+    """Return a function that converts a text to the member of the enum class `kind` with this value. The
+    function raises ValueError if no member has this value.
+    """
 
     def read(text: str) -> Kind:
         try:
@@ -171,8 +177,8 @@ def _amount(number: str) -> float:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a command line into words, at spaces and with quotation marks like in a shell. Nothing is
-    expanded.
+    """Split a command line into words, at spaces and with quotation marks as in a shell. Variables and
+    patterns are not expanded.
     """
     try:
         found = tuple(shlex.split(text))
@@ -185,8 +191,7 @@ def words(text: str) -> tuple[str, ...]:
 
 def signal(text: str) -> str:
     """Return the name of a signal without SIG: USR1 for USR1 or SIGUSR1."""
-    # Import the module signal only here, because every command of corral imports this module and must start
-    # fast.
+    # Import wire.job.spec only here, because every command of corral imports this module and must start fast.
     from wire.job.spec import SIGNALS, signal_name
 
     name = signal_name(text)

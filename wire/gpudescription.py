@@ -1,5 +1,5 @@
-"""Parses descriptions of a host's GPUs, such as `simulated:8xH100`: `gpus` of a node in scheduler.toml, and
-`--gpus`.
+"""Parses descriptions of a host's GPUs, such as `simulated:8xH100`. They are the setting `gpus` of a node in
+scheduler.toml, and the option `--gpus`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _GROUP = re.compile(r"([1-9]\d{0,2})x([A-Za-z0-9-]+)(?::(.+))?")
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is
-    divided; empty without MIG. Idle GPUs never compute, whatever job holds them.
+    """A number of simulated GPUs of one model. `slices` are the MIG profiles into which each GPU is divided;
+    empty without MIG. If `idle` is True, the GPUs never have load, even if they are allocated to jobs.
     """
 
     count: int

@@ -238,7 +238,7 @@ def _empty(folder: int, top: int, depth: int) -> bool:
                 os.close(below)
             os.rmdir(name, dir_fd=folder)
         except OSError:
-            continue  # If the entry still exists, deleting its directory fails later.
+            continue  # Continue: if the entry still exists, deleting its directory fails later.
     return moved
 
 

@@ -48,7 +48,9 @@ class GpuFacts:
 
     @property
     def number(self) -> str:
-        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """Return the number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU
+        2.
+        """
         return self.label or str(self.index)
 
 
@@ -146,7 +148,7 @@ class AttemptStatus:
 
     @property
     def ran(self) -> bool:
-        """True if a process of the attempt has run, even if its start was not reported."""
+        """Return whether a process of the attempt has run, even if its start was not reported."""
         return self.started_at is not None or self.code is not None or self.signal is not None
 
 
@@ -181,7 +183,7 @@ class Report:
 @dataclass(frozen=True)
 class GpuSample:
     """A reading of one GPU. `throttle` has the reasons why the GPU's clocks are lowered. Readings are not
-    journalled.
+    written to the journal.
     """
 
     uuid: str
@@ -212,7 +214,9 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """The GPU readings that have changed noticeably since the agent sent them last."""
+    """The GPU readings that have changed noticeably since the agent sent them last, in `samples`. `uses` has
+    the GPU usage of all running attempts, or is empty.
+    """
 
     samples: tuple[GpuSample, ...]
     uses: tuple[AttemptUse, ...] = ()
@@ -220,7 +224,9 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The health checks of a running attempt began to pass, or have failed so often that it is unhealthy."""
+    """The result of an attempt's health check has changed: the check passes, or has failed so often that the
+    attempt counts as unhealthy.
+    """
 
     job: int
     attempt: int
@@ -294,7 +300,9 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class ShellOutput:
-    """Output of a `corral exec` command, which runs in the allocation of a job. `data` is base64."""
+    """Output of a `corral exec` command, which runs in the allocation of a job. `data` has the output as
+    base64.
+    """
 
     request: int
     data: str
@@ -336,8 +344,8 @@ class GpuHold:
 
 @dataclass(frozen=True)
 class Start:
-    """Run an attempt. A repeated Start has no effect. The agent refuses a Start with a lower attempt number
-    than the highest that it has received for the job.
+    """Run an attempt. A repeated Start has no effect. If the agent has received a higher attempt number of
+    the same job before, it refuses the Start.
 
     `checkpoint` was saved by an earlier attempt of the job. The fields after `checkpoint` have the meaning
     that they have in JobSpec, except these: `tasks` is the number of processes on this node; `rank` is the
@@ -386,12 +394,12 @@ class Start:
 
     @property
     def most_cpu_milli(self) -> Optional[int]:
-        """The limit on the CPU use of the attempt, in thousandths of a core; None means no limit."""
+        """Return the limit on the CPU use of the attempt, in thousandths of a core; None means no limit."""
         return None if self.best_effort else self.cpu_limit_milli or self.cpu_milli
 
     @property
     def most_memory_mib(self) -> Optional[int]:
-        """The limit on the memory of the attempt, in MiB; None means no limit."""
+        """Return the limit on the memory of the attempt, in MiB; None means no limit."""
         return None if self.best_effort else self.memory_limit_mib or self.memory_mib
 
 
@@ -409,8 +417,8 @@ class Go:
 class Stop:
     """End an attempt: request a checkpoint, send SIGTERM, wait `grace_s` seconds, send SIGKILL.
 
-    `checkpoint_s` is how many seconds the checkpoint may take; 0 means no checkpoint. If the agent does
-    not know the attempt, it reports the attempt as ended, with the reason `why`.
+    `checkpoint_s` is how many seconds the checkpoint may take; 0 means no checkpoint. If the agent has no
+    record of the attempt, it reports the attempt as ended, with the reason `why`.
     """
 
     job: int
@@ -548,9 +556,9 @@ class CloseShell:
 class Ping:
     """Answer with Pong, and renew the leases of all attempts on the host.
 
-    `heard` is when the controller last received a message, in seconds of the host's clock. Leases count
-    from that time and not from the arrival of this Ping, because the network may delay the Ping for
-    minutes.
+    `heard` is the time at which the controller last received a message from this agent, by the host's clock,
+    in seconds since boot. Leases are renewed from that time and not from the arrival of this Ping, because
+    the network may delay the Ping for minutes.
     """
 
     beat: int
@@ -628,18 +636,20 @@ _JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_
 
 
 def pack(frame: Frame) -> bytes:
-    """Return the message as one line that ends with a newline. Names that are not valid UTF-8 are
+    """Return the message as one line that ends with a newline. File names that are not valid UTF-8 are
     preserved.
     """
     return (dumps({"t": _NAMES[type(frame)], **encode(frame)}) + "\n").encode("utf-8", "surrogatepass")
 
 
 def unpack(line: bytes) -> Frame:
-    """Return the message on one line. Raise Malformed if its kind or a field is unknown or wrong."""
+    """Return the message that the line contains. Raise Malformed if the kind of message is unknown, or if a
+    field is unknown or has a wrong value.
+    """
     try:
         data = _JSON.decode(line.decode("utf-8", "surrogatepass"))
         if b"\\ud" in line.lower():
-            # Databases cannot store half a surrogate pair. Encode the data to find one: this raises an error.
+            # Encode the data to raise an error for half a surrogate pair, which databases cannot store.
             dumps(data).encode()
     except (ValueError, RecursionError) as error:
         raise Malformed("frame", f"not JSON: {error}") from None

@@ -20,8 +20,8 @@ class ContainerPolicy:
 
 @dataclass(frozen=True)
 class JobPolicy:
-    """How agents run jobs, such as resource limits, prolog and log sizes. The same settings apply on all
-    nodes. Each agent reports in NodeFacts which of them its host cannot support.
+    """The settings with which agents run jobs, such as resource limits, prolog and log sizes. The same
+    settings apply on all nodes. If a host cannot support a setting, its agent reports this in NodeFacts.
     """
 
     limits: str = "auto"

@@ -56,8 +56,8 @@ class EventList:
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """A message of the event stream: the events of one commit, and the new state of each job and node that
-    they change.
+    """A message of the event stream: the events of one commit to the journal, and the new state of each job
+    and node that these events change.
 
     GPU readings are not in the journal. A message without events has nodes with new GPU readings.
     """

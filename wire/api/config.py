@@ -50,9 +50,9 @@ class ConfigRequest:
 
 @dataclass(frozen=True)
 class ConfigAnswer:
-    """How a configuration differs from the one in effect. If `applied` is True, the changes were made;
-    otherwise they are only listed. If `problems` is not empty, the configuration has errors and nothing was
-    changed.
+    """The answer to ConfigRequest: how a configuration differs from the one in effect. If `applied` is True,
+    the configuration is now in effect; otherwise the changes are only listed. If `problems` is not empty, the
+    configuration has errors and nothing was changed.
     """
 
     file: str

@@ -17,11 +17,12 @@ from wire.job.spec import JobSpec
 
 @dataclass(frozen=True)
 class Easing:
-    """A change that would start a waiting job at once. The controller has tried it on a copy of its state.
+    """A change that would start a waiting job at once. The controller has tried the change on a copy of its
+    state.
 
-    `sentence` describes the change for users. `changes` are new values for fields of the job's JobSpec.
-    Any other change has the arguments of a `corral` command in `command`: to release the job, to resume
-    nodes or GPUs, or to preempt the `victims`. After a preemption the job starts when the victims have
+    `sentence` describes the change for users. If the change is to the job's JobSpec, `changes` has the new
+    values of its fields. Otherwise `command` has the arguments of a `corral` command that releases the job,
+    resumes nodes or GPUs, or preempts the `victims`. After a preemption the job starts when the victims have
     ended.
     """
 
@@ -111,7 +112,7 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class MarkEdit:
-    """Labels and taints to set on a node, by name. The value None removes the label or taint."""
+    """Labels and taints to set on a node, by name. For the value None, the label or taint is removed."""
 
     node: str
     labels: Mapping[str, Optional[str]] = field(default_factory=dict)
@@ -120,7 +121,7 @@ class MarkEdit:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Changes to try on a copy of the controller's state. They are made in this order: configuration,
+    """Changes to try on a copy of the controller's state. The changes are made in this order: configuration,
     added nodes, labels and taints of nodes, shares, quotas, cancels, preemptions, holds, releases, drains,
     resumes, reservations, edits and submits.
     """
@@ -146,8 +147,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Shift:
-    """A waiting job whose start would change from `was` to `becomes`. None means that the start is unknown:
-    it is after the end of the forecast, or the forecast is complete but has no start for this job.
+    """A waiting or new job whose start would change from `was` to `becomes`, in seconds since 1970. A time is
+    None if the forecast has no start for the job: the start is after the end of the forecast, or cannot be
+    predicted.
     """
 
     job: int
@@ -162,11 +164,12 @@ class Shift:
 
 @dataclass(frozen=True)
 class WhatIfAnswer:
-    """What changes would do. `refused` has the changes that the controller would refuse, with the reason.
+    """The effect of the changes in a WhatIf. `refused` has the changes that the controller would refuse, each
+    with the reason.
 
-    `passed_over` has the names of the configuration tables that would change but that the forecast ignores.
-    `why` is the reason why the first submitted job would wait. Each change in `easings` would start that job
-    at once.
+    `passed_over` has the names of the configuration tables that would change but have no effect on the
+    forecast. `why` is the reason why the first submitted job would wait. Each change in `easings` would start
+    that job at once.
 
     `shifts` lists at most 200 new jobs, then at most 200 jobs with the largest delays, then at most 200 jobs
     whose start becomes earlier by the longest times. `later` and `sooner` count all delayed and all earlier

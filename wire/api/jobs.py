@@ -16,8 +16,8 @@ from wire.names import JobState, Reason
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """A job to submit. If the same user repeats a request with the same `key`, the answer has the job that
-    already exists.
+    """A job to submit. If the same user repeats a request with the same `key`, no second job is submitted,
+    and the answer has the first one.
     """
 
     spec: JobSpec
@@ -28,8 +28,8 @@ class SubmitRequest:
 @dataclass(frozen=True)
 class Submitted:
     """The id of the submitted job, or for an array the ids of all elements, in the order of their indices.
-    `label` is the id for users. `notes` are sentences for the user, such as one that names the project if the
-    job was put into another project than the requested one.
+    `label` is the id with which users name the job or the array. `notes` are sentences for the user, for
+    example: the job was put into another project than the requested one.
     """
 
     ids: tuple[int, ...]
@@ -74,9 +74,9 @@ class ShellOpened:
 
 @dataclass(frozen=True)
 class ShellSaid:
-    """A part of the output of a `corral exec` command, as base64. If `end` is True, it is instead the end of
-    the command, with its exit code or signal. `error` is the reason if the command could not start or Corral
-    ended it.
+    """A part of the output of a `corral exec` command, as base64. If `end` is True, the command has ended:
+    there is no output, but an exit code or a signal. `error` is the reason if the command could not start or
+    Corral ended it.
     """
 
     stream: str = ""
@@ -89,8 +89,8 @@ class ShellSaid:
 
 @dataclass(frozen=True)
 class ShellGiven:
-    """Input for a `corral exec` command, as base64; or the end of the input; or a new size of the terminal
-    window.
+    """Input for a `corral exec` command, as base64. If `end` is True, the input ends. If `rows` and `columns`
+    are not 0, they are the new size of the terminal window.
     """
 
     data: str = ""
@@ -193,8 +193,8 @@ class JobsAnswer:
 
 @dataclass(frozen=True)
 class PreemptAction:
-    """The body of a request to preempt a job. With `hold` the job is also held, so that it does not start
-    again until released.
+    """The body of a request to preempt a job. With `hold` the job is also held: it does not start again until
+    it is released.
     """
 
     hold: bool = False

@@ -91,7 +91,9 @@ class GpuShare:
 
     @property
     def number(self) -> str:
-        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """Return the number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU
+        2.
+        """
         return self.label or str(self.index)
 
 
@@ -136,7 +138,9 @@ class GpuView:
 
     @property
     def number(self) -> str:
-        """The number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU 2."""
+        """Return the number that the driver gives the GPU: `3`, or `2:1` for the second MIG instance of GPU
+        2.
+        """
         return self.label or str(self.index)
 
 
@@ -177,7 +181,7 @@ class NodeView:
 
     @property
     def state_word(self) -> str:
-        """The state of the node as shown to users. A drained node is `draining` until its last job has
+        """Return the state of the node as shown to users. A drained node is `draining` until its last job has
         ended.
         """
         return "draining" if self.state is NodeState.DRAINED and self.jobs else self.state.value

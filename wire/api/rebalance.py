@@ -11,8 +11,8 @@ from wire.text import counted, duration, printable
 
 @dataclass(frozen=True)
 class MoveView:
-    """One job that would move, with its current and its new allocation. `gpu_hours` is the cost of the
-    move.
+    """One job that would move, with its current and its new allocation. `gpu_hours` is the estimated cost of
+    the move, in GPU-hours.
     """
 
     job: int
@@ -26,9 +26,9 @@ class MoveView:
 
 @dataclass(frozen=True)
 class SpreadView:
-    """How fragmented the free GPUs are. `free_gpus` counts the GPUs that are wholly free, and `whole_gpus`
-    those of them that are on nodes without a used GPU. `fragmentation` is the part of the free GPU
-    capacity, 0 to 1, that is on nodes with a used GPU.
+    """How fragmented the free GPUs of the cluster are. `free_gpus` is the number of wholly free GPUs.
+    `whole_gpus` is the number of those that are on nodes whose GPUs are all wholly free. `fragmentation`,
+    from 0 to 1, is the part of the free GPU capacity that is on nodes with at least one used GPU.
     """
 
     free_gpus: int
@@ -38,8 +38,8 @@ class SpreadView:
 
 @dataclass(frozen=True)
 class ProposalView:
-    """A proposal to move one or several running jobs, with its cost and benefit. The proposal does not depend
-    on other proposals.
+    """A proposal to move one or several running jobs, with its cost and benefit. It can be carried out
+    without the other proposals.
     """
 
     id: str

@@ -37,8 +37,9 @@ class BudgetView:
     """The use of a project in one calendar month, compared with its budget. `gpu_hours_limit` and
     `money_limit` contain what was carried over from the last month; None if the amount is not limited.
 
-    `percent` is the used part of the budget. `then` is the treatment of waiting jobs when the budget is used
-    up: alert, low or stop. The month ends at `ends_at`.
+    `percent` is the used part of the budget. `then` says what happens to the project's waiting jobs when the
+    budget is used up: they start as before (alert), they start after all other jobs (low), or they do not
+    start (stop). The month ends at `ends_at`.
     """
 
     project: str
@@ -119,8 +120,8 @@ class EstimateReport:
 
 @dataclass(frozen=True)
 class StintView:
-    """GPU use by a process that no job started. `until` is None while the process still uses the GPU;
-    `units` is the cost in billing units.
+    """GPU use by a process that no job started. `until` is None while the process still uses the GPU. `units`
+    is the cost in billing units.
     """
 
     user: str
@@ -150,11 +151,13 @@ class StintList:
 
 @dataclass(frozen=True)
 class FairnessRow:
-    """What one project or user got, and what max-min fairness of weights and demands entitled it to.
+    """What one project or user got, and what it was entitled to. The entitlement is the max-min fair part of
+    the cluster, computed from weights and demands.
 
-    All amounts are GPU-hours. `points` is the difference in percent of the capacity: below 0 if it got less.
-    Waits are seconds from the time when a job may start to its first start; `wait_max_s` also counts jobs
-    that still wait. `scavenged` is the use of jobs with the priority SCAVENGER, which counts nowhere else.
+    All amounts are GPU-hours. `points` is the difference between both in percent of the capacity, below 0 if
+    the project or user got less. Waits are seconds from the time when a job may start to its first start;
+    `wait_max_s` also counts jobs that still wait. `scavenged` is the use of jobs with the priority SCAVENGER,
+    which is in no other field.
     """
 
     name: str
@@ -190,9 +193,10 @@ class FairnessReport:
 
 @dataclass(frozen=True)
 class GpuHoursByCause:
-    """Idle or lost GPU-hours with one cause. `percent` is of all GPU-hours of the cluster.
+    """Idle or lost GPU-hours with one cause. `percent` is their part of all GPU-hours of the cluster.
 
-    `avoidable`: a waiting job fits and delays no other job, or work was lost.
+    `avoidable` is True for lost work, and for idle GPU-hours in which a waiting job could have run without a
+    delay for another job.
     """
 
     cause: str
@@ -206,7 +210,8 @@ class GpuHoursByCause:
 class WasteReport:
     """Where the GPU-hours between `since` and `until` went: used by jobs, idle by cause, and lost by cause.
 
-    Lost GPU-hours are part of the used ones: attempts ended before their work was saved.
+    Lost GPU-hours are part of the used GPU-hours: they were used by attempts that ended before their work was
+    saved.
     """
 
     since: float

@@ -29,8 +29,8 @@ class VerifyLine:
 
 @dataclass(frozen=True)
 class CompactRequest:
-    """Delete ended jobs and journal entries that are older than this number of days. None means the value
-    in [retention].
+    """A request to delete ended jobs and journal entries that are older than this number of days. None means
+    the number of days in the table [retention] of scheduler.toml.
     """
 
     jobs_days: Optional[float] = None

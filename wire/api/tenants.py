@@ -13,9 +13,9 @@ from wire.cluster.reservation import ReservationSpec
 class ShareWeight:
     """The weight and the limits of an organisation, a project or a user (`project/user`) in the share tree.
 
-    The limits `soft` and `hard` are on usage, in billing units; -1 means no limit, None leaves a limit
-    unchanged. Above the soft limit, jobs of the organisation, project or user start after all other jobs.
-    At the hard limit, none of them starts.
+    `soft` and `hard` are limits on the usage, in billing units. -1 means no limit; None leaves a limit
+    unchanged. Above the soft limit, jobs of the organisation, project or user start after all other jobs. At
+    the hard limit, none of them starts.
     """
 
     share: str
@@ -201,8 +201,8 @@ class ReserveRequest:
 
 @dataclass(frozen=True)
 class ReservationView:
-    """A reservation and its nodes. `on` is True while it is active. A repeated reservation has the start of
-    its current or next period in `starts_at`.
+    """A reservation and its nodes. `on` is True while the reservation is active. For a repeated reservation,
+    `starts_at` is the start of the current or the next period.
     """
 
     spec: ReservationSpec

@@ -10,8 +10,9 @@ from wire.text import counted, duration
 
 
 def delay(answer: WhatIfAnswer, shift: Shift) -> float:
-    """Return how many seconds later a job would start; below 0 if it would start earlier. A start that is
-    missing in the forecast counts as the end of the forecast, or as infinity if the forecast is complete.
+    """Return how many seconds later a job would start; below 0 if the job would start earlier. If the
+    forecast has no start for the job, the end of the forecast is used instead, or infinity if the forecast is
+    complete.
     """
     end = math.inf if answer.covers_until is None else answer.covers_until
     was, becomes = (end if at is None else at for at in (shift.was, shift.becomes))
@@ -46,8 +47,8 @@ def hours(answer: WhatIfAnswer) -> str:
 
 
 def starts_known_in_one_case(answer: WhatIfAnswer) -> list[str]:
-    """Return clauses that count two groups of jobs: jobs whose start is known only with the changes, and jobs
-    whose start is known only without them. The list is empty if both groups are empty.
+    """Return two clauses for users: how many jobs would have a known start only with the changes, and how
+    many only without them. A clause is left out if its number is 0.
     """
     found = []
     if answer.now_unknown:

@@ -24,7 +24,8 @@ ANY_NAME = "*"
 class GpuLimit:
     """A limit on the GPUs of one model: a number of GPUs, or a percentage of all GPUs of this model.
 
-    In a quota in effect, a percentage has both values: `gpus` is the number to which it amounts now.
+    If the limit is a percentage and its quota is in effect, `gpus` is the number of GPUs that this percentage
+    is now.
     """
 
     gpus: Optional[float] = None
@@ -32,7 +33,7 @@ class GpuLimit:
 
     @property
     def text(self) -> str:
-        """The limit as users write it, such as 16, 25% or none."""
+        """Return the limit as users write it, such as 16, 25% or none."""
         if self.percent is not None:
             return f"{self.percent:g}%"
         return "none" if self.gpus == UNLIMITED else f"{self.gpus or 0:g}"
@@ -48,8 +49,8 @@ def gpu_limit(text: str) -> GpuLimit:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the resources and jobs of a user, project or queue. A limit that is None is not set here,
-    so that a more general quota may set it.
+    """Limits on the resources and jobs of a user, project or queue. If a limit is None, a more general quota
+    may set it.
     """
 
     cpu_milli: Optional[int] = None
@@ -114,7 +115,7 @@ class Amount:
 
     @staticmethod
     def limits(values: Mapping[str, Any]) -> Limits:
-        """Return the limits with these values, which `read_limit` has returned, by field name."""
+        """Return Limits with these values, by field name. The values must come from `read_limit`."""
         found = dict(values)
         if isinstance(found.get("gpus"), Percent):
             found["gpus_percent"] = float(found.pop("gpus"))

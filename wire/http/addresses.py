@@ -30,7 +30,7 @@ def socket_path() -> Path:
 
 def admin_socket(path: str) -> str:
     """Return the path of a second socket next to the socket `path`. Only root and the controller's user can
-    connect to it, so that other users cannot block them by filling the first socket's backlog.
+    connect to the second socket, so other users cannot make it unreachable by filling its backlog.
     """
     return f"{path}.admin"
 
@@ -55,7 +55,7 @@ def _home() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/")  # In some containers the uid has no account and $HOME is not set.
+        return Path("/")  # The uid has no account and $HOME is not set, as in some containers.
 
 
 def _from_environment(name: str) -> Optional[Path]:

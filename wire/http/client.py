@@ -113,11 +113,11 @@ class Client:
         limit: int = 1000,
         history: bool = False,
     ) -> JobList:
-        """Return one page of jobs, ordered by id. To get the next page, call it with `after` set to the value
-        `next` of the answer.
+        """Return one page of jobs, ordered by id. To get the next page, call this method with `after` set to
+        the value `next` of the answer.
 
-        With `history` the pages also have old jobs that only the store still contains, and the newest
-        job is first.
+        With `history` the pages also have old jobs that only the store still contains, and the newest job is
+        first.
         """
         query: Query = [("state", state.value) for state in states]
         query += [("user", user)] if user else []
@@ -130,8 +130,8 @@ class Client:
         return self._get(JobDetail, f"/v1/jobs/{_quoted(job)}")
 
     def explain(self, job: JobName, *, within_s: Optional[float] = None) -> Explanation:
-        """Return why a job waits, and the latest time at which it will start. `within_s` limits how many
-        seconds the controller computes.
+        """Return why a job waits, and the latest time at which it will start. `within_s` is how many seconds
+        the controller may compute.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         return self._get(Explanation, f"/v1/jobs/{_quoted(job)}/explain", query, more_s=within_s or 0.0)
@@ -139,8 +139,8 @@ class Client:
     def what_if(
         self, changes: WhatIf, *, within_s: Optional[float] = None, only_first: bool = False
     ) -> WhatIfAnswer:
-        """Return the effect that changes would have, without making them. With `only_first` the answer
-        covers only the next 24 hours and 200 jobs.
+        """Return the effect that changes would have, without making them. `within_s` is how many seconds the
+        controller may compute. With `only_first` the answer covers only the next 24 hours and 200 jobs.
         """
         query: Query = [("within", within_s)] if within_s is not None else []
         query += [("part", "first")] if only_first else []
@@ -171,8 +171,8 @@ class Client:
         return self._post(JobView, f"/v1/jobs/{_quoted(job)}/release")
 
     def order(self, order: JobsOrder) -> JobsAnswer:
-        """Carry out one action on many jobs. If the action is refused for one job, the other jobs are still
-        changed.
+        """Carry out one action on many jobs. If the action is refused for one job, it is still carried out on
+        the other jobs.
         """
         return self._post(JobsAnswer, "/v1/jobs/orders", order)
 
@@ -186,8 +186,8 @@ class Client:
         node: str = "",
         attempt: int = 0,
     ) -> Iterator[bytes]:
-        """Yield the output of an attempt in pieces. `attempt` 0 means the last attempt. A negative offset
-        counts from the end of the log.
+        """Yield the output of an attempt in pieces. `attempt` 0 means the last attempt. If `offset` is
+        negative, it counts from the end of the log.
         """
         query: Query = [("stream", stream), ("offset", offset)]
         query += [("node", node)] if node else []
@@ -255,8 +255,8 @@ class Client:
         return self._get(ReservationView, f"/v1/reservations/{_quoted(name)}")
 
     def reserve(self, spec: ReservationSpec, *, anyway: bool = False) -> ReservationView:
-        """Reserve nodes. With `anyway`, allow that jobs may still run on the nodes when the reservation
-        starts.
+        """Reserve nodes. Without `anyway`, the controller refuses the reservation if jobs may still run on
+        the nodes when it starts.
         """
         return self._post(ReservationView, "/v1/reservations", ReserveRequest(spec, anyway))
 
@@ -264,7 +264,9 @@ class Client:
         return self._get(RebalanceView, "/v1/rebalance")
 
     def run_rebalance(self, proposal: str = "") -> Rebalanced:
-        """Carry out one proposal to move jobs, or all proposals if none is named."""
+        """Carry out the proposal with this id, which moves jobs. If `proposal` is empty, carry out all
+        proposals.
+        """
         return self._post(Rebalanced, "/v1/rebalance/run", RebalanceRequest(proposal))
 
     def cancel_reservation(self, name: str) -> ReservationView:
@@ -300,7 +302,9 @@ class Client:
         return self._post(ServiceView, f"/v1/services/{_quoted(name)}/restart")
 
     def scale_service(self, name: str, replicas: Optional[int]) -> ServiceView:
-        """Set the number of replicas of a service; None: the number in scheduler.toml. Return the service."""
+        """Set the number of replicas of a service, and return the service. If `replicas` is None, the number
+        in scheduler.toml applies again.
+        """
         return self._post(ServiceView, f"/v1/services/{_quoted(name)}/scale", ScaleRequest(replicas))
 
     def queues(self) -> QueueList:
@@ -322,7 +326,9 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/marks", marks)
 
     def declare_lost(self, name: str) -> NodeView:
-        """Declare a node lost: no job runs there any more."""
+        """Declare a node lost: the node does not report, and no job runs on it any more. Its jobs can then be
+        queued again.
+        """
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/lost", NodeAction())
 
     def cordon_gpu(self, name: str, gpu: str, why: str = "") -> NodeView:
@@ -333,8 +339,8 @@ class Client:
         return self._post(NodeView, f"/v1/nodes/{_quoted(name)}/gpus/{_quoted(gpu)}/resume", NodeAction())
 
     def usage(self, by: str, since: int, until: Optional[int] = None) -> UsageList:
-        """Return the GPU usage between `since` and `until`, summed by user, project, queue or job. `by` is
-        one of these words.
+        """Return the GPU usage between `since` and `until`, in seconds since 1970. `by` is user, project,
+        queue or job: the usage is summed for each of these. Without `until`, the usage up to now is returned.
         """
         window = [("by", by), ("since", since)]
         return self._get(UsageList, "/v1/usage", window + ([("until", until)] if until is not None else []))
@@ -350,7 +356,9 @@ class Client:
         return self._post(Compacted, "/v1/store/compact", request)
 
     def stints(self, since: int, until: Optional[int] = None) -> StintList:
-        """Return the GPU use between `since` and `until` by processes that no job started."""
+        """Return the GPU use by processes that no job started, between `since` and `until`, in seconds since
+        1970.
+        """
         window = [("since", since)] + ([("until", until)] if until is not None else [])
         return self._get(StintList, "/v1/usage/off-queue", window)
 
@@ -358,13 +366,15 @@ class Client:
         return self._get(EstimateReport, "/v1/reports/estimates")
 
     def fairness(self, by: str, since: int) -> FairnessReport:
-        """Return what each project or user got and was entitled to since this time. `by` is one of these two
-        words.
+        """Return what each project or user got and was entitled to since the time `since`, in seconds since
+        1970. `by` is project or user.
         """
         return self._get(FairnessReport, "/v1/reports/fairness", [("by", by), ("since", since)])
 
     def waste(self, since: int) -> WasteReport:
-        """Return the idle GPU-hours by cause, and the GPU-hours of lost work, since this time."""
+        """Return the idle GPU-hours by cause, and the GPU-hours of lost work, since the time `since` (seconds
+        since 1970).
+        """
         return self._get(WasteReport, "/v1/reports/waste", [("since", since)])
 
     def cluster(self) -> ClusterView:
@@ -375,13 +385,16 @@ class Client:
         return self._get(Health, "/v1/health")
 
     def events(self, *, after: int = 0, limit: int = 1000, job: Optional[int] = None) -> EventList:
-        """Return one page of the journal: the events after entry `after`."""
+        """Return one page of the journal: at most `limit` events after the entry with the number `after`.
+        With `job`, only events of this job are returned.
+        """
         query: Query = [("after", after), ("limit", limit)]
         return self._get(EventList, "/v1/events", query + ([("job", job)] if job is not None else []))
 
     def stream(self, after: Optional[int] = None, *, rows: bool = True) -> Iterator[Optional[StreamBatch]]:
         """Yield a StreamBatch for each commit to the journal after entry `after`. If `after` is None, yield
-        only new commits. Yield None for each heartbeat.
+        only new commits. Yield None for each heartbeat. With `rows`, a batch also has the new state of the
+        jobs and nodes that its events change.
         """
         query: Query = [("rows", int(rows))]
         query += [("after", after)] if after is not None else []

@@ -79,11 +79,11 @@ class Transport:
         more_s: float = 0.0,
     ) -> bytes:
         """Send the request and return the body of the answer. If the connection is lost, wait and send the
-        request again. `pauses` has the seconds to wait before each repetition; after the last one, raise
-        Unreachable.
+        request again. `pauses` has the seconds to wait before each repetition. After the last repetition,
+        raise Unreachable.
 
-        `question` is True for a request that changes nothing. `more_s` is added to the time limit for the
-        answer.
+        `question` is True for a request that changes nothing on the controller. `more_s` is added to the time
+        limit for the answer.
         """
         self._asking = True
         try:
@@ -202,7 +202,7 @@ class Transport:
         if not connected:
             why, hint = _connection_error(error)
             if self._tried:
-                # The user has set no URL, so list the addresses at which a controller was searched.
+                # The user has set no URL, so list the addresses at which the client looked for a controller.
                 hint = "\n".join([hint, "Looked for a controller in this order:", *self._tried, self._url])
         elif isinstance(error, _TIMEOUTS):
             why, hint = (
@@ -260,7 +260,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> bool:
-    """Connect to the socket at `path`. Return True if a process listens there."""
+    """Connect the socket `line` to the unix socket at `path`. Return True if a process listens there."""
     try:
         _connect_unix(line, path, timeout_s)
     except (ConnectionRefusedError, FileNotFoundError):
@@ -269,8 +269,8 @@ def _connects(line: socket.socket, path: str, timeout_s: Optional[float]) -> boo
 
 
 def _connect_unix(line: socket.socket, path: str, timeout_s: Optional[float]) -> None:
-    """Connect to a unix socket. If the backlog (the queue of connections that the server has not accepted) is
-    full, wait for free space in it, within the timeout.
+    """Connect the socket `line` to the unix socket at `path`. If the backlog (the queue of connections that
+    the server has not accepted) is full, wait for free space in it, within the timeout.
 
     Python makes a socket with a timeout non-blocking, and its connect() fails at once with EAGAIN if the
     backlog is full. So a blocking socket is used: the kernel waits until the backlog has space, for at most

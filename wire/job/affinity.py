@@ -84,7 +84,7 @@ class Preference:
 
 @dataclass(frozen=True)
 class Taint:
-    """A taint of a node. It keeps away jobs that do not tolerate it."""
+    """A taint of a node. It keeps away jobs that do not tolerate the taint."""
 
     key: str
     effect: Effect
@@ -96,8 +96,8 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """Which taints a job tolerates. An empty key, value or effect matches every key, value or effect of a
-    taint.
+    """A toleration of a job: the taints that the job tolerates. An empty key, value or effect matches every
+    key, value or effect of a taint.
     """
 
     key: str = ""
@@ -119,8 +119,8 @@ class Toleration:
 def untolerated_taint(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], *effects: Effect
 ) -> Optional[Taint]:
-    """Return the first taint that keeps the job away: its effect is in `effects`, and no toleration matches
-    it. Return None if there is none.
+    """Return the first taint that has one of `effects` and that no toleration matches. Return None if there
+    is none.
     """
     for taint in taints:
         if taint.effect in effects and not any(each.tolerates(taint) for each in tolerations):

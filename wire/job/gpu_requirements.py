@@ -90,8 +90,8 @@ def parse_compute_capability(text: str) -> float:
 
 
 def parse_topology(text: str, domains: Optional[int]) -> Topology:
-    """Parse a topology such as `rack` or `rack:prefer`. The number of domains is a separate argument. Raise
-    ValueError for any other text.
+    """Parse a topology such as `rack` or `rack:prefer`. `domains` is the number of topology domains; None
+    means a different domain for each node. Raise ValueError for any other text.
     """
     label, _, word = text.partition(":")
     if not KEY.fullmatch(label) or word not in ("", PREFER, REQUIRE):

@@ -17,7 +17,7 @@ class HealthCheck:
     """A command or a URL that the agent checks every `every_s` seconds while the job runs.
 
     The command passes with exit code 0, the URL with an HTTP status below 400. A check that takes longer than
-    `timeout_s` seconds fails. After this number of `failures` in a row the job is unhealthy: it is stopped,
+    `timeout_s` seconds fails. After `failures` failed checks in a row the job is unhealthy: it is stopped,
     and its restart policy applies. Failures in the first `start_s` seconds of the attempt do not count until
     a check has passed.
     """

@@ -41,8 +41,9 @@ class JobTerm:
 
 
 def parse_job_term(text: str, domains: Optional[int]) -> JobTerm:
-    """Parse a condition such as `app=ps on rack[:prefer]`. If the argument `domains` is 0, the text also
-    has the number of domains, as in `app=ps on rack=2`. Raise ValueError for any other text.
+    """Parse a condition such as `app=ps on rack` or `app=ps on rack:prefer`. `domains` is the number of
+    domains; if it is 0, the text must also have this number, as in `app=ps on rack=2`. Raise ValueError for
+    any other text.
     """
     match = _TEXT.fullmatch(text.strip())
     if match is None:

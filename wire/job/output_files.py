@@ -55,7 +55,7 @@ def expand_patterns(text: str, values: Mapping[str, str]) -> str:
 
 
 def is_per_node(text: str) -> bool:
-    """Return whether each node of a job writes to a file of its own, because the path has a pattern such as
-    the node name.
+    """Return whether each node of a job writes to another file, because the path has a pattern for the node
+    (`%N` or `%n`).
     """
     return any(match[2] in ("N", "n") for match in _PATTERN.finditer(text))

@@ -121,8 +121,8 @@ SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "WINCH", "URG",
 def with_values(spec: JobSpec, values: Mapping[str, object]) -> JobSpec:
     """Return a copy of the spec with other values of these fields.
 
-    `dataclasses.replace` does the same, but takes 30 us for a class with this many fields, and a submit makes
-    several copies.
+    `dataclasses.replace` does the same, but takes 30 microseconds for a class with this many fields, and a
+    submit makes several copies.
     """
     copied = object.__new__(JobSpec)
     copied.__dict__.update(spec.__dict__)

@@ -51,10 +51,10 @@ class OnNodeLost(str, enum.Enum):
 class Restart:
     """How often a job is restarted, and how many seconds it waits before each restart.
 
-    The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. After a
-    healthy attempt (see HEALTHY_RUN_S) the wait is `delay_s` again; the number of restarts is not reset. If
-    `codes` is set, only these exit codes (128 + n for signal n) cause a restart. The loss of a node always
-    causes one.
+    The first wait is `delay_s` seconds. Each further wait is twice as long, up to `delay_most_s`. After an
+    attempt that ran long enough to count as healthy (`healthy_run_s`), the wait is `delay_s` again; the
+    number of restarts is not reset. If `codes` is set, only these exit codes (128 + n for signal n) cause a
+    restart. The loss of a node always causes one.
     """
 
     when: RestartWhen = RestartWhen.ON_HARDWARE
