@@ -1,2 +1,2 @@
-"""Runs the scheduling engine in virtual time on virtual nodes: simulation of job logs, replay, and
-reports."""
+"""Runs the scheduling engine in virtual time on virtual nodes: simulates job logs, replays journals, and
+writes reports about both."""

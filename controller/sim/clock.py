@@ -12,8 +12,11 @@ Callback = Callable[[], Any]
 
 
 class Clock:
-    """Virtual time in seconds, with callbacks. Of callbacks with the same time, those with the lowest rank
-    run first; those with equal rank run in the order in which they were scheduled."""
+    """Virtual time in seconds, with callbacks that run at set times.
+
+    Callbacks with the same time run in the order of their ranks, the lowest first. If the ranks are equal
+    too, they run in the order in which they were scheduled.
+    """
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -21,7 +24,7 @@ class Clock:
         self._sequence = 0
 
     def at(self, when: float, callback: Callback, rank: Rank = 0) -> None:
-        """Schedule a callback. A time in the past is replaced by the current time."""
+        """Schedule a callback for the time `when`, or for the current time if `when` is in the past."""
         self._sequence += 1
         heapq.heappush(self._heap, (max(when, self.now), rank, self._sequence, callback))
 

@@ -1,5 +1,5 @@
-"""The nodes on which a job log is simulated: those of scheduler.toml, equal nodes, or one pool of
-processors."""
+"""The virtual nodes of a simulation: the nodes of scheduler.toml, a number of equal nodes, or one large node
+with all processors."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The nodes of a simulation, by name. A processor of a job log counts as `core_milli` thousandths of a
-    core."""
+    """The virtual nodes of a simulation, by name.
+
+    Some job logs count in processors. A processor of the log is `core_milli` thousandths of a CPU core.
+    """
 
     nodes: Mapping[str, NodeFacts]
     core_milli: int = CORE
 
     @property
     def cores(self) -> int:
-        """The number of processors of the smallest node, which is the most that a job may use on one node."""
+        """The number of processors of the smallest node. No job requests more than these on one node."""
         return min(facts.cpu_milli for facts in self.nodes.values()) // self.core_milli
 
     @property
@@ -55,10 +57,10 @@ class Cluster:
         return sum(facts.cpu_milli for facts in self.nodes.values())
 
     def spec(self, size: int, estimate_s: float) -> JobSpec:
-        """Return a job spec for a job that needs `size` processors.
+        """Return a job spec for a job that needs `size` processors and has the time limit `estimate_s`.
 
         The spec requests the fewest nodes that can hold the job, and the same number of processors on each
-        node, rounded up.
+        node. For example, 10 processors on nodes with 8 become 2 nodes with 5 each.
         """
         nodes = -(-size // self.cores)
         return JobSpec(
@@ -67,7 +69,7 @@ class Cluster:
             memory_mib=1,
             nodes=nodes,
             time_limit_s=estimate_s,
-            grace_s=0.0,  # No grace: a job of a log ends exactly at its time limit.
+            grace_s=0.0,  # In the simulation, a job ends exactly at its time limit.
         )
 
     def __str__(self) -> str:

@@ -105,8 +105,8 @@ class SimulatedJobs:
     def _preempted(self, event: JobPreempted) -> None:
         record = self.by_job[event.job]
         record.lost_gpu_s += 3_600 * event.gpu_hours
-        # The event contains the work that was lost since the last checkpoint, so _requeued() must not add it
-        # again.
+        # Remove the start time, so that _requeued() does not count the lost work again, which this event
+        # contains.
         record.start_s = None
 
     def _requeued(self, event: JobRequeued) -> None:
@@ -155,7 +155,10 @@ def mean(values: Iterable[float]) -> float:
 
 
 def quantile(values: Iterable[float], part: float) -> float:
-    """Return the value at the fraction `part` (0 to 1) of the sorted values, by the nearest-rank method; 0 if
-    there are no values."""
+    """Return a quantile of the values by the nearest-rank method: the median for `part` 0.5, the maximum for
+    1.
+
+    The result is 0 if there are no values.
+    """
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))] if ordered else 0.0

@@ -1,4 +1,6 @@
-"""Computes the figures by which scheduling policies are compared, such as waits and utilisation."""
+"""Computes the figures with which scheduling policies are compared, such as the mean wait and the
+utilisation.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from controller.sim.job_results import SimulatedJob, mean, quantile
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a run, such as the mean wait, over all jobs that started and ended. Times are in
-    seconds, fractions between 0 and 1."""
+    """The figures of a run, such as the mean wait, over all jobs that started and ended.
+
+    Times are in seconds. Fractions, such as the utilisation, are between 0 and 1."""
 
     jobs: int
     avebsld: float

@@ -21,8 +21,8 @@ Work = Callable[[Task, Progress], Result]
 """The function that runs a task. It must be a module-level function, because the child process imports it
 by name. It calls its second argument with its progress."""
 
-# Start processes with spawn and not with fork: a child must not inherit open files and threads of this
-# process.
+# Start processes with spawn, because a forked child would inherit the open files of this process, and locks
+# that its threads hold.
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -47,11 +47,11 @@ def run_in_processes(
 
     `progress` is called with the sum of the progress of all tasks.
 
-    1. Start one process per core, or per task if there are fewer; send each process its task.
-    2. Wait for messages of the processes: a number is progress, `_Done` contains the result, a string is an
-       error.
-    3. When a process has sent its result, start the next task.
-    At the end, also after an error, kill the processes that still run.
+    1. Start one process per core, or per task if there are fewer tasks than cores. Send each process a task.
+    2. Receive messages from the processes: a number is progress, `_Done` contains the result, and a string is
+       an error.
+    3. When a process has sent its result, start a process for the next task.
+    4. At the end, also after an error, kill the processes that still run.
     """
     waiting = list(tasks.items())[::-1]
     running: dict[Connection, tuple[str, SpawnProcess]] = {}
@@ -89,8 +89,8 @@ def run_in_processes(
 def _start(work: Work[Any, Any]) -> tuple[Connection, SpawnProcess]:
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_child, args=(theirs, work), daemon=True)
-    # Block Ctrl-C while the child starts, because a child inherits the block. The terminal sends Ctrl-C to
-    # all processes of the group, but only the parent must react: it kills the children.
+    # Block SIGINT while the child starts, because the child inherits the blocked signal. On Ctrl-C the
+    # terminal sends SIGINT to parent and children, but only the parent must act on it and kill the children.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()

@@ -62,15 +62,17 @@ class SameSecond(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A scheduler configuration and its name in the results."""
+    """A scheduling policy: a configuration, and its name in the results."""
 
     name: str
     config: Config
 
 
 def policy_of(name: str, config: Config) -> Policy:
-    """Return the built-in policy with this name; settings that it does not change come from `config`. If
-    `name` is the path of a scheduler.toml, return its policy.
+    """Return the policy with this name. The name is that of a built-in policy, or the path of a
+    scheduler.toml.
+
+    A built-in policy changes only some settings; `config` has the other settings.
     """
     if name.endswith(PREDICTED):
         return with_estimate(policy_of(name.removesuffix(PREDICTED), config), "predicted")
@@ -92,8 +94,7 @@ def with_order_and_backfill(config: Config, order: str, backfill: str) -> Config
     if order:
         changes["order"] = Plugin(name=_ORDERS.get(order, order))
     if backfill:
-        # Let backfill consider all waiting jobs, because the textbook policies with these names have no limit
-        # on the number.
+        # Let backfill consider all waiting jobs, because the policies of these names in the literature do so.
         changes |= {"backfill": backfill, "backfill_depth": _ALL}
     if changes:
         # Remove the profiles, because the order and backfill must apply to all jobs.
@@ -121,10 +122,10 @@ def profile_of(config: Config, name: str) -> Config:
 
 
 def name_of(config: Config) -> str:
-    """Return the name of the built-in policy, such as `easy-sjbf`, that this configuration equals for jobs of
-    equal priority.
+    """Return the name of the built-in policy, such as `easy-sjbf`, that has the same effect as this
+    configuration if all jobs have the same priority.
 
-    If it equals none of them, join the names of its order and its backfill kind.
+    If there is none, the result is the names of the configuration's order and kind of backfill.
     """
     if config.profiles:
         return "profiles"
@@ -238,8 +239,9 @@ def _refused(simulation: Simulation) -> dict[str, int]:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Run Python's garbage collection rarely inside the block, because a simulation makes many objects but
-    hardly any reference cycles."""
+    """Let Python's garbage collector run less often inside the `with` block. A simulation makes many objects
+    but few reference cycles, so frequent collections would only take time.
+    """
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
@@ -281,7 +283,7 @@ def _simulation(task: RunTask, pipeline: Pipeline, records: SimulatedJobs) -> Si
         submits = [work.submit_s for work in task.work] or [0.0]
         step_s = max(SHORTEST_STEP_S, min(LONGEST_STEP_S, (max(submits) - min(submits)) / STEPS))
         accounting = ClusterAccounting(step_s, kept_days=_ALL, starts_at=min(submits))
-    # Without dependencies keep no ended jobs in the engine, because SimulatedJobs keeps their results.
+    # Keep ended jobs in the engine only if jobs depend on them. Their results are in SimulatedJobs.
     keep_ended = _ALL if any(job.spec.after for job in task.work) else 0
     engine = Engine(pipeline, State(pipeline.order, keep_ended, pipeline.sharing))
     return kind(engine, records.observe, accounting)

@@ -82,8 +82,8 @@ class Simulation:
         self.tell(inputs.AgentSaidHello(name, hello_of(name, facts)))
 
     def add_work(self, work: Iterable[TraceJob]) -> None:
-        """Schedule the submits of these jobs. If rebalancing is automatic, also schedule its runs, which move
-        jobs to other nodes.
+        """Schedule the submits of these jobs. If rebalancing (moving running jobs to other nodes) is
+        automatic, schedule it too.
         """
         first: float | None = None
         for each in work:
@@ -111,11 +111,15 @@ class Simulation:
             self.refused.append((work, reply))
 
     def _planned_run(self, job: int) -> PlannedRun:
-        """Return the run time of the job's next attempt. A replica of a service runs until it is stopped."""
+        """Return how long the job's next attempt runs, and how it ends. A replica of a service, which is not
+        in the log, runs until it is stopped.
+        """
         return self.planned_runs.get(job, _ENDLESS)
 
     def _reply_to_submit(self, work: TraceJob) -> Reply:
-        """Submit a job of the log. Its dependencies get the ids that the engine has given to the jobs."""
+        """Submit a job of the log and return the engine's reply. In its dependencies, job numbers of the log
+        are replaced by the ids that the engine has given to these jobs.
+        """
         spec = work.spec
         if spec.after:
             refused = next((each.job for each in spec.after if _number_of(each) not in self._first_ids), None)
@@ -153,8 +157,8 @@ class Simulation:
             for event in decision.events:
                 self._observe(event)
         for effect in decision.effects:
-            # Take the values from the effect and do not build the message that a real agent would get,
-            # because virtual agents do not need it.
+            # Read the effect directly. The message to a real agent is not built, because virtual agents do
+            # not need it.
             if isinstance(effect, StartAttempt):
                 self._start((effect.job.id, effect.attempt), tuple(effect.members), effect.spec.time_limit_s)
             elif isinstance(effect, SendToNodes):
@@ -211,7 +215,8 @@ class Simulation:
         )
 
     def _subtract_saved_work(self, status: AttemptStatus) -> None:
-        """Shorten the next attempt by the work that this attempt has saved in a checkpoint."""
+        """Subtract the work that this attempt has saved in a checkpoint from the run time of the next
+        attempt."""
         key = status.job, status.attempt
         ended = status.ended_at is not None
         if not ended or status.checkpoint is None or status.started_at is None or key in self._saved:

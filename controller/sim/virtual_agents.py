@@ -1,5 +1,5 @@
-"""Simulates the agents of nodes in virtual time. They take the same orders and send the same reports as real
-agents."""
+"""Simulates the agents of nodes in virtual time. They carry out the engine's orders and send the reports that
+real agents would send."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ AttemptReports = dict[str, AttemptStatus]
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """The run time of an attempt's process in seconds, its exit code, and the seconds between two of its
-    checkpoints (None: it writes none)."""
+    """How an attempt will run: its run time in seconds, its exit code, and the seconds between two
+    checkpoints, or None if it writes no checkpoints.
+    """
 
     runtime_s: float
     code: int = 0
@@ -102,8 +103,8 @@ class VirtualAgents:
     def _over(self, key: Key, started_at: float, now: float) -> AttemptStatus:
         """Return the report about a process that exited or reached its time limit."""
         planned = self._planned_run(key)
-        # Compare `now` with the sum from which the end was scheduled. Because of rounding, `now - started_at`
-        # could be less than the run time.
+        # The end was scheduled for this sum, so compare with it. Rounding could make `now - started_at` less
+        # than the run time.
         if now >= started_at + planned.runtime_s:
             return AttemptStatus(*key, key[0], started_at, now, planned.code)
         return AttemptStatus(*key, key[0], started_at, now, signal=15, why="time_limit")

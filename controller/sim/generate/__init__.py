@@ -1,4 +1,4 @@
-"""Generates GPU workloads: users with typical jobs, submitted by hour of the day and by weekday."""
+"""Generates random GPU workloads: users with typical jobs, which they submit mostly in working hours."""
 
 from controller.sim.generate.formats import Format, lines
 from controller.sim.generate.jobs import TooMany, Workload, WorkloadRequest, generate

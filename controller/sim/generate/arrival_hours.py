@@ -1,4 +1,5 @@
-"""Defines how many jobs are submitted at each hour and on each weekday. Time 0 is a Monday, 00:00."""
+"""Defines how often jobs are submitted at each hour of the day and on each weekday. Time 0 is Monday,
+00:00."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ PEAK = max(HOURS) * max(DAYS)
 
 
 def arrival_rate(moment_s: float) -> float:
-    """Return the relative arrival rate at this time, in seconds since Monday, 00:00."""
+    """Return how often jobs are submitted at the time `moment_s`, in seconds since Monday, 00:00. The rate
+    has no unit: only the ratio of two rates counts."""
     day, second = divmod(moment_s, DAY_S)
     hour, part = divmod(second / HOUR_S, 1.0)
     begins, ends = HOURS[int(hour) % 24], HOURS[(int(hour) + 1) % 24]
@@ -29,11 +31,12 @@ def arrival_rate(moment_s: float) -> float:
 
 
 def draw_arrival(rng: RandomStream, span_s: float) -> float:
-    """Draw the time of one arrival from a Poisson process whose rate changes over the week.
+    """Return a random time from 0 to `span_s` seconds. Times with a high arrival rate are more likely.
 
-    Thinning: draw a uniform time, accept it with probability rate / peak rate, otherwise draw again. Each
-    arrival can be drawn separately, because the arrivals of such a process are independent once their number
-    is given.
+    1. Draw a time at random, all times equally likely.
+    2. Accept the time with the probability rate / highest rate. Otherwise draw again.
+
+    The arrivals are then those of a Poisson process with the given number of arrivals.
     """
     while True:
         moment = rng.uniform() * span_s

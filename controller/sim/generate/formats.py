@@ -47,7 +47,9 @@ def _jsonl(workload: Workload) -> Iterator[str]:
 
 
 def _swf(workload: Workload) -> Iterator[str]:
-    """Yield the lines of an SWF file whose processors are GPUs. Part of a GPU counts as one processor."""
+    """Yield the lines of an SWF file in which each processor is a GPU. A part of a GPU counts as one
+    processor.
+    """
     users = {name: number for number, name in enumerate(dict.fromkeys(row.user for row in workload.rows), 1)}
     names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in workload.rows), 1)}
     cluster = workload.cluster

@@ -1,5 +1,4 @@
-"""Generates the jobs of a workload, session by session, until the requested number of jobs or load is
-reached."""
+"""Generates the jobs of a workload until the requested number of jobs, or the requested load, is reached."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ class TooMany(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """The number of nodes with GPUs, and the smallest amount of each resource that such a node has."""
+    """The capacity that generated jobs may use: the number of nodes with GPUs, and the GPUs, cores and memory
+    that each of them has at least."""
 
     nodes: int
     gpus: int
@@ -38,8 +38,8 @@ class NodeCapacity:
     memory_mib: int
 
     def spread(self, gpus: float) -> int | None:
-        """Return the fewest nodes over which this many GPUs can be divided evenly; None if the nodes cannot
-        hold them in this way.
+        """Return the smallest number of nodes among which `gpus` GPUs can be divided equally; None if no
+        number of nodes can hold the GPUs in this way.
         """
         if gpus <= self.gpus:
             return 1
@@ -54,7 +54,8 @@ class NodeCapacity:
 
 
 def capacity_of(cluster: Cluster) -> NodeCapacity:
-    """Count the nodes with GPUs, and find the smallest amount of each resource on one of them."""
+    """Return the number of nodes with GPUs, and the smallest amounts of GPUs, cores and memory of such a
+    node."""
     nodes = [facts for facts in cluster.nodes.values() if facts.gpus]
     return NodeCapacity(
         len(nodes),
@@ -101,15 +102,13 @@ class GeneratedJob:
 
     @property
     def gpu_s(self) -> float:
-        """The GPU-seconds that the job uses. A job that would run longer than its time limit `estimate` is
-        stopped."""
+        """The GPU-seconds that the job uses until it ends or reaches its time limit `estimate`."""
         return self.gpus * min(self.duration, self.estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Generated jobs in the order of submission, in a time span of `span_s` seconds from a Monday at
-    00:00."""
+    """Generated jobs in submit order. They are submitted within `span_s` seconds from Monday, 00:00."""
 
     rows: Sequence[GeneratedJob]
     span_s: float
@@ -117,7 +116,7 @@ class Workload:
 
     @property
     def load(self) -> float:
-        """The GPU-seconds of all jobs divided by the GPU-seconds of the whole time span."""
+        """The GPU-seconds of all jobs divided by the GPU-seconds that the cluster has in the time span."""
         return sum(row.gpu_s for row in self.rows) / (self.cluster.gpus * self.span_s)
 
 
@@ -168,10 +167,10 @@ def _counted(request: WorkloadRequest, jobs: int) -> Iterator[Session]:
 
 
 def _loaded(request: WorkloadRequest, gpu_s: float) -> Iterator[Session]:
-    """Yield sessions (the jobs that a user submits in a row) until their jobs use this many GPU-seconds, with
-    an error of at most half a percent if possible.
+    """Yield sessions (the jobs that a user submits in a row) until their jobs use `gpu_s` GPU-seconds in
+    total, if possible with an error of at most 0.5 %.
 
-    A job that would exceed the total is left out: one long job on many GPUs could dominate a short log.
+    A job that would exceed the total is left out, because one long job on many GPUs could exceed it by far.
     """
     rest, jobs, misses = gpu_s, 0, 0
     for session in _sessions(request):
@@ -202,13 +201,13 @@ def _sessions(request: WorkloadRequest) -> Iterator[Session]:
 
 
 def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCapacity) -> Session:
-    """Return the jobs that one user submits in a row (a session).
+    """Return the jobs of one kind (`template`) that one user submits in a row (a session).
 
-    The jobs of a parameter sweep are submitted within seconds. Otherwise the user submits the next job after
-    looking at the result of the one before.
+    The jobs of a parameter sweep are submitted seconds apart, other jobs minutes apart. After an early
+    failure the next job is submitted when the failed job has ended.
     """
     count = int(rng.between(2, 5.5) ** 2) if template.sweeps else rng.count(2.5)
-    # Sometimes the user first tries the job with half of its GPUs.
+    # Let some users try the job with half of its GPUs first, as real users do.
     gpus = (
         template.gpus / 2
         if not template.sweeps and template.gpus >= 1 and rng.chance(0.12)
@@ -222,7 +221,8 @@ def _session(rng: RandomStream, user: User, template: JobTemplate, room: NodeCap
         if template.sweeps:
             moment += rng.between(0, 4)
         elif row.code and row.duration < 900:
-            # The simulated user sees the crash, corrects the job and submits it again after a short pause.
+            # The next job is submitted shortly after the end of a failed one, as if the user had corrected an
+            # error.
             moment += row.duration + rng.lognormal(150, 0.6)
         else:
             moment += rng.lognormal(500, 1.0)

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class RandomStream:
-    """A sequence of random numbers for one purpose.
+    """A sequence of random numbers. Each purpose, such as users or jobs, has a separate sequence.
 
-    Each purpose has a sequence of its own, so that a change to one does not change the numbers of the others.
+    If the program draws more numbers for one purpose, the numbers of the other purposes thus stay the same.
     """
 
     def __init__(self, *seed: object) -> None:

@@ -55,8 +55,9 @@ class JobTemplate:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, the templates of the user's jobs with the most frequent first, and a function that chooses time
-    limits."""
+    """A user with the kinds of jobs (templates) that the user submits, the most frequent first, and a
+    function that returns the time limit that the user requests for a job.
+    """
 
     name: str
     templates: WeightedChoice[JobTemplate]
@@ -64,8 +65,10 @@ class User:
 
 
 def draw_users(seed: int, count: int, sizes: Sequence[float], models: Sequence[str]) -> WeightedChoice[User]:
-    """Return `count` random users, the most active first. With a larger `count`, the first users stay the
-    same."""
+    """Return a random choice among `count` generated users, the most active first.
+
+    With the same seed and a larger `count`, the first users are the same.
+    """
     weighted = WeightedChoice([(size, weight) for size, weight in SIZES if size in sizes])
     return zipf([_user(RandomStream(seed, "user", rank), rank, weighted, models) for rank in range(count)])
 
@@ -102,9 +105,10 @@ def _template(rng: RandomStream, median: float, gpus: float, models: Sequence[st
 
 
 def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
-    """Return the function by which a user chooses the time limit of a job.
+    """Return a function that returns the time limit, in seconds, that one user requests for a job.
 
-    The user requests the next round limit, a multiple of the run time, or always the same limit.
+    There are three kinds of users. They request a multiple of the typical run time, rounded up to a usual
+    limit (such as 4 h) or to 10 minutes, or the same limit for nearly all jobs.
     """
     temper, factor = rng.uniform(), rng.between(1.0, 5.0)
     if temper < 0.55:
@@ -116,6 +120,5 @@ def _time_limit_choice(rng: RandomStream) -> Callable[[JobTemplate], float]:
             math.ceil(template.median_s * factor / (10 * MINUTE)) * 10 * MINUTE, LONGEST_LIMIT
         )
     usual = ROUND_LIMITS[1 + int(rng.uniform() * 4)]
-    # If the jobs clearly run longer than the user's usual limit, the user requests the longest allowed limit
-    # instead.
+    # A user whose jobs usually run longer than the usual limit requests the longest allowed limit.
     return lambda template: usual if template.median_s < usual else LONGEST_LIMIT

@@ -1,11 +1,11 @@
 """Reads tables of GPU jobs: CSV with column names, or one JSON object per line.
 
 The columns submit and duration (in seconds) are required, all others are optional. Three groups of columns
-set fields of the JobSpec:
+describe the request of the job (JobSpec):
 
-1. Columns that only tables have, such as cpu or saves (`_OF_SPEC`).
+1. Columns whose names are not options of corral submit, such as cpu or saves (`_OF_SPEC`).
 2. Columns that are times: begin and deadline (`_MOMENTS`).
-3. Columns with the names of options of corral submit (`OptionColumns`).
+3. Columns whose names are options of corral submit, such as gpus-per-node (`OptionColumns`).
 
 docs/simulator.md describes every column.
 """
@@ -118,10 +118,10 @@ _JOB = re.compile(r"[1-9]\d{0,17}(_\d{1,9})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class OptionColumns:
-    """The columns with the names of options of corral submit.
+    """The columns of a table that have the names of options of corral submit, and a function that reads them.
 
-    The command line passes them to the reader of the table, because the table of options belongs to the
-    command line, and the simulator must not import it.
+    The command line makes this object, because the options are defined there and the simulator does not
+    import the command line.
     """
 
     names: tuple[str, ...] = ()
@@ -139,11 +139,11 @@ NO_OPTION_COLUMNS = OptionColumns()
 
 
 class GpuJobTable:
-    """A table of jobs that is being read.
+    """Reads the jobs of a table.
 
     1. Read the rows one by one. Each row becomes a job without dependencies.
-    2. When all rows are known, replace job names in the dependencies of the jobs by job numbers, and read
-       these jobs again with their dependencies. A name means all jobs of this name submitted before.
+    2. Read each row with dependencies again when all rows are known. A dependency may name jobs by number or
+       by name; a name stands for all jobs of this name that were submitted before.
     """
 
     def __init__(self, file: LogFile, options: OptionColumns = NO_OPTION_COLUMNS) -> None:
@@ -166,13 +166,14 @@ class GpuJobTable:
         return [job for job in jobs if job is not None]
 
     def _csv(self) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Yield the line number and the cells of each row of a CSV table, whose first line has the names."""
+        """Yield the line number and the cells, by column name, of each row of a CSV table. The first line of
+        the table has the column names."""
         heading: list[str] = []
         for number, text in self._file:
             if not text.strip():
                 continue
             try:
-                # Parse each line separately, so that an unmatched quotation mark affects only its own line.
+                # Parse each line separately, so that a missing quotation mark makes only one line invalid.
                 row = next(csv.reader([text], strict=True))
             except csv.Error as error:
                 self._file.broken(number, f"is not CSV: {error}")
@@ -186,7 +187,8 @@ class GpuJobTable:
                 yield number, dict(zip(heading, row, strict=True))
 
     def _json(self) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Yield the line number and the cells of each line of a file with one JSON object per line."""
+        """Yield the line number and the cells, by column name, of each line of a file with one JSON object
+        per line."""
         for number, text in self._file:
             if not text.strip():
                 continue
@@ -201,8 +203,11 @@ class GpuJobTable:
 
     @property
     def unread(self) -> list[str]:
-        """The columns of the file that are unknown, each with the most similar known column name. Complete
-        after the whole file has been read."""
+        """The names of columns that the simulator does not use, with a hint if a name is similar to a known
+        one.
+
+        Read this property after jobs(), because each line of JSON may have other columns.
+        """
         missing = set(self._columns) - self._names
         found = []
         for name in sorted(self._names - set(self._columns)):
@@ -226,7 +231,9 @@ class GpuJobTable:
         return heading
 
     def _read(self, line: int, row: Mapping[str, str], index: int) -> Iterator[TraceJob]:
-        """Yield the job of a row, without its dependencies. `index` is its index in the list of jobs."""
+        """Yield the job of a row without its dependencies; nothing if the row is invalid and skipped. `index`
+        is the index of the job in the list of jobs.
+        """
         self._count += 1
         cells = {name: text for name in self._columns if (text := row.get(name, "").strip())}
         options = self._options
@@ -241,7 +248,9 @@ class GpuJobTable:
             self._dependent.append((index, line, cells))
 
     def _read_dependencies(self, jobs: list[TraceJob | None]) -> None:
-        """Read the jobs with dependencies again, and replace them in `jobs`; None replaces an invalid job."""
+        """Replace each job with dependencies in the list `jobs` by the same job with its dependencies, or by
+        None if a dependency is invalid and the row is skipped.
+        """
         order = sorted((each.submit_s, index, each) for index, each in enumerate(jobs) if each is not None)
         place = {each.number: position for position, (_, _, each) in enumerate(order)}
         named: dict[str, list[int]] = {}
@@ -302,7 +311,8 @@ class GpuJobTable:
         return spec
 
     def _column_of(self, where: str) -> str:
-        """Return the column that sets a field of the JobSpec, or the name of the field if there is none."""
+        """Return the name of the column that sets the JobSpec field `where`. If no column sets the field,
+        return `where`."""
         own = {field: name for name, (field, _) in _OF_SPEC.items()}
         own |= {field: name for name, field in _MOMENTS.items()}
         return own.get(where) or self._options.column_of(where) or where
@@ -311,9 +321,11 @@ class GpuJobTable:
 def _numbers(
     column: str, text: str, job: int, place: Mapping[int, int], named: Mapping[str, list[int]]
 ) -> str:
-    """Replace job names in the cell of a dependency by job numbers. Raises ValueError for an unknown job.
+    """Return the text of a dependency of the job `job` with each job name replaced by the numbers of the
+    jobs.
 
-    `place` has for each job number the position in the order of submits, `named` the job numbers by name.
+    `place` maps job numbers to positions in submit order, and `named` maps job names to job numbers. Raise
+    ValueError for a job that is unknown or not submitted before `job`.
     """
     found: list[str] = []
     for each in (part.strip() for part in text.replace(SEPARATOR, ",").split(",")):

@@ -15,9 +15,9 @@ from controller.sim.trace_job import TraceJob
 
 @dataclass
 class JobLog:
-    """The jobs of a job log, with the lines of the log that were skipped as broken.
+    """The jobs of a job log, and the lines of the log that were skipped because they are invalid.
 
-    Jobs of an SWF log request processors. The cluster's `core_milli` sets how much CPU one processor is.
+    An SWF log has `lines`, whose jobs request processors. Any other log has a `table` of jobs.
     """
 
     name: str
@@ -32,8 +32,8 @@ class JobLog:
     """A message for each unknown column."""
 
     def work(self, cluster: Cluster, reading: SwfOptions) -> tuple[list[TraceJob], Counter[str]]:
-        """Return the jobs that fit into the cluster, in the order of submission, and for each reason the
-        number of jobs left out."""
+        """Return the jobs to simulate, in submit order, and the number of jobs of an SWF log that were left
+        out, by reason."""
         if self.table and cluster.core_milli != CORE:
             message = "a pool of this size is only for SWF logs; other logs request parts of a core"
             raise LogRefused(self.name, message, "Give the cluster by --nodes and --cpus.")
@@ -51,9 +51,9 @@ class JobLog:
 
 
 def read_log(path: Path, *, skip_bad: bool = False, options: OptionColumns = NO_OPTION_COLUMNS) -> JobLog:
-    """Read the whole log. Raises LogRefused for a broken line; with `skip_bad`, broken lines are skipped.
+    """Read the whole log. An invalid line raises LogRefused, or is skipped if `skip_bad` is True.
 
-    `options` are the columns of a table that have the names of job options.
+    `options` are the columns of a table that have the names of options of corral submit.
     """
     with LogFile(path, skip_bad=skip_bad) as file:
         log = JobLog(file.name, file.form, bad=file.bad)

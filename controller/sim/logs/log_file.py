@@ -34,9 +34,9 @@ class LogFormat(enum.Enum):
 
 
 class LogFile:
-    """An open log. Iteration yields (line number, line).
+    """A job log that is open for reading. Iteration yields the number and the text of each line.
 
-    A parser calls broken() for a line that it cannot parse.
+    The reader of the log calls broken() for a line that is invalid.
     """
 
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
@@ -85,7 +85,9 @@ class LogFile:
             raise LogRefused(self.name, message, "Fetch or pack the file again.") from None
 
     def broken(self, line: int, why: str) -> None:
-        """Skip this line if the user allows it; otherwise raise LogRefused with the reason `why`."""
+        """Record that the line is invalid for the reason `why`. Raise LogRefused if invalid lines must not be
+        skipped.
+        """
         if not self._skip_bad:
             raise LogRefused(
                 self.name, why, "Correct it, or pass over all broken lines with --skip-bad.", line

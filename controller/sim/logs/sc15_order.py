@@ -1,9 +1,8 @@
 """The order of events within a second in predictsim, the simulator of a paper at SC'15.
 
-If it handles events in this order, our simulation reproduces the tables of that paper exactly. Within one
-second, jobs arrive before other jobs end, and a scheduling pass follows every event. There is one exception:
-if a job ends exactly at its time limit, its nodes are free for the jobs that arrive in that second, because
-the scheduler planned with this end.
+With this order, Corral's simulation reproduces the tables of the paper exactly. Within one second, submits
+come before the ends of jobs, and a scheduling pass follows every event. There is one exception: a job that
+ends exactly at its time limit ends before the submits of that second, so that new jobs can use its nodes.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class Sc15Simulation(Simulation):
     def _schedule_end(self, key: Key, seconds: float, ending: Callback) -> None:
         super()._schedule_end(key, seconds, ending)
         if seconds >= self.engine.state.jobs[key[0]].limit:
-            # A job at its time limit ends before jobs with a submit in the same second are queued. So
-            # schedule an additional callback for the end. The regular callback later finds that the job has
-            # ended, but a scheduling pass still follows it.
+            # A job that reaches its time limit must end before the submits of the same second. So schedule an
+            # additional callback, which ends the job. The regular callback then does nothing, but a
+            # scheduling pass follows it.
             super().schedule(self.now + seconds, _AT_LIMIT, ending)
 
     def step(self) -> bool:

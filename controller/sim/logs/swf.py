@@ -5,8 +5,9 @@ The fields of a job
 - estimate: field 9, or field 4 if field 9 is unknown
 - size: field 8, or field 5 if field 8 is unknown
 
-A job is dropped, and counted, if its submit time, run time or size is unknown. So is a job that ran for 0 s
-or needs more processors than the machine has. Status, queue, memory and think times are not read.
+A job is left out, and counted as left out, if its submit time, run time or size is unknown, if it ran for 0 s
+(see ZeroRuns), or if it needs more processors than the machine has. The fields for status, queue, memory and
+think time are not used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _WHOLE = (0, 4, 7, 11)
 
 
 class ZeroRuns(enum.StrEnum):
-    """How to treat jobs that ran for 0 seconds. Most of them were cancelled or very short."""
+    """Whether jobs with a run time of 0 seconds are simulated, and for how long. Most of these jobs were
+    cancelled or very short."""
 
     DROP = "drop"
     KEEP = "keep"
@@ -119,7 +121,8 @@ class SwfLog:
 
 
 def _line(text: str, words: list[str]) -> SwfLine | str:
-    """Return the parsed line, or an error message if the line is invalid. `words` are its fields."""
+    """Return the parsed line, or an error message if the line is invalid. `words` are the fields of the
+    line."""
     if len(words) != FIELDS:
         return f"has {len(words)} field{'s' * (len(words) != 1)}, not {FIELDS}"
     try:

@@ -1,7 +1,8 @@
-"""Virtual agents of a replay, which report what the journal recorded or predicts.
+"""Virtual agents of a replay. They send the reports in the journal, or predicted ones if the replay differs.
 
-If an attempt is placed on the recorded nodes at the recorded time, its reports are exactly the recorded ones.
-Any other attempt runs for as long as the recorded job ran, whichever nodes it gets and whenever it starts.
+If an attempt is placed on the recorded nodes at the recorded time, its agents send exactly the recorded
+reports. Any other attempt runs for as long as the recorded job ran, whichever nodes it gets and whenever it
+starts.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ _OfMembers = events.AttemptStarted | events.AttemptExited | events.MembersStarte
 
 
 class RecordedAgents:
-    """The virtual agents of all nodes. If the journal does not contain a report, such as the end of an
-    attempt on other nodes, they predict it and pass it to `report`."""
+    """The virtual agents of all nodes.
+
+    If the journal contains no report for an attempt, because the attempt runs on other nodes or at another
+    time than in the past, the agents make predicted reports and pass them to `report`.
+    """
 
     def __init__(
         self,
@@ -76,11 +80,10 @@ class RecordedAgents:
         return self.state.jobs[job].attempt
 
     def silence(self, node: str, at: float) -> float:
-        """Return the seconds from the last loss of the node's connection to the time `at`, when the node was
-        marked down.
+        """Return for how many seconds the node had had no connection at the time `at`, when it was marked
+        down.
 
-        Half an interval between two checks is added, because the controller checks silent nodes only at
-        intervals.
+        The controller checks silent nodes only at intervals, so half an interval is added.
         """
         aways = self._history.aways[node]
         return at - aways[bisect_right(aways, at) - 1] + STEP_S / 2
@@ -155,8 +158,7 @@ class RecordedAgents:
     # --- methods that carry out decisions of the engine ---
 
     def place(self, placed: JobPlaced) -> None:
-        """If this placement of an attempt equals the recorded one, let the virtual agents repeat the recorded
-        reports."""
+        """Mark the attempt for recorded reports if its placement has the recorded nodes and time."""
         if placed == self._history.placed.get((placed.job, placed.attempt)):
             for allocation in placed.allocations:
                 key = (placed.job, placed.attempt, allocation.node)
@@ -166,8 +168,8 @@ class RecordedAgents:
         """Carry out an order of the engine, such as to start or stop an attempt, if the node is connected."""
         key = (order.job, order.attempt, node)
         if isinstance(order, Go):
-            # Ignore the order to start a gang: virtual gang members start together anyway, or at the recorded
-            # time.
+            # Ignore the order to let the processes of a gang pass the barrier: virtual gang members start
+            # together, or at the recorded time.
             return
         if key in self._as_recorded:
             if isinstance(order, Start):
@@ -231,7 +233,7 @@ class RecordedAgents:
 
     def _tell(self, key: Key, status: AttemptStatus) -> None:
         self._other[key] = status
-        # If the node has no connection, its first message after the next connect contains the report.
+        # Report only over a connection. Otherwise the hello after the next connect contains the report.
         if self._reachable(key[2]):
             self._report(inputs.AgentReported(key[2], status))
 

@@ -4,9 +4,9 @@ The inputs and the passes are the steps of a replay. A step is added wherever th
 arrived or that a pass had an effect. A pass without an effect writes no journal entry, so
 `_with_quiet_cycles` adds a step for it after the last of several inputs in quick succession.
 
-Invariant: under the same configuration, backfill kinds that use only the present state give the recorded
-placements. Conservative and aggressive backfill keep reservations from earlier passes, and such a reservation
-may come from a pass that is not in the journal.
+Invariant: under the recorded configuration, the replay repeats the recorded placements exactly. The
+exceptions are conservative and aggressive backfill, which keep reservations from earlier passes: such a
+reservation may come from a pass that is not in the journal.
 """
 
 from __future__ import annotations
@@ -89,8 +89,7 @@ class History:
 
 
 class _Reader:
-    """Collects the steps of a replay from a journal. All journal entries with the same time are read
-    together."""
+    """Reads a journal and collects the steps of a replay. Entries with the same time are read together."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -111,7 +110,7 @@ class _Reader:
         self._moment.clear()
         shown = [self._read(event) for event in moment]
         if not any(shown):
-            # No entry shows an input, so a timer of the engine has caused a scheduling pass.
+            # None of these entries was caused by an input, so a scheduling pass has made them after a timer.
             shown[0] = Mark.CYCLE
         before: type[Any] | Mark | None = None
         for event, what in zip(moment, shown, strict=True):
@@ -173,10 +172,11 @@ def _mark_of(event: Event) -> Mark | None:
 def _with_quiet_cycles(steps: Sequence[HistoryStep]) -> Iterator[HistoryStep]:
     """Yield the steps, and in addition a step for each scheduling pass that changed nothing.
 
-    A scheduling pass follows every batch of inputs. If the journal shows no pass soon after an input, a pass
-    without events followed it. Its step is added after the last of several inputs in quick succession: a job
-    that was submitted and held in one batch must not start in between. Under another configuration, jobs may
-    therefore start up to SOON_S later.
+    The controller runs a pass after every batch of inputs. If the journal has no pass within SOON_S seconds
+    after an input, the pass had no effect, and a step for it is added. If several inputs follow each other
+    that closely, only one step is added, after the last: a job that was submitted and then held in one batch
+    must not start in between. Under another configuration, a job may therefore start up to SOON_S seconds too
+    late.
     """
     burst: float | None = None
     for step, follower, cycle in zip(steps, [*steps[1:], None], _next_cycles(steps), strict=True):

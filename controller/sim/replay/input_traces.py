@@ -1,9 +1,9 @@
-"""Defines for each kind of input of the engine (command, report or timer) how the journal shows it, and how a
-replay repeats it.
+"""Defines for each kind of input of the engine (command, report or timer) which event in the journal proves
+that it arrived, and how a replay makes the input again.
 
-An event is a trace of an input if nothing else causes it. Every other event is a consequence of an earlier
-input with the same time, or, without such an input, of a scheduling pass. Each new kind of input needs a row
-in the table WAYS.
+An event proves an input if only this kind of input causes the event. All other events are consequences of an
+earlier input with the same time, or, without such an input, of a scheduling pass. The table WAYS has a row
+for each kind of input.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from wire.names import JobState, Reason
 
 
 class JournalPosition(Protocol):
-    """The state of jobs at a journal entry, from which a reader of the journal recognises whether an input
-    caused the entry."""
+    """What a reader of the journal needs to find out whether an input caused the journal entry at hand: the
+    states of jobs before the entry, and the other entries with the same time."""
 
     def waits(self, job: int) -> bool:
         """Whether the job is queued and not placed."""
@@ -37,8 +37,8 @@ class JournalPosition(Protocol):
 
 
 class ReplayAgents(Protocol):
-    """The virtual agents of a replay, which repeat the recorded reports of agents; implemented in
-    agents.py."""
+    """The virtual agents of a replay, which repeat recorded reports. RecordedAgents (agents.py) is the
+    implementation."""
 
     def attempt(self, job: int) -> int: ...
     def silence(self, node: str, at: float) -> float: ...
@@ -52,10 +52,11 @@ class ReplayAgents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InputTrace:
-    """A kind of event that proves that an input arrived at the engine, if `shows` returns True for the event.
+    """An event of the class `event` proves that a certain input arrived at the engine, if `shows` returns
+    True.
 
-    `recreate` makes the input from the event, or returns None if the input does not apply in the replay. If
-    `recreate` is None, the fields of the input get the values of the event's fields with the same names.
+    The function `recreate` makes the input from the event, or returns None if the replay cannot repeat it.
+    Without such a function, the fields of the input get the values of the event's fields with the same names.
     """
 
     event: type[Any]
@@ -65,8 +66,8 @@ class InputTrace:
 
 @dataclass(frozen=True, slots=True)
 class InternalInput:
-    """An input that the controller itself makes and no user or agent. `shows` returns whether an event proves
-    such an input.
+    """An input that the controller makes without a user or an agent. `shows` returns whether an event proves
+    that such an input arrived.
     """
 
     shows: Callable[[Event], bool]
@@ -113,11 +114,10 @@ def _changes(event: events.JobEdited) -> Mapping[str, Any]:
 
 
 def _known(event: events.JobQueued | events.JobEdited) -> Mapping[str, JobState]:
-    """Return the final states of old jobs that the controller looked up in the store, because a new job
-    depends on them.
+    """Return final states for the ended jobs on which a new or changed job depends, by job label.
 
-    The journal does not contain these states; they are derived from the recorded decision whether the
-    dependency was met.
+    The controller had read these states from the store. The journal does not contain them, so they are chosen
+    so that the engine decides as recorded whether each dependency is met.
     """
     decided = [(index, True) for index in event.met] + [(index, False) for index in event.lost]
     return {
@@ -191,7 +191,7 @@ WAYS: Mapping[type[Any], tuple[InputTrace, ...] | InternalInput] = {
     inputs.SetQuota: (InputTrace(events.QuotaSet),),
     inputs.UnsetQuota: (InputTrace(events.QuotaUnset),),
     inputs.Reserve: (
-        # Set anyway=True, so that the replay accepts the reservation as the controller did.
+        # Set anyway=True, because the controller accepted the reservation, and the replay must not refuse it.
         InputTrace(
             events.ReservationMade, lambda event, _: inputs.Reserve(event.asked, event.by, anyway=True)
         ),
@@ -274,15 +274,15 @@ for _kind, _way in WAYS.items():
 
 
 def input_of(event: Event, past: JournalPosition) -> type[Any] | None:
-    """Return the kind of input whose arrival this event proves; None if the event is a consequence of another
-    input or of a scheduling pass.
+    """Return the class of the input whose arrival this event proves; None if the event is a consequence of an
+    earlier input or of a scheduling pass.
     """
     return next((kind for kind, trace in _TRACES.get(type(event), ()) if trace.shows(event, past)), None)
 
 
 def recreate_input(kind: type[Any], event: Event, agents: ReplayAgents) -> Input | None:
-    """Return an input of the engine of this kind, made from the event that proves its arrival. Returns None
-    if the input does not apply in the replay.
+    """Return an input of the class `kind`, made from the event that proves its arrival. None if the replay
+    cannot repeat the input, for example because the attempt differs from the recorded one.
     """
     [trace] = [trace for known, trace in _TRACES[type(event)] if known is kind]
     if trace.recreate is not None:

@@ -27,7 +27,7 @@ LOST = ("node_lost", "supervisor_lost")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """How long an attempt runs and how it ends. The members of a gang all have the same values."""
+    """How long an attempt runs, and how it ends. All members of a gang run equally long and end alike."""
 
     launch_s: float = 0.0
     """Seconds from placement to the start of the processes."""
@@ -43,11 +43,11 @@ class RecordedRun:
 
 
 class RunRecorder:
-    """Collects from the events of one job how long its attempts ran, except those that were ordered to stop.
+    """Collects from the events of one job how long its attempts run if they are not stopped.
 
-    An attempt that was lost or stopped gives only a lower bound of the run time. Work that such an attempt
-    saved in a checkpoint is added to the run time of the next attempt. If no attempt ended without a stop
-    order, the job is assumed to end at the last event about it.
+    An attempt that was lost or stopped shows only that the job runs at least that long. If such an attempt
+    saved a checkpoint, the saved run time is added to that of the next attempt. If every attempt was lost or
+    stopped, the job is assumed to end at the last event about it.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class RunRecorder:
 
     def _exited(self, event: AttemptExited | MembersExited) -> None:
         self._exited_at = event.at
-        # Use the first failure: when one gang member fails, the others are stopped and end later.
+        # Use the exit of the first member that failed. The others were stopped because of the failure.
         for how in event.exits.values():
             if self._first_failure is None or (self._first_failure.code == 0 and not self._first_failure.why):
                 self._first_failure = how
@@ -128,8 +128,8 @@ class RunRecorder:
         return self.placed_at if self._started_at is None else self._started_at
 
     def known(self, until: float) -> tuple[RecordedRun, ...]:
-        """Return the runs of the job's attempts that can be recovered from the journal, which ends at
-        `until`. The result contains at least one run.
+        """Return how long the job's attempts ran and how they ended, as far as the journal shows it. The
+        result has at least one entry. `until` is the time of the last journal entry.
         """
         if self.runs:
             return tuple(self.runs)

@@ -130,7 +130,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _name_of(connection: Connection, where: str) -> str:
-    """Return the id of the store. The hash chain of the journal starts from this id."""
+    """Return the id of the store. The hash of the first journal entry depends on this id."""
     facts: dict[str, Any] = {}
     try:
         facts = {row.name: row.value for row in connection.execute(select(tables.meta))}

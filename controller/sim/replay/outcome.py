@@ -1,5 +1,4 @@
-"""Compares a replay with the recorded past by figures, such as the mean wait, and by the wait of every
-job."""
+"""Compares a replay with the recorded past: figures such as the mean wait, and the wait of every job."""
 
 from __future__ import annotations
 
@@ -89,12 +88,12 @@ class WaitChange:
 
 
 def recorded(history: History) -> ReplaySide:
-    """Return the recorded past, as the side of the comparison that is not replayed."""
+    """Return the recorded past as one side of a comparison."""
     return _column(history.records, history)
 
 
 def replay(tasks: Sequence[ReplayTask], progress: Progress | None = None) -> list[ReplayResult]:
-    """Run the replays, and return their results in the same order. Several run in parallel processes."""
+    """Run the replays, several of them in parallel processes. The results are in the order of the tasks."""
     if len(tasks) == 1:
         return [replay_policy(tasks[0], progress)]
     return run_in_processes(replay_policy, {task.policy.name: task for task in tasks}, progress)

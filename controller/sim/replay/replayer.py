@@ -29,9 +29,9 @@ OFTEN = 500
 class Replay:
     """A scheduling engine that gets every recorded input at its recorded time.
 
-    `observe` is called with every event of the replay. `policies` builds a pipeline (scheduling policy) from
-    a configuration text in the journal. If it is set, each recorded change of the configuration is repeated;
-    otherwise the replay uses `pipeline` until its end.
+    `observe` is called with every event of the replay. `policies` is a function that builds a pipeline (all
+    scheduling settings) from a configuration text in the journal. With this function, the replay repeats
+    recorded changes of the configuration. Without it, the replay uses `pipeline` until its end.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Replay:
 
     def _give(self, kind: type[Any], event: Event) -> None:
         if isinstance(event, events.JobQueued):
-            # Use the recorded job id, also if an earlier job was refused in the replay.
+            # Give the job its recorded id. If the replay refused an earlier job, the next id would be lower.
             self.engine.state.next_job = event.job
         given = recreate_input(kind, event, self._agents)
         reply = None if given is None else self._tell(given)
@@ -126,8 +126,9 @@ class Replay:
             self._agents.predict(job)
 
     def _count_silence(self, event: events.NodeWentAway) -> None:
-        """Schedule checks whether a node without a connection has been silent so long that it is down or its
-        jobs are lost."""
+        """Schedule the inputs NodeSilent for a node that has lost its connection. They mark the node down,
+        and later its jobs lost, if its connection does not come back.
+        """
         node, losses = self.engine.state.nodes.by_name[event.node], self._pipeline.losses
         jobs = [self.engine.state.jobs[job] for job in node.held]
         moments = {losses.down_after_s, *(lost_after_s(job, losses) for job in jobs)}
@@ -143,8 +144,9 @@ class Replay:
             self._report(inputs.NodeSilent(event.node, silent_s))
 
     def _restart(self) -> None:
-        """Repeat a restart of the controller: start a new engine from the stored rows. Like a real restart,
-        this loses plans and backfill reservations."""
+        """Repeat a restart of the controller: continue with a new engine that is loaded from the rows of the
+        old one. As in a real restart, backfill reservations and plans are lost.
+        """
         old = self.engine.state
         jobs = sorted(old.jobs.values(), key=lambda job: job.id)
         live = [job for job in jobs if job.ended_at is None]

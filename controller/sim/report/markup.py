@@ -12,7 +12,7 @@ VOID = frozenset({"meta", "input", "br"})
 
 
 class Markup(str):
-    """A string that is already HTML or SVG and is not escaped again."""
+    """A string that is HTML or SVG already, so that it is not escaped."""
 
     __slots__ = ()
 

@@ -1,4 +1,5 @@
-"""Sections of the report: the Gantt chart of jobs by node, and the table of the longest waits."""
+"""Two sections of the report: the Gantt chart of the jobs on each node, and the table of the longest
+waits."""
 
 from __future__ import annotations
 

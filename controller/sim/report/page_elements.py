@@ -35,8 +35,9 @@ def table(caption: str, heading: Sequence[str], rows: Iterable[Sequence[str]]) -
 
 
 def of_several(runs: Sequence[ReportRun], cell: str) -> list[str]:
-    """Return a list with `cell`, which names a run, if the report has several runs; otherwise an empty list,
-    because the cell would say nothing."""
+    """Return `[cell]` if the report has several runs, otherwise an empty list. The cell names a run, which a
+    report on one run does not need.
+    """
     return [cell] if len(runs) > 1 else []
 
 

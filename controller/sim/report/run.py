@@ -17,11 +17,14 @@ DAY_S = 86_400.0
 class ReportRun:
     """One simulation run of a report.
 
-    `label` distinguishes the runs: it is a policy, a log or a scheduler.toml. `records` contains all jobs,
-    also those that never started or ended. `figures` contains the figures that `corral sim run` shows, such
-    as the mean wait, by name. `source` names the log of the jobs; `left_out` contains, for each reason, how
-    many jobs of the log were not simulated. The report counts resources in units: GPUs, or processors if the
-    cluster has no GPUs or no job requested one.
+    - `label` is the name of the run in the report: a policy, a log or a scheduler.toml.
+    - `records` contains all jobs, also those that never started or ended.
+    - `figures` contains the figures that `corral sim run` prints, such as the mean wait, by name.
+    - `source` names the log of the jobs.
+    - `left_out` contains the number of jobs of the log that were not simulated, by reason.
+
+    The report counts resources in units. A unit is a GPU, or a processor if the cluster has no GPUs or no job
+    requested one.
     """
 
     label: str
@@ -51,7 +54,7 @@ class ReportRun:
         return record.gpus if self.by_gpu else record.cpu_milli / self.cluster.core_milli
 
     def held(self, record: SimulatedJob) -> float:
-        """Return the number of units (GPUs or processors) that a job held."""
+        """Return the number of units (GPUs or processors) that the last attempt of a job held."""
         if self.by_gpu:
             return sum(hold.milli for part in record.allocations for hold in part.gpus) / WHOLE_GPU
         return self.cores(record)
@@ -92,8 +95,8 @@ class ReportRun:
 
     @property
     def utilisation(self) -> float:
-        """The fraction of the cluster's GPUs or processors held by jobs, from the first submit to the last
-        end."""
+        """The mean fraction of the cluster's GPUs or processors that jobs held, from the first submit to the
+        last end."""
         possible = self.capacity * (self.end_s - self.begin_s)
         return self.used_s / possible if possible else 0.0
 
@@ -117,8 +120,9 @@ class TimeSpan:
 
 
 def span_of(runs: Sequence[ReportRun]) -> TimeSpan:
-    """Return the time from the first submit of any run to the last end. If it covers days, it starts at
-    midnight."""
+    """Return the time from the first submit to the last end in any of the runs. If it is longer than a day,
+    it begins at the midnight before.
+    """
     begin = min((run.begin_s for run in runs if run.records), default=0.0)
     end = max((run.end_s for run in runs if run.records), default=0.0)
     if end - begin > 2 * DAY_S:

@@ -95,8 +95,10 @@ def time_sections(runs: Sequence[ReportRun], span: TimeSpan) -> tuple[Markup, di
 def _charted(
     title: str, about: str, runs: Sequence[ReportRun], name: str, chart: Markup, of: str, numbers: Markup
 ) -> Markup:
-    """Return a section with a chart and a table of the chart's numbers. The script finds the chart in the
-    page by `name`."""
+    """Return a section of the page with a chart and a table (`numbers`) of the chart's values.
+
+    The script of the report finds the chart by `name`, the id of its element.
+    """
     return section(title, about, legend(runs), figure(name, chart), details(of, numbers))
 
 
@@ -119,8 +121,9 @@ def _reading(curves: Sequence[Curve], times: float, unit: str) -> list[dict[str,
 
 
 def _cores(run: ReportRun, span: TimeSpan) -> Curve | None:
-    """Return the curve of used processors; None if the report counts resources in processors, because the
-    main curve then shows them."""
+    """Return the curve of used processors for a report that counts GPUs. None if the report counts
+    processors, because the main curve of the chart then shows them.
+    """
     if not run.by_gpu:
         return None
     whole = run.cluster.cpu_milli / run.cluster.core_milli
@@ -141,7 +144,8 @@ def _by_time(
     levels: Sequence[Steps],
     text: Callable[[ReportRun, float], str],
 ) -> Markup:
-    """Return a table of averages over equal periods of time, in at most about 32 rows."""
+    """Return a table of the averages of `levels` (one for each run) over equal periods of time. It has at
+    most about 32 rows."""
     step = next((step for step in TIME_STEPS if span.length_s / step <= 32), TIME_STEPS[-1])
     bins = int(np.ceil(span.length_s / step))
     whole = TimeSpan(span.begin_s, span.begin_s + bins * step)

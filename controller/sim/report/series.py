@@ -43,8 +43,8 @@ class Steps:
 
 
 def steps(parts: Iterable[tuple[float, float, float]]) -> Steps:
-    """Return a step function of time. Its value at a time is the sum of the amounts of those `parts` (begin,
-    end, amount) that cover this time.
+    """Return the sum of `parts` over time. Each part (begin, end, amount) adds its amount from its begin to
+    its end.
     """
     table = np.array([*parts], dtype=np.float64).reshape(-1, 3)
     moments = np.concatenate((table[:, 0], table[:, 1]))

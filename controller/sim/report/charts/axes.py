@@ -24,8 +24,11 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values from `low` to `high` to coordinates from `begin` to `end`. Each value first passes through
-    the function `bend`, such as a logarithm."""
+    """Maps values from `low` to `high` to coordinates from `begin` to `end` on an axis.
+
+    The function `bend`, such as a logarithm, is applied to each value before. For a linear axis it returns
+    the value unchanged.
+    """
 
     low: float
     high: float
@@ -40,7 +43,8 @@ class Scale:
 
 
 def bend_waits(seconds: float) -> float:
-    """Map a wait to a position on an axis that is logarithmic above about ten seconds and includes zero."""
+    """Return the position of a wait on an axis that is logarithmic for waits above about ten seconds, and
+    that also has a place for the wait 0."""
     return math.log10(1 + seconds / 10)
 
 
@@ -145,6 +149,7 @@ def ruled_y(ticks: Sequence[Tick], y: Scale, left: float, right: float) -> Marku
 
 
 def _anchor(place: float, x: Scale) -> str:
-    """Return the SVG text-anchor of the label below a tick. At the right edge of the chart, the text ends at
-    the tick."""
+    """Return the SVG attribute text-anchor for the label below a tick. It keeps labels at the right edge
+    inside the chart.
+    """
     return "end" if place > x.end - 18 else "middle"

@@ -32,8 +32,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart. `place` is the index of the curve's run in the report, which decides the colour
-    and the dashes."""
+    """One curve of a chart. `place` is the index of the curve's run in the report. Each index has a colour
+    and a pattern of dashes.
+    """
 
     label: str
     values: Floats
@@ -170,8 +171,9 @@ def _spread(name: str, run: int, found: Percentiles, x: Scale, y: float, height:
 
 
 def shares(title: str, description: str, curves: Sequence[Curve], *, waits: bool) -> Markup:
-    """Draw a chart that shows for each value, such as a wait, the fraction of jobs with at most this value. A
-    run with a higher curve is better."""
+    """Draw the cumulative distribution of a value, such as the wait: for each value, the fraction of jobs
+    that have at most this value. A run with a higher curve is better.
+    """
     height = 230.0
     most = max((float(curve.values.max(initial=0.0)) for curve in curves), default=0.0)
     if waits:

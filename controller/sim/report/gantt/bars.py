@@ -19,7 +19,8 @@ TALLEST = 64
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the Gantt chart for one GPU, or for all cores of a node without GPUs. `height` is in lines."""
+    """A row of the Gantt chart for one GPU, or for all cores of a node without GPUs. `height` counts text
+    lines."""
 
     key: str
     """The UUID of the GPU, or the name of the node."""
@@ -85,8 +86,9 @@ def bars_of(run: ReportRun) -> list[Bar]:
 
 
 def _pieces(run: ReportRun, part: Allocation) -> list[tuple[str, int]]:
-    """Return the tracks (rows) that the job uses on one node, each with the units (thousandths of a GPU or
-    core) that it holds there."""
+    """Return for each track (row) that the job uses on one node the id of the track, and the thousandths of
+    the GPU or of a core that the job holds there.
+    """
     if run.by_gpu:
         return [(hold.uuid, hold.milli) for hold in part.gpus]
     return [(part.node, part.cpu_milli)]

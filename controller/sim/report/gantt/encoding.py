@@ -41,8 +41,8 @@ class Gantt:
 
 
 def gantt_of(run: ReportRun, span: TimeSpan, most: int) -> Gantt:
-    """Encode the chart of a run. If it has more bars than the limit `most`, only those with the most GPU time
-    are kept.
+    """Return the encoded Gantt chart of a run. If there are more than `most` bars, only those with the most
+    GPU time are kept.
     """
     bars = bars_of(run)
     areas = [bar.count * (bar.high - bar.low) * run.ran_s(bar.record) for bar in bars]
@@ -113,8 +113,10 @@ def _columns(
 
 
 def _ranked(run: ReportRun, of: str) -> _Names:
-    """Return the names of all users or projects, those with the most use first. The script gives only the
-    first ones a colour of their own."""
+    """Return the names of all users or projects, those with the most use first.
+
+    The script of the report has different colours only for the first of them.
+    """
     used: dict[str, float] = defaultdict(float)
     for record in run.started:
         used[getattr(record, of)] += run.held(record) * run.ran_s(record)
