@@ -200,8 +200,8 @@ class Engine:
         """Change the configuration, with the same effect as a restart. Running jobs continue.
 
         1. Record the change.
-        2. Copy the state for the new configuration (`pipeline`), and create again all objects that handle
-           inputs.
+        2. Copy the state for the new configuration (`given.pipeline`), and create again all objects that
+           handle inputs.
         """
         old, new = self.pipeline, given.pipeline
         overcommit = new.overcommit if new is not None and new.overcommit != old.overcommit else None

@@ -95,7 +95,7 @@ class _TenantUse:
     jobs: int = 0
 
     def integrate(self, until: float) -> None:
-        """Add the GPU-seconds from `since` to `until` to the integrals."""
+        """Add the GPU-seconds between the time `self.since` and the time `until` to the integrals."""
         seconds = until - self.since
         if seconds <= 0:
             return

@@ -1,5 +1,4 @@
-"""Keeps the accounted figures: one record for each of the last hours, and one for each of the days before
-them. Also their database rows.
+"""Keeps the accounted figures: those of each of the last hours, and those of each of the days before.
 
 A period is an hour or a day with the figures of all tenants. A tenant is a user in a project. Periods are
 stored as notes (database rows) of the kind NOTE. The name of a note is `hour/N` or `day/N`, where N counts
@@ -37,7 +36,9 @@ OTHERS: Tenant = ("(others)", "(others)")
 
 @dataclass(slots=True)
 class TenantHours:
-    """The GPU-hours of a tenant in one period, and the waits of its jobs that started for the first time."""
+    """The GPU-hours of a tenant in one period, and the waits of those of its jobs that started for the first
+    time in the period.
+    """
 
     got: float = 0.0
     entitled: float = 0.0
@@ -58,13 +59,13 @@ class TenantHours:
         self.waits.update(other.waits)
 
     def dump(self) -> list[Any]:
-        """Return the figures as a JSON-ready list."""
+        """Return the figures as a list that can be written as JSON."""
         figures = (self.got, self.entitled, self.demanded, self.scavenged, self.longest_wait_s)
         return [*(round(each, 6) for each in figures), {str(each): n for each, n in self.waits.items()}]
 
     @classmethod
     def load(cls, stored: list[Any]) -> TenantHours:
-        """Return the figures from the list that `dump` returned."""
+        """Return the figures that `dump` has converted to the list `stored`."""
         waits = Counter({int(each): count for each, count in stored[5].items()})
         return cls(stored[0], stored[1], stored[2], stored[3], stored[4], waits)
 
@@ -100,7 +101,7 @@ class Period:
             self.tenant(tenant).add(figures)
 
     def dump(self) -> dict[str, Any]:
-        """Return the figures as JSON-ready data."""
+        """Return the figures as data that can be written as JSON."""
         return {
             "capacity": round(self.capacity, 6),
             "idle": {cause: round(hours, 6) for cause, hours in self.idle.items()},
@@ -110,7 +111,7 @@ class Period:
 
     @classmethod
     def load(cls, body: dict[str, Any]) -> Period:
-        """Return the figures from the data that `dump` returned."""
+        """Return the figures that `dump` has converted to `body`."""
         tenants = {(each[0], each[1]): TenantHours.load(each[2:]) for each in body["tenants"]}
         return cls(body["capacity"], tenants, _zeros(body["idle"]), _zeros(body["lost"]))
 
@@ -178,8 +179,8 @@ class Periods:
         return None if found is None else dumps(found.dump())
 
     def _merge_old(self, hour: int) -> None:
-        """Move the figures of hours before the last KEPT_HOURS into their days, and delete days before the
-        last `kept_days`. `hour` is the present hour.
+        """Move the figures of hours older than KEPT_HOURS into their days, and delete days older than
+        `self.kept_days`. `hour` is the present hour.
         """
         for old in [each for each in self._hours if each <= hour - KEPT_HOURS]:
             self._days.setdefault(old // DAY_H, Period()).add(self._hours.pop(old))

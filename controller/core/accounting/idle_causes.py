@@ -1,4 +1,4 @@
-"""Divides the idle GPUs by the cause why no waiting job runs on them.
+"""Divides the idle GPUs by the reason why no waiting job runs on them (the cause).
 
 Algorithm of a sample
 1. The cause of an idle GPU that takes no new jobs is the reason for this: node down, drained node,
@@ -131,19 +131,20 @@ class IdleSampler:
         """
         state = engine.state
         kinds, usable = _kinds_that_fit(engine, free)
-        # These jobs could start now without a delay of others: step 4 in the docstring of this module.
+        # Count the GPUs for jobs that could start now without a delay of others (step 4 in the docstring of
+        # this module).
         for kind in kinds:
             while kind.jobs and (cause := self._waste(engine, kind.jobs[-1], now)) and kind.take(free):
                 kind.jobs.pop()
                 idle[cause] += kind.gpus
-        # These jobs fit, but something blocks them: step 5.
+        # Count the GPUs for jobs that fit, but that something blocks (step 5).
         for kind in kinds:
             if kind.jobs and kind.nodes_for(free):
                 cause = self._blocker(engine, kind.jobs[-1], now)
                 while kind.jobs and kind.take(free):
                     kind.jobs.pop()
                     idle[cause] += kind.gpus
-        # No waiting job can take these GPUs: steps 2 and 6.
+        # Count the GPUs that no waiting job can use now (steps 2 and 6).
         for row, gpus in free.items():
             left = IdleCause.SCATTERED if usable[row] else IdleCause.UNSUITABLE
             idle[left if len(state.queue) else _without_jobs(state)] += gpus

@@ -113,7 +113,7 @@ class BackfillCandidates:
         return False
 
     def key(self) -> tuple[float, QueueEntry]:
-        """The sort key of the current job among all candidates; the lowest is tried first.
+        """Return the sort key of the current job among all candidates; the lowest is tried first.
 
         The key consists of a number that the backfill plugin computes from the job's run time, and of the
         job's queue position, which decides on a tie.

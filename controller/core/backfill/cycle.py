@@ -551,8 +551,8 @@ class Cycle:
 
     @contextmanager
     def keeping_easy_reservation(self) -> Iterator[None]:
-        """Inside the block, questions may compute the EASY reservation. Afterwards it is as known as before,
-        because a reservation that a later pass computes may be for another time.
+        """Let a query compute the EASY reservation within a `with` block. At the end of the block the earlier
+        result is restored, because a later pass may compute the reservation for another time.
         """
         before = self._easy, self._easy_known
         try:

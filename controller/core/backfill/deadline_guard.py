@@ -50,7 +50,9 @@ class DeadlineGuard:
         """By job: whether it will probably miss its deadline."""
 
     def urgent(self, now: float) -> list[int]:
-        """The jobs whose latest start is at most MARGIN_S seconds away; the earliest latest start first."""
+        """Return the ids of the jobs whose latest start is at most MARGIN_S seconds away, the earliest latest
+        start first.
+        """
         dated = self._queue.by_latest_start
         return [job for _, job in dated[: bisect_right(dated, (now + MARGIN_S, np.inf))]]
 
@@ -80,7 +82,7 @@ class DeadlineGuard:
         ]
 
     def kept_from(self, job: Job, shape: Shape, barred: Bools | None, now: float) -> Bools | None:
-        """Return the nodes that the job may not use; None if it may use all.
+        """Return True for each node that the job may not use; None if it may use all.
 
         These are the nodes in `barred`, and the nodes on which the job would use resources that another job
         with a deadline needs at its latest start.

@@ -70,12 +70,12 @@ class ProfileCycles:
         return self.cycles.get(profile, self.last)
 
     def placer_of(self, job: Job) -> Placer:
-        """The placer of the job's profile, which chooses nodes and GPUs for the job."""
+        """Return the placer of the job's profile, which chooses nodes and GPUs for the job."""
         return self.of(job).placer
 
     def guards_of(self, job: Job) -> PreemptionGuards:
-        """The limits that protect this running job from preemption (guards): those of its own profile and
-        queue, whatever job would preempt it.
+        """Return the limits that protect this running job from preemption (guards): those of its own profile
+        and queue, whatever job would preempt it.
         """
         profile = self._profiles.get(job.profile)
         guards = self.guards if profile is None else profile.policy.guards

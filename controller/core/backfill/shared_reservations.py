@@ -60,7 +60,7 @@ class SharedReservations:
         return self._table.edition
 
     def reservation_of(self, job: int) -> BackfillReservation | None:
-        """The reservation of a job of this profile; None without one."""
+        """Return the reservation of a job of this profile; None if it has none."""
         return self.reservations.by_job.get(job)
 
     def due(self, now: float) -> bool:
@@ -113,14 +113,13 @@ class SharedReservations:
         )
 
     def needs_reserved_licences(self, job: Job, now: float) -> bool:
-        """Whether the job needs licences that are free now but reserved for other jobs."""
+        """Return whether the job needs licences that are free now but reserved for other jobs."""
         with self.reservations.without(job.id, now):
             return not self._leaves_licences(job, now)
 
     def barred(self, job: Job, now: float) -> Bools | None:
-        """Return the nodes on which a start of the job now would delay another job's reserved start.
-
-        None if there are no such nodes.
+        """Return True for each node on which a start of the job now would delay the reserved start of another
+        job. None if there is no such node.
         """
         shape = self._placer.shape(job.ask)
         if shape is None:
@@ -133,9 +132,8 @@ class SharedReservations:
         return [each for each in self._table.starts_on(row) if each[1] != other_than.id]
 
     def reserved_before(self, job: Job, until: float, now: float) -> Bools | None:
-        """Return the nodes on which a reservation of another job starts before `until`.
-
-        None if there are no such nodes.
+        """Return True for each node on which a reservation of another job starts before `until`. None if
+        there is no such node.
         """
         with self.reservations.without(job.id, now):
             return self._table.reserved_before(until)

@@ -36,7 +36,7 @@ class StartSearch:
         """The reservations on nodes that this profile shares with others; None if it shares no node."""
 
     def barred(self, job: Job, now: float, *, for_deadlines: bool) -> Bools | None:
-        """Return the nodes where the job may not start; None if it may start on all nodes.
+        """Return True for each node on which the job may not start; None if it may start on all nodes.
 
         The job may not start on nodes that operators have reserved for other users. If `for_deadlines` is
         True, it also may not start on nodes that another waiting job needs to meet its deadline.
@@ -92,8 +92,9 @@ class StartSearch:
         return Reason.PROMISED
 
     def reserved_for_others(self, job: Job, now: float) -> Bools | None:
-        """Return the nodes with a backfill reservation of another job that begins before this job would end.
-        On these nodes this job may not preempt, because it would delay the other job. None if there are none.
+        """Return True for each node with a backfill reservation of another job that begins before this job
+        would end. This job may not preempt there, because it would delay the other job. None if there is no
+        such node.
 
         The time that the preempted jobs need to end is included.
         """

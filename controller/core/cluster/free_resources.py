@@ -41,8 +41,8 @@ class FreeResources:
                 self.gpus[slot] += sign * hold.milli
 
     def fits(self, part: PerNodeRequest, needs: GpuNeeds, row: int) -> bool:
-        """True if these free resources are enough for the request on one node. `needs` are the GPU needs of
-        the request; `row` is the node's row in the node table.
+        """Return whether these free resources are enough for the request on one node. `needs` are the GPU
+        needs of the request; `row` is the node's row in the node table.
         """
         if self.cpu_milli < part.cpu_milli or self.memory_mib < part.memory_mib:
             return False

@@ -70,8 +70,8 @@ class GpuNeeds:
         ]
 
     def met_by(self, free: Sequence[int], kinds: Sequence[int], row: int) -> bool:
-        """True if the GPUs of the node in table row `row` are enough for the request. `free` has the free
-        thousandths and `kinds` the type of each GPU.
+        """Return whether the GPUs of the node in table row `row` are enough for the request. `free` has the
+        free thousandths and `kinds` the type code of each GPU.
         """
         if not self.count:
             return True

@@ -78,8 +78,8 @@ class JobAffinityIndex:
         return other
 
     def affects(self, part: PerNodeRequest) -> bool:
-        """True if a required affinity term of the request, or the anti-affinity of a running job, limits the
-        nodes for the request.
+        """Return whether a required affinity term of the request, or the anti-affinity of a running job,
+        limits the nodes for the request.
 
         The anti-affinity of a running job of the same user limits them if it names a label of the request.
         """

@@ -55,7 +55,7 @@ class Licences:
         return self.total.get(name, 0) - self.used.get(name, 0)
 
     def insufficient(self, wanted: LicenceCounts) -> bool:
-        """True if fewer of any of these licences are free than the job requests."""
+        """Return whether, of any of these licences, fewer are free than the job requests."""
         return any(count > self.free(name) for name, count in wanted)
 
     def shortages(self, wanted: LicenceCounts) -> Iterator[LicenceShortage]:
@@ -66,7 +66,9 @@ class Licences:
 
 
 def holds_licences(job: Job) -> bool:
-    """True if the job holds its licences now: it runs, or it is nominated (resources are kept for it)."""
+    """Return whether the job holds its licences now, because it runs or is nominated (resources are kept for
+    it).
+    """
     return bool(job.unended or job.claim)
 
 

@@ -160,7 +160,7 @@ def _words(name: str) -> str:
 
 
 def names_model(name: str, model: str) -> bool:
-    """True if the GPU model contains the name as whole words.
+    """Return whether the GPU model contains the name as whole words.
 
     Example: `NVIDIA H100 PCIe` contains `H100`; `NVIDIA A100` does not contain `A10`.
     """

@@ -219,5 +219,7 @@ class DefaultSizes:
 
 
 def has_provisional_size(spec: JobSpec) -> bool:
-    """True if a default of the spec was set while the cluster had no node that could hold the job."""
+    """Return whether a default of the spec was computed while the cluster had no node that could hold the
+    job.
+    """
     return bool(spec.by_default) and PROVISIONAL in spec.by_default.values()

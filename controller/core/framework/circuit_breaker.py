@@ -47,7 +47,7 @@ class CircuitBreaker:
     """The last error by (kind, name)."""
 
     def allows(self, kind: str, name: str) -> bool:
-        """True if the plugin may be called in this scheduling cycle."""
+        """Return whether the plugin may be called in this scheduling cycle."""
         times, last = self.failed.get((kind, name), (0, -1))
         return times < MAX_FAILED_CYCLES and last != self.cycle
 

@@ -103,7 +103,7 @@ def profile_of(profiles: Sequence[Profile], spec: JobSpec, user: str) -> str:
 
 
 def may_change_profile(before: JobSpec, after: JobSpec) -> bool:
-    """True if the edit of a job's spec from `before` to `after` may change the profile of the job."""
+    """Return whether the edit of a job's spec from `before` to `after` may change the profile of the job."""
     return (before.profile, before.queue, before.project) != (after.profile, after.queue, after.project)
 
 

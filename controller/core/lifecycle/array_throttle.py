@@ -95,8 +95,8 @@ class ArrayThrottles:
                 wasting.append(job.id)
 
     def settle(self, now: float, record: Callable[[Event], None]) -> None:
-        """Take one array from `unsettled`, and move its slots to elements that can use them. `record` must
-        apply each event and call `update` before it returns.
+        """Take one array from `self.unsettled`, and move its slots to elements that can use them. `record`
+        must apply each event and call `update` before it returns.
         """
         array, wasting = self.unsettled.popitem()
         for job in wasting:
@@ -112,7 +112,9 @@ class ArrayThrottles:
 
 
 def wastes_slot(job: Job) -> bool:
-    """True if a queued element has a slot that it cannot use, because it is held or waits for other jobs."""
+    """Return whether a queued array element has a slot that it cannot use, because it is held or waits for
+    other jobs.
+    """
     return _waits_for_others(job) and job.state is JobState.QUEUED and Reason.ARRAY not in job.wait.gates
 
 

@@ -188,7 +188,9 @@ def _array_outcome(elements: Iterable[Job], until: Until, pending: set[int]) -> 
 
 
 def _job_outcome(job: Job, until: Until) -> bool | None:
-    """True if the job meets the condition, False if it can never meet it, None if neither is certain yet."""
+    """Return True if the job meets the condition `until`, False if it can never meet it, None if neither is
+    certain yet.
+    """
     over, completed = job.state.terminal, job.state is JobState.COMPLETED
     if until is Until.OK:
         return completed if over else None
@@ -201,7 +203,7 @@ def _job_outcome(job: Job, until: Until) -> bool | None:
 
 
 def has_started(job: Job) -> bool:
-    """True if any attempt of the job has started to run."""
+    """Return whether any attempt of the job has started to run."""
     return job.started_at is not None or job.attempt > (job.state is not JobState.QUEUED)
 
 

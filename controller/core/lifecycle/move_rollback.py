@@ -49,7 +49,8 @@ def _waiting_for_move(state: State, job: Job, move: Move) -> Job | None:
 
 
 def _nodes_open(state: State, placer: Placer, job: Job, move: Move, now: float) -> bool:
-    """True if the old nodes of a moved job take jobs, admit this job and still have the GPUs that it held.
+    """Return whether the old nodes of a moved job take jobs, admit this job and still have the GPUs that it
+    held.
 
     The GPUs may be in use by other jobs.
     """

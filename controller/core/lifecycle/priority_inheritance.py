@@ -51,8 +51,8 @@ class PriorityInheritance:
         """Targets and single jobs whose inherited priority may have changed."""
 
     def update(self, job: Job) -> None:
-        """After an event about the job, add to `changed` the jobs and arrays whose inherited priority may be
-        another one now: the job itself, and those that it waits for.
+        """After an event about the job, mark the jobs whose inherited priority may have changed: the job
+        itself, and the jobs and arrays that it waits for. `settle` then computes these priorities.
         """
         if self._inherited(job) != job.wait.inherited and not job.state.terminal:
             self.changed[job.id] = None

@@ -181,5 +181,5 @@ def _applies(job: Job, ended: JobEnded) -> bool:
 
 
 def _restarts_as_gang(job: Job) -> bool:
-    """True if the failure of one member restarts all members of the gang."""
+    """Return whether the failure of one member restarts all members of the gang."""
     return len(job.members) > 1 and job.spec.gang.on_failure is MemberFailure.RESTART

@@ -29,8 +29,8 @@ SHRUNK = "shrunk"
 
 
 def was_preempted(job: Job) -> bool:
-    """True if the attempt ended because of a preemption; False if the program exited before the stop order
-    arrived.
+    """Return whether the attempt ended because of a preemption; False if the program exited before the stop
+    order arrived.
     """
     return job.stopping is Reason.PREEMPTED and any(
         member.why == PREEMPTED for member in job.members.values()
@@ -38,7 +38,7 @@ def was_preempted(job: Job) -> bool:
 
 
 def continues_without_failed(job: Job) -> bool:
-    """True if the other gang members go on running after one has failed (on_failure = "continue"), because
+    """Return whether the other gang members go on running after one has failed: on_failure is "continue", and
     enough members can still succeed.
     """
     gang = job.spec.gang

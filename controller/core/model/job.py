@@ -79,7 +79,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a running job to other nodes, ordered by the rebalancer."""
+    """One move of a running job to other nodes, caused by the rebalancer or by a preemption."""
 
     proposal: str
     kind: str
@@ -311,7 +311,9 @@ class Job:
         return any(not member.failed and not member.leaving for member in ended)
 
     def spare(self, node: str) -> bool:
-        """True if this elastic job can give up its member on the node and continue with its other members."""
+        """Return whether this elastic job can give up its member on the node and continue with its other
+        members.
+        """
         gang = self.spec.gang
         return (
             gang.elastic

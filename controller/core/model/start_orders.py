@@ -87,8 +87,8 @@ def _path_values(job: Job, node: str, rank: int) -> dict[str, str]:
 
 
 def _appends(job: Job, rank: int) -> bool:
-    """True if the attempt appends to its output files and does not truncate them. Later attempts append, so
-    that the output of earlier attempts is not lost.
+    """Return whether the attempt appends to its output files and does not truncate them. Later attempts
+    append, so that the output of earlier attempts is not lost.
     """
     spec = job.spec
     if rank and not (is_per_node(spec.output) or is_per_node(spec.error)):

@@ -65,7 +65,9 @@ class Hook(Protocol):
     name: ClassVar[str]
 
     def on_placed(self, placed: Placed) -> None:
-        """Called after the placement is on disk, in a separate thread, for one placement at a time."""
+        """Inform another system of a placement. Called after the placement is on disk, in a separate thread,
+        for one placement at a time.
+        """
         ...
 
 

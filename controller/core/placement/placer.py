@@ -127,7 +127,7 @@ class Placer:
 
     def _find_shape(self, ask: ResourceRequest) -> Shape | None:
         """Compute the result of `shape`, from the nodes whose taints the request tolerates. If they cannot
-        hold the request, compute it from all nodes. A request that only tainted nodes can hold thus waits and
+        hold the request, compute it from all nodes. So a request that only tainted nodes can hold waits and
         is not refused, because taints may be removed.
         """
         if not len(self.nodes) or self.unsupported_request(ask.part):

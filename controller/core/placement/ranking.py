@@ -124,7 +124,9 @@ class NodeRanking:
         return self._possible
 
     def update(self) -> None:
-        """Bring `fits` (the nodes on which the request fits) and `count` (their number) up to date."""
+        """Find out again on which nodes the request fits (`fits`), and how many they are (`count`). Only
+        nodes that have changed since the last call are checked.
+        """
         nodes = self._nodes
         # Read the columns before the versions, because reading them can change `layout_version`.
         columns = nodes.columns

@@ -45,7 +45,9 @@ class LikelyEnds:
     limit: float
 
     def spares(self, now: float) -> bool:
-        """Return whether the job is likely to end within `spare_s` seconds."""
+        """Return whether the job is not preempted now, because it is likely to end within `spare_s`
+        seconds.
+        """
         return self.at(now) <= now + self.spare_s
 
     def at(self, now: float) -> float:

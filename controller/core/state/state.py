@@ -373,7 +373,7 @@ class State:
         return self.services.get(service, NO_ORDERS)
 
     def drop_replica(self, job: Job) -> None:
-        """Remove a job that has ended from the replicas of its service."""
+        """Remove an ended job from the replicas of its service."""
         assert job.replica is not None
         found = self.replicas[job.replica.service]
         del found[job.id]
@@ -390,8 +390,8 @@ class State:
         self.ended[job.id] = None
 
     def forget_old(self) -> None:
-        """Drop the oldest ended jobs from memory until `keep_ended` are left. Call it after the rows of these
-        jobs were made.
+        """Drop the oldest ended jobs from memory, so that `keep_ended` of them are left. Call this after the
+        database rows of these jobs were made.
         """
         while len(self.ended) > self.keep_ended:
             oldest, _ = self.ended.popitem(last=False)

@@ -142,7 +142,9 @@ class NodeTimelines:
         self._give_reserved_shared(reservation, 1)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Compute all results as if this reservation did not exist, until `put_back` or `drop_aside`."""
+        """Treat the resources of this reservation as free in all results, until `put_back` or `drop_aside` is
+        called.
+        """
         self._aside = reservation
         for row in rows_in(reservation.rows & self._separate_rows):
             line = self._saved[row] = self._separate[row]
@@ -150,13 +152,13 @@ class NodeTimelines:
         self._give_reserved_separate(reservation, 1)
 
     def put_back(self) -> None:
-        """Include the reservation of the last `set_aside` in all results again."""
+        """End `set_aside`: treat the resources of the reservation as reserved again."""
         self._separate |= self._saved
         self._saved.clear()
         self._aside = None
 
     def drop_aside(self) -> None:
-        """Remove the reservation of the last `set_aside` for ever, so that its resources are free."""
+        """Drop the reservation of the last `set_aside`: its resources stay free."""
         self._changed += self._saved
         self._saved.clear()
         if self._aside is not None:
@@ -176,7 +178,9 @@ class NodeTimelines:
         self._shared.give(reservation.starts_at, reservation.ends_at, rows, amounts, sign)
 
     def least(self, row: int, since: float, duration: float) -> FreeResources:
-        """The resources that one node has free during the whole time from `since` to `since + duration`."""
+        """Return the resources that one node has free during the whole time from `since` to `since +
+        duration`.
+        """
         if self._separate_rows >> row & 1:
             return self._separate[row].least(since, duration)
         return self._shared.least(row, since, duration)

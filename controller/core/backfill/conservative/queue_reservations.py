@@ -222,9 +222,8 @@ class QueueReservations:
         return reserved.placement
 
     def refuse(self, job: int, now: float) -> None:
-        """Undo `take_due` for a job that may not start after all, for example because of a quota.
-
-        The job gets no new reservation until `retry_refused`.
+        """Undo `take_due` for a job that may not start after all, for example because of a quota. The job
+        gets no new reservation until `retry_refused` is called.
         """
         self.table.cancel_start(job, now)
         self.table.note_move()

@@ -75,7 +75,7 @@ class ReservationTable:
 
     @property
     def shared(self) -> bool:
-        """Whether several queues have reservations in the table."""
+        """True if several queues have reservations in the table."""
         return len(self.queues) > 1
 
     # Updates from the state
@@ -250,24 +250,25 @@ class ReservationTable:
             self.nodes.release(reservation)
 
     def set_aside(self, reservation: BackfillReservation) -> None:
-        """Ignore a reservation while an earlier start is searched, until `put_back` or `drop_aside`."""
+        """Treat the resources of this reservation as free until `put_back` or `drop_aside` is called, to
+        search an earlier start for its job.
+        """
         self._count(reservation, -1)
         self.nodes.set_aside(reservation)
 
     def put_back(self, reservation: BackfillReservation) -> None:
-        """Undo `set_aside`: the reservation keeps its start and its nodes."""
+        """End `set_aside` without a change: the reservation keeps its start and its nodes."""
         self._count(reservation, 1)
         self.nodes.put_back()
 
     def drop_aside(self) -> None:
-        """Remove the reservation of the last `set_aside`, because it gets another start or other nodes."""
+        """End `set_aside` and remove the reservation, because its job gets another start or other nodes."""
         self.openings += 1
         self.nodes.drop_aside()
 
     def note_move(self) -> None:
-        """Increase the version `edition` of a table that several profiles share.
-
-        The other profiles compare this version to find out that a reservation was dropped or moved.
+        """Record in a table that several profiles share that a reservation was dropped or moved: increase
+        `edition`. The other profiles then search earlier starts.
         """
         self.edition += self.shared
 
@@ -283,7 +284,7 @@ class ReservationTable:
         self._count_rows(reservation, -1)
 
     def cancel_start(self, job: int, now: float) -> None:
-        """Undo `start` for a job that does not start after all."""
+        """Undo `start` for a job that does not start after all: drop its resources from the table."""
         self._return(job, now)
 
     def _count(self, reservation: BackfillReservation, sign: int) -> None:
@@ -313,9 +314,8 @@ class ReservationTable:
         return min((start for start in starts if start > self._now), default=NEVER)
 
     def barred(self, part: PerNodeRequest, duration: float, now: float) -> Bools | None:
-        """Return the nodes where a job with request `part` would delay a reservation if it started now.
-
-        `duration` is the job's run time in seconds. None if no node has a reservation.
+        """Return True for each node on which a job with the request `part` would delay a reservation if it
+        started now and ran for `duration` seconds. None if no node has a reservation.
         """
         if not self._reserved_rows:
             return None
@@ -348,7 +348,7 @@ class ReservationTable:
         }
 
     def reserved_before(self, until: float) -> Bools | None:
-        """Return the nodes with a reservation that starts before `until`; None if there are none."""
+        """Return True for each node with a reservation that starts before `until`; None if there is none."""
         found = [
             row
             for queue in self.queues
@@ -411,8 +411,8 @@ class ExpectedAffinity:
             del by_part[part]
 
     def suited(self, part: PerNodeRequest, nodes: Nodes) -> Bools | None:
-        """Return the nodes on which affinity terms allow a job with request `part`; None if they allow all
-        nodes.
+        """Return True for each node on which affinity terms allow a job with the request `part`; None if they
+        allow all nodes.
 
         On an allowed node, running jobs satisfy the terms of `part`, and no affinity term between `part` and
         a job with a reservation is broken.
