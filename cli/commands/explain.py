@@ -52,6 +52,7 @@ def explain(job: Job, within: Within = None, output: Output = Format.TABLE) -> i
         ("profile", view.profile),
         ("why", detail_views.of_why(answer.why)),
         ("ahead", detail_views.of_ahead(answer.why)),
+        ("nodes", detail_views.of_node_scores(answer.why)),
         ("starts", starts(answer)),
         ("now", changes_to_start_now(answer)),
         ("runs", detail_views.of_prediction(answer.predicted_s, answer.job)),

@@ -209,6 +209,7 @@ def of_node(node: NodeView) -> Facts:
         ("scratch", f"{memory(node.scratch_free_mib)} of {memory(node.scratch_mib)} free"),
         ("numa nodes", "\n".join(map(_numa, node.numa)) or str(node.numa_nodes)),
         ("driver", node.driver + (f", CUDA {node.cuda}" if node.cuda else "")),
+        ("switches", " > ".join(map(printable, node.switches))),
         ("labels", _pairs(node.labels)),
         ("taints", _lines(*node.taints)),
         ("jobs", ", ".join(node.job_labels or map(str, node.jobs))),
@@ -265,6 +266,17 @@ def of_why(why: Why) -> str:
         f"{counted(loss.lost, 'node')}: {loss.message} ({', '.join(loss.examples)})" for loss in why.losses
     ]
     return "\n".join(line for line in lines if line)
+
+
+def of_node_scores(why: Why) -> str:
+    """Return a line for each of the best nodes of a waiting job: its points, and those of each scorer."""
+    lines = [] if not why.nodes or why.nodes[0].fits else ["it fits on no node now; these could hold it:"]
+    lines += [
+        f"{each.node}: {each.points:.1f} points = "
+        + " + ".join(f"{part.factor:.2f} × {part.weight:g} {part.name}" for part in each.parts)
+        for each in why.nodes
+    ]
+    return "\n".join(lines)
 
 
 def _saves(spec: JobSpec) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from cli.spec.sbatch_sizes import Option, Sizes, Translation
 from cli.spec.submit_options import OptionText
+from wire.cluster.hostlist import expand_hostlist
 
 _SHORT = {
     "-A": "--account",
@@ -43,7 +44,6 @@ _SHORT = {
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _FROM_NOW = re.compile(r"now\+(\d{1,9})(?:(second|minute|hour|day|week)s?)?")
 _SIGNAL = re.compile(r"(?:[RB]{1,2}:)?(\w+)(?:@(\d+))?")
-_HOSTS = re.compile(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*")
 _MODEL = re.compile(r"[abhlv]\d{2,3}s?|gh200|gb200|rtx\w+|t4|p100", re.IGNORECASE)
 Pairs = list[tuple[str, str]]
 
@@ -119,7 +119,7 @@ def _one(option: Option, translation: Translation, others: dict[str, Option]) ->
         translation.warnings.append(f"{option.where}: {option.flag}: {harmless}")
         pairs = harmless.pairs
     if option.flag == "--nodelist" and "--nodes" not in others:
-        pairs = [*pairs, ("nodes", str(len(_hosts(option.value or ""))))]
+        pairs = [*pairs, ("nodes", str(len(expand_hostlist(option.value or ""))))]
     translation.pairs += [(name, OptionText(text, f"{option.where}: {option.flag}")) for name, text in pairs]
 
 
@@ -252,22 +252,6 @@ def _constraint(text: str) -> Pairs:
     return pairs
 
 
-def _hosts(text: str) -> list[str]:
-    """Return the host names in a Slurm host list such as n[1-3,7],m2."""
-    names: list[str] = []
-    for word in _HOSTS.findall(text):
-        head, bracket, rest = word.partition("[")
-        inside, _, tail = rest.partition("]")
-        for part in inside.split(",") if bracket else [""]:
-            low, dash, high = part.partition("-")
-            if dash and low.isdigit() and high.isdigit() and int(high) - int(low) < 10_000:
-                spelt = [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1)]
-            else:
-                spelt = [part]
-            names += [f"{head}{each}{tail}" for each in spelt]
-    return names
-
-
 def _image(text: str) -> Pairs:
     return [("image", text.replace("#", "/", 1))]
 
@@ -285,7 +269,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--deadline": _as("deadline"),
     "--dependency": _dependency,
     "--error": _as("error"),
-    "--exclude": lambda text: [("affinity", f"node not in {','.join(_hosts(text))}")],
+    "--exclude": lambda text: [("affinity", f"node not in {','.join(expand_hostlist(text))}")],
     "--export": _export,
     "--hold": _as("hold"),
     "--job-name": _as("name"),
@@ -293,7 +277,7 @@ _MEANING: dict[str, Callable[[str], Pairs]] = {
     "--licenses": _licences,
     "--nice": _nice,
     "--no-requeue": lambda _: [("on_node_lost", "wait")],
-    "--nodelist": lambda text: [("affinity", f"node in {','.join(_hosts(text))}")],
+    "--nodelist": lambda text: [("affinity", f"node in {','.join(expand_hostlist(text))}")],
     "--open-mode": _as("open_mode"),
     "--output": _as("output"),
     "--partition": _partition,

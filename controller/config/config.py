@@ -37,6 +37,7 @@ from controller.config.tables.service import (
     StoreSection,
 )
 from controller.config.tables.services import ServiceName, ServiceSection
+from controller.config.tables.topology import TopologySection
 from wire.http import addresses
 
 
@@ -80,6 +81,7 @@ class Config(BaseSettings):
     plugins: PluginsSection = PluginsSection()
     scheduler: SchedulerSection = SchedulerSection()
     backfill: BackfillSection = BackfillSection()
+    topology: TopologySection = TopologySection()
     overcommit: OvercommitSection = OvercommitSection()
     queues: dict[Name, QueueSection] = {}
     quota: QuotaSection = QuotaSection()

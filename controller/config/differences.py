@@ -21,6 +21,7 @@ DECIDING = (
     "budgets",
     "scheduler",
     "backfill",
+    "topology",
     "overcommit",
     "queues",
     "quota",

@@ -53,6 +53,7 @@ from controller.registry.plugin_classes import (
 from controller.registry.projects import named_projects, project_problems, project_rules_of
 from controller.registry.queues import idle_policy_of, queue_problems, queue_rules_of
 from controller.registry.services import service_problems, services_of
+from controller.registry.topology import network_of, topology_problems
 from wire.job.start_conditions import OnNodeLost
 
 BUILT_IN = "controller.plugins."
@@ -224,6 +225,7 @@ def build_pipeline(config: Config) -> Pipeline:
             config.backfill.least_runs,
             config.jobs.default_time_limit_s or NEVER,
         ),
+        network=network_of(config),
         sharing=_sharing(config),
         breaker=maker.breaker,
         losses=NodeLossPolicy(
@@ -253,6 +255,7 @@ def build_pipeline(config: Config) -> Pipeline:
     pipeline = replace(pipeline, profiles=maker.profiles(pipeline), hooks=tuple(maker.hooks))
     maker.problems += unfiltered_settings(config) + raised_open_projects(config)
     maker.problems += [*project_problems(config), *queue_problems(config), *service_problems(config)]
+    maker.problems += topology_problems(config)
     if maker.problems:
         raise ConfigRefused(maker.problems)
     return pipeline

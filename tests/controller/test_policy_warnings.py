@@ -49,6 +49,11 @@ def warnings(text: str) -> list[str]:
 
 BAD = [
     (
+        "topology_warnings",
+        "[queues.default]\ndefault_time_limit_s = 60\n[topology]\nweight = 3",
+        "topology.weight: has no effect, because no switches are named. Set levels or switches.",
+    ),
+    (
         "hours_without_zone",
         "[queues.default]\ndefault_time_limit_s = 60\nhours = ['sat-sun']",
         "queues.default.hours: these hours are in UTC, because no time zone is set. Set [scheduler]",

@@ -178,6 +178,8 @@ class NodeView:
     scratch_free_mib: int = 0
     job_labels: tuple[str, ...] = ()
     """The labels of the jobs in `jobs`, in the same order: 17, or 12_3 for an element of array 12."""
+    switches: tuple[str, ...] = ()
+    """The network switches above the node, the widest first; empty without [topology]."""
 
     @property
     def state_word(self) -> str:

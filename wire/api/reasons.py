@@ -60,6 +60,22 @@ class Points:
 
 
 @dataclass(frozen=True)
+class NodeScore:
+    """How the scorers rate a node for a waiting job: the points of each scorer. `fits` is False if the job
+    does not fit on any node now.
+    """
+
+    node: str
+    parts: tuple[Points, ...]
+    fits: bool = True
+
+    @property
+    def points(self) -> float:
+        """The sum of the points of all scorers."""
+        return sum(each.points for each in self.parts)
+
+
+@dataclass(frozen=True)
 class Why:
     """Why a job waits: the main reason as a sentence, how many nodes each filter rejected, and the position
     of the job in the queue.
@@ -76,3 +92,5 @@ class Why:
     """The first jobs of the queue that are ahead of this job. In total `position` - 1 jobs are ahead."""
     notes: tuple[str, ...] = ()
     """Further reasons, such as an exceeded soft limit or GPUs out of service."""
+    nodes: tuple[NodeScore, ...] = ()
+    """The nodes that the scorers rate best for the job, the best first."""

@@ -155,6 +155,7 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
     jobs, as data for JSON.
     """
     from controller.registry import policy_summary as summary
+    from controller.registry.topology import topology_sentence
 
     return {
         "gpus": summary.cluster_gpus(found),
@@ -165,6 +166,7 @@ def _policy_data(found: Config, pipeline: Pipeline) -> dict[str, Any]:
             {**encode(each), "sentence": each.sentence} for each in summary.queue_policies(found, pipeline)
         ],
         "preemption": summary.preemption_sentences(found, pipeline),
+        "topology": topology_sentence(found),
     }
 
 
@@ -173,6 +175,7 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
     other jobs.
     """
     from controller.registry import policy_summary as summary
+    from controller.registry.topology import topology_sentence
 
     gpus = summary.cluster_gpus(found)
     found_projects = summary.project_policies(found, pipeline)
@@ -190,6 +193,8 @@ def _print_policy(found: Config, pipeline: Pipeline) -> None:
             print_note(title)
             for name, sentence in rows:
                 print_note(f"  {printable(name):<{room}}  {sentence}")
+    if topology := topology_sentence(found):
+        print_note(f"Topology: {topology}")
     if preemption := summary.preemption_sentences(found, pipeline):
         print_note("Preemption:")
         for sentence in preemption:

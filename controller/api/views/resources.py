@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.cluster.node_table import ABSENT
 from controller.core.cluster.nodes import Node
 from controller.core.engine import Engine
@@ -157,6 +158,7 @@ def node_view(
     readings: Mapping[str, GpuSample],
     processes: Sequence[GpuProcess] = (),
     idle: Mapping[str, float] = _NONE_IDLE,
+    topology: NetworkTopology | None = None,
 ) -> NodeView:
     """Return the API's view of a node with its GPUs, without GPU measurements if the node is not
     connected."""
@@ -230,6 +232,7 @@ def node_view(
         driver=node.facts.driver,
         cuda=node.facts.cuda,
         numa=node.facts.numa,
+        switches=() if topology is None else topology.path(columns.labels[row]),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.core.cluster.gpu_requirements import gpu_needs_of
 from controller.core.cluster.job_affinity import JobAffinityIndex
-from controller.core.cluster.node_table import ABSENT, Bools
+from controller.core.cluster.node_table import ABSENT, Bools, either_mask
 from controller.core.lifecycle.gang_barrier import accepts_fewer_from
 from controller.core.model.events import Allocation
 from controller.core.model.job import Job
@@ -399,12 +399,20 @@ def find_beside_reservation(
         together = domains.choose(np.array(sorted(safe), dtype=np.intp), ranking.scores, shape.nodes)
         return placer.allocate_rows(shape, together) if together else None
     if easy.spare >= shape.nodes:
-        found = ranking.best(shape.nodes, barred)
+        found = placer.best_rows(shape, shape.nodes, barred)
         return placer.allocate_rows(shape, found) if len(found) == shape.nodes else None
     chosen: list[int] = []
     blocked, spare = easy.blocked_by(placer, shape.part, ranking.rows), easy.spare
     if ranking.count - len(blocked) + spare < shape.nodes:
         return None  # Return before `in_order` is called, because it is slow: it sorts the nodes by score.
+    if placer.nearness_of(shape) is not None:
+        # Prefer nodes near each other that the first job does not need. If they are too few, nearness is
+        # not considered, because a job must not wait for it.
+        unneeded = ~ranking.fits
+        unneeded[list(blocked)] = True
+        found = placer.best_rows(shape, shape.nodes, either_mask(barred, unneeded))
+        if len(found) == shape.nodes:
+            return placer.allocate_rows(shape, found)
     for row in ranking.in_order(barred):
         if row in blocked:
             if not spare:

@@ -24,7 +24,8 @@ def grow_elastic_jobs(
     """Add free nodes to the elastic jobs of this queue, in the order of job ids.
 
     1. Skip a job that has all its nodes, is ending, is losing a node, or must run in one topology domain.
-    2. Take the best nodes, as many as the job lacks, on which the job has not run in this attempt.
+    2. Take the best nodes, as many as the job lacks, on which the job has not run in this attempt. With
+       [topology], those nearest to the nodes of the job come first.
     3. Drop the worst of them until the job with the remaining ones is within quotas and share limits.
 
     Example: job 7 wants 4 nodes and runs on 2. Three nodes are free, and the project's GPU quota allows one
@@ -43,6 +44,11 @@ def grow_elastic_jobs(
         ):
             continue
         rows = placer.ranking(job.ask.part).in_order(state.barred_nodes(job, now))
+        near = placer.network
+        if near is not None:
+            rows = near.nearest_first(
+                rows, [state.nodes.by_name[each.allocation.node].row for each in job.running]
+            )
         # Skip nodes on which this attempt has already run, because an agent refuses to run an attempt twice.
         free = [
             row

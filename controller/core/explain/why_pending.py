@@ -29,6 +29,7 @@ from controller.core.explain.filter_losses import (
     filter_losses,
     uneven_gpus_hint,
 )
+from controller.core.explain.node_scores import common_switch_text, nearness_note, node_scores
 from controller.core.framework.interfaces import Reserves
 from controller.core.framework.unfiltered_constraints import UNFILTERED_HINT, unfiltered_message
 from controller.core.lifecycle.gates import gates_text, waiting_effects
@@ -56,7 +57,7 @@ NAMED = 8
 def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) -> Why:
     """Return why the job is in its state; for a waiting job also how many nodes each filter rejects."""
     if job.state is not JobState.QUEUED:
-        return Why(job.reason, _state_text(state, job, now))
+        return Why(job.reason, _state_text(state, job, now) + common_switch_text(placer, job))
     if job.held:
         return Why(Reason.HELD, held_text(job))
     if job.wait.gates:
@@ -86,6 +87,7 @@ def explain(state: State, placer: Placer, cycle: Cycle, job: Job, now: float) ->
         receipt=_receipt(state, job, now),
         ahead=tuple(Ahead(each.id, each.label, each.user, request_text(each)) for each in ahead),
         notes=tuple(_notes(state, placer, job, now)),
+        nodes=node_scores(placer, job) if len(state.nodes) else (),
     )
 
 
@@ -121,6 +123,7 @@ def _notes(state: State, placer: Placer, job: Job, now: float) -> Iterator[str]:
     if job.id in overdue_gangs(state, state.queue_of(job), now):
         after = duration(state.gang_after_s)
         yield f"it has waited longer than {after} (gang_after_s), so it comes before all other jobs"
+    yield from nearness_note(placer, job) if len(state.nodes) else ()
     if job.ask.part.wants_gpus:
         shape = placer.shape(job.ask)
         possible = placer.possible_nodes(shape.part) if shape is not None else state.nodes.columns.open

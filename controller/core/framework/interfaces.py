@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from controller.core.cluster.network_tree import NetworkTopology
 from controller.core.cluster.node_table import Bools, Floats, NodeTable, Rows
 from controller.core.estimates.runtime_prediction import NO_PREDICTION, PredictionConfig
 from controller.core.model.request import PerNodeRequest
@@ -192,5 +193,7 @@ class SchedulingPolicy:
     strategies: tuple[Strategy, ...] = ()
     """Preemption strategies, tried in this order. Without one, no job is preempted."""
     guards: PreemptionGuards = PreemptionGuards()
+    network: NetworkTopology | None = None
+    """The switches above the nodes ([topology]); None if nearness does not count."""
     profiles: tuple[Profile, ...] = ()
     """The profiles; the last one takes every job. Without profiles, this policy applies to all jobs."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.core.cluster.gpu_requirements import UNSUITABLE, gpu_needs_of
+from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import ABSENT, Floats, NodeTable
 from controller.core.cluster.topology_domains import TopologyDomains
 from controller.core.model.request import PerNodeRequest
@@ -34,15 +35,17 @@ class GpuModelGroups:
     placement can use either.
 
     1. Divide the nodes by GPU model.
-    2. For each model choose the nodes with the best scores, in one topology domain if the job requires one.
-    3. Take the model with the highest total score; on a tie, the first model by name.
+    2. For each model choose the nodes with the best scores, in one topology domain if the job requires one,
+       else near each other if the network is known.
+    3. Take the model with the highest total score, with the points for nearness; on a tie, the first model by
+       name.
 
     Cost: O(nodes) for each call.
 
     Example: 3 nodes with H100 and 5 with A100 are free. For a gang of 4 nodes only the A100 nodes are enough.
     """
 
-    def __init__(self, models: Sequence[str], inside: TopologyDomains | None = None) -> None:
+    def __init__(self, models: Sequence[str], inside: TopologyDomains | NetworkTree | None = None) -> None:
         self._models = models
         self._inside = inside
         self.names = sorted({model for model in models if model})
@@ -58,6 +61,8 @@ class GpuModelGroups:
         for _, these in self._by_model(rows.tolist()):
             found = self._choose(np.array(these, dtype=np.intp), scores, nodes)
             total = 0.0 if scores is None else float(scores[found].sum())
+            if found and isinstance(self._inside, NetworkTree):
+                total += nodes * self._inside.points(found, these)
             if found and (best is None or total > best[0]):
                 best = total, found
         return [] if best is None else best[1]

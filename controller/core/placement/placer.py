@@ -10,6 +10,7 @@ import numpy as np
 
 from controller.core.cluster.free_resources import FreeResources
 from controller.core.cluster.gpu_requirements import gpu_needs_of, milli_of_models
+from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import Bools
 from controller.core.cluster.nodes import Node, Nodes
 from controller.core.cluster.topology_domains import TopologyDomains
@@ -69,7 +70,8 @@ class Placer:
        few nodes.
     3. Choose the nodes with the best scores within one topology domain if the request prefers or requires
        this. If the request only prefers it and no domain has enough nodes, choose from all nodes. With
-       `one_model`, all nodes have GPUs of one model.
+       `one_model`, all nodes have GPUs of one model. With [topology], the nodes of a gang without a domain
+       are also near each other (`NetworkTree`).
     4. Choose GPUs on each node (`choose_gpus`).
 
     Cost: O(nodes that changed since a job with the same request was placed last), see NodeRanking. A request
@@ -86,6 +88,7 @@ class Placer:
         self._shapes: dict[ResourceRequest, tuple[int, Shape | None]] = {}
         self._domains: dict[Topology, tuple[int, TopologyDomains]] = {}
         self._models_of: dict[PerNodeRequest, tuple[int, list[str] | None]] = {}
+        self._network: tuple[int, NetworkTree] | None = None
 
     def clear_rankings(self) -> None:
         """Drop all cached rankings, because filters and scorers may now give other results for the same
@@ -180,13 +183,41 @@ class Placer:
             )
         return known[1]
 
+    @property
+    def network(self) -> NetworkTree | None:
+        """The switches above the nodes; None without [topology]."""
+        topology = self.pipeline.network
+        if topology is None:
+            return None
+        if self._network is None or self._network[0] != self.nodes.layout_version:
+            columns = self.nodes.columns
+            self._network = self.nodes.layout_version, NetworkTree(topology, columns.labels)
+        return self._network[1]
+
+    def nearness_of(self, shape: Shape) -> NetworkTree | None:
+        """Return the tree by which the nodes of a gang should be near each other. None for a job on one node,
+        for a gang that must be in a topology domain, and without [topology].
+        """
+        return None if shape.nodes < 2 or shape.topology_required else self.network
+
+    def best_rows(self, shape: Shape, nodes: int, barred: Bools | None = None) -> list[int]:
+        """Return the row numbers of the `nodes` best nodes for a request that needs no topology domain, in
+        ascending order. If the request fits on fewer nodes, return all of these.
+        """
+        ranking, near = self.ranking(shape.part), self.nearness_of(shape)
+        if near is None:
+            return ranking.best(nodes, barred)
+        free = ranking.count if barred is None else int(np.count_nonzero(ranking.fits & ~barred))
+        return ranking.best_group(min(nodes, free), near, barred)
+
     def required_grouping(self, shape: Shape) -> TopologyDomains | GpuModelGroups | None:
         """Return the groups of nodes if all nodes of the job must be in one group; otherwise None.
 
         A group is a required topology domain, or the nodes with one GPU model.
         """
         lie = self.domains(shape.topology) if shape.topology is not None and shape.topology_required else None
-        return lie if self._models(shape) is None else GpuModelGroups(self._models(shape) or (), lie)
+        models = self._models(shape)
+        return lie if models is None else GpuModelGroups(models, lie or self.nearness_of(shape))
 
     def _models(self, shape: Shape) -> list[str] | None:
         """Return the GPU model of each node. Return None if the nodes need not be grouped by model, because
@@ -227,9 +258,10 @@ class Placer:
         if shape.topology is None or (shape.topology.prefer and not rows):
             models = self._models(shape) if shape.one_model else None
             if models is None:
-                rows = ranking.best(shape.nodes, barred)
+                rows = self.best_rows(shape, shape.nodes, barred)
             else:
-                rows = ranking.best_group(shape.nodes, GpuModelGroups(models), barred)
+                groups = GpuModelGroups(models, self.nearness_of(shape))
+                rows = ranking.best_group(shape.nodes, groups, barred)
         return self.allocate_rows(shape, rows) if len(rows) == shape.nodes else None
 
     def fits(self, ask: ResourceRequest) -> bool:
@@ -270,7 +302,7 @@ class Placer:
                 return self.allocate_rows(replace(shape, nodes=nodes), rows)
         if domains is not None:
             return None
-        rows = self.ranking(shape.part).best(shape.nodes if most is None else min(shape.nodes, most), barred)
+        rows = self.best_rows(shape, wanted, barred)
         return self.allocate_rows(replace(shape, nodes=len(rows)), rows) if len(rows) >= ask.least else None
 
     def still_fits(self, ask: ResourceRequest, placement: Placement, barred: Bools | None = None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from controller.core.cluster.network_tree import NetworkTree
 from controller.core.cluster.node_table import ALL_ROWS, Bools, Floats, NodeTable, Rows
 from controller.core.cluster.nodes import Nodes
 from controller.core.cluster.topology_domains import TopologyDomains
@@ -186,14 +187,14 @@ class NodeRanking:
                 fitting = rows[fits[rows]]
             if len(fitting):
                 total: Floats = np.zeros(len(fitting))
-                for each in self._active_scorers():
+                for each in self.active_scorers():
                     total += each.weight * each.scorer.score(self._part, nodes.columns, fitting)
                 self._scores[fitting] = total
             self._scores_at = (nodes.layout_version, nodes.change_count)
             self._value_version = nodes.value_version
         return self._scores
 
-    def _active_scorers(self) -> list[WeightedScorer]:
+    def active_scorers(self) -> list[WeightedScorer]:
         """Return the scorers that do not give all nodes the same score for this request.
 
         The result is cached until nodes are added, removed or changed.
@@ -209,7 +210,7 @@ class NodeRanking:
         return found
 
     def best_group(
-        self, count: int, domains: TopologyDomains | GpuModelGroups, barred: Bools | None = None
+        self, count: int, domains: TopologyDomains | GpuModelGroups | NetworkTree, barred: Bools | None = None
     ) -> list[int]:
         """Return the row numbers of the `count` best nodes of one group of `domains`, in ascending order.
         Nodes for which `barred` is True are left out. Empty if no group has enough nodes.
@@ -227,7 +228,7 @@ class NodeRanking:
             return sorted(self.in_order(barred)[:count])
         if self.count <= count:
             return self.rows
-        if not self._active_scorers():
+        if not self.active_scorers():
             return self.rows[:count]
         if count == 1:
             return [int(self.scores.argmax())]
@@ -238,7 +239,7 @@ class NodeRanking:
 
         Barred nodes are left out.
         """
-        if self.count <= 1 or not self._active_scorers():
+        if self.count <= 1 or not self.active_scorers():
             rows = self.rows
         else:
             rows = np.argsort(-self.scores, kind="stable").tolist()[: self.count]

@@ -89,4 +89,4 @@ def live_view(daemon: Daemon, node: Node) -> NodeView:
     agents, name = daemon.agents, node.name
     idle = agents.idle_gpus.since(name, daemon.now())
     readings, processes = agents.readings.get(name, {}), agents.processes.get(name, ())
-    return node_view(daemon.state, node, readings, processes, idle)
+    return node_view(daemon.state, node, readings, processes, idle, daemon.engine.pipeline.network)

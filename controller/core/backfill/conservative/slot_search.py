@@ -45,6 +45,8 @@ class SlotSearch:
        outside operators' reservations. Take the first time at which enough nodes can start the job.
     4. If the licences are not free at that time, go back to step 2 and search from that time on. Do the same
        if the job needs nodes in one topology domain or with one GPU model, and the nodes found are not.
+    5. If more nodes than needed can start the job then, take those that are near each other ([topology]), or
+       the first by name.
 
     Invariant: a job that starts in a slot delays no reservation in the table.
     Cost: a few calls of `first_starts`; each time is tried once.
@@ -138,7 +140,8 @@ class SlotSearch:
         """
         part, domains, moment = shape.part, self._placer.required_grouping(shape), now
         among, wanted, runtime = self._suited(part, job), job.ask.licences, self._runtime(job)
-        enough = shape.nodes if domains is None else among.bit_count()
+        near = self._placer.nearness_of(shape) if domains is None else None
+        enough = shape.nodes if domains is None and near is None else among.bit_count()
         while True:
             licensed = self._table.licences.first_start(wanted, runtime, moment)
             if licensed is None:
@@ -163,6 +166,8 @@ class SlotSearch:
                     continue
                 rows = row_set(chosen)
             if rows.bit_count() >= shape.nodes:
+                if near is not None:
+                    rows = row_set(near.choose(np.array(list(rows_in(rows))), None, shape.nodes))
                 rows = first_rows(rows, shape.nodes)
                 return Slot(moment, rows, _free_at(starts, moment, rows) if part.wants_gpus else {})
 

@@ -1,0 +1,57 @@
+"""[topology]: the switches, racks or blocks above the nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from controller.config.tables.fields import Name, Section
+from wire.cluster.hostlist import expand_hostlist
+
+
+def _hostlist(text: str) -> str:
+    if text:
+        expand_hostlist(text)
+    return text
+
+
+Hostlist = Annotated[str, AfterValidator(_hostlist)]
+
+
+class SwitchSection(Section):
+    """One switch: the nodes that are connected to it, or the switches below it. It may be written as the host
+    list of its nodes alone.
+    """
+
+    nodes: Hostlist = ""
+    switches: Hostlist = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_nodes(cls, value: Any) -> Any:
+        return {"nodes": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if bool(self.nodes) == bool(self.switches):
+            raise ValueError('needs either nodes = "gpu[01-16]" or switches = "rack[1-4]"')
+        return self
+
+
+class TopologySection(Section):
+    """The network of the cluster: its switches with their nodes, or the labels that name the switches of each
+    node.
+    """
+
+    levels: list[Name] = []
+    switches: dict[Name, SwitchSection] = {}
+    weight: float = Field(100.0, ge=0, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.levels and self.switches:
+            raise ValueError("has both levels and switches; leave one of them out")
+        if len(set(self.levels)) < len(self.levels):
+            raise ValueError("names a label twice in levels")
+        return self

@@ -1,0 +1,213 @@
+"""The network tree of the cluster ([topology]): which nodes are below which switches, and how near the nodes
+of a gang are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.core.cluster.node_table import Floats
+
+Path = tuple[str, ...]
+"""The switches above a node, the widest first."""
+ROOT = 0
+"""The index of the root, which is above all nodes, also above nodes without a switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTopology:
+    """The table [topology]: the switches above each node, either by node name or by the labels of nodes."""
+
+    levels: tuple[str, ...] = ()
+    """The labels that name the switches of a node, the widest level first, such as ("spine", "rack")."""
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    """The switches above each node, by node name. Used if there are no `levels`."""
+    weight: float = 100.0
+    """The weight of nearness, compared with the weights of the scorers."""
+
+    def path(self, labels: Mapping[str, str]) -> Path:
+        """Return the switches above a node with these labels (`node` is its name); empty if it has none.
+
+        Labels after a missing one are not read, because the switch above them is not known.
+        """
+        if not self.levels:
+            return self.paths.get(labels.get("node", ""), ())
+        found = []
+        for level in self.levels:
+            if level not in labels:
+                break
+            found.append(labels[level])
+        return tuple(found)
+
+
+@dataclass(slots=True)
+class _Switch:
+    name: str
+    parent: int
+    height: int = 0
+    """The number of levels of switches below this switch."""
+    children: list[int] = field(default_factory=list)
+
+
+class NetworkTree:
+    """The switches of the cluster as a tree, with the nodes (rows of the node table) below them. It chooses
+    the nodes of gangs. Its interface is that of TopologyDomains.
+
+    Nearness. The height of a switch is the number of levels of switches below it: a rack switch has 0. The
+    distance of two nodes is the height of the lowest switch above both. The root, which stands for "no common
+    switch", is one level above all. The nearness of a set of nodes is 1 - (height + unused) / height of the
+    root, where `height` is that of the lowest switch above all of them, and `unused` is the fraction of the
+    nodes with room below this switch that the set does not use. So a lower switch is always nearer than a
+    higher one, and of two switches on one level the one with the fewest free nodes wins: the larger free
+    blocks stay whole.
+
+    Algorithm of `choose`
+    1. Candidates are the nodes with the best scores, and for each switch with enough nodes, the root
+       included, a set below it (`_fill`).
+    2. `_fill`: below a switch without further switches, take the nodes with the best scores. Otherwise take
+       the switches below it: the one with the fewest free nodes that holds all missing nodes; if none holds
+       them, the one with the most free nodes as a whole, and go on with the rest.
+    3. Take the candidate with the greatest sum of the mean score of its nodes and `weight` times its
+       nearness; on a tie, the one whose upper switches have the fewest free nodes, then the first by name.
+
+    Invariant: `choose` returns nodes exactly if `rows` has enough nodes. So nearness never makes a job wait.
+
+    Cost: O(switches with room + nodes * levels * log nodes) for one gang. It is not called for jobs on one
+    node, or without [topology].
+
+    Example: racks a and b hang on spine x. Rack a has 5 free nodes, rack b has 4. A gang of 4 gets the nodes
+    of rack b: its nearness is 1 - (0 + 0) / 2 = 1, that of rack a is 1 - (0 + 1/5) / 2 = 0.9. A gang of 6
+    gets all 5 nodes of rack a and one of rack b: 1 - (1 + 3/9) / 2 = 0.33.
+    """
+
+    def __init__(self, topology: NetworkTopology, labels: Sequence[Mapping[str, str]]) -> None:
+        self.topology = topology
+        self.switches = [_Switch("", ROOT)]
+        found: dict[Path, int] = {(): ROOT}
+        above: list[list[int]] = []
+        for each in labels:
+            path = topology.path(each)
+            chain = [ROOT]
+            for depth in range(1, len(path) + 1):
+                at = found.get(path[:depth])
+                if at is None:
+                    at = found[path[:depth]] = len(self.switches)
+                    self.switches.append(_Switch(path[depth - 1], chain[-1]))
+                    self.switches[chain[-1]].children.append(at)
+                chain.append(at)
+            above.append(chain)
+        for switch in reversed(self.switches[1:]):
+            upper = self.switches[switch.parent]
+            upper.height = max(upper.height, switch.height + 1)
+        self.switches[ROOT].height = max(1, self.switches[ROOT].height)
+        self._above = above
+        """For each row the indices of the switches above it, the root first."""
+
+    @property
+    def depth(self) -> int:
+        """The number of levels of switches: the distance of two nodes without a common switch."""
+        return self.switches[ROOT].height
+
+    def names_above(self, row: int) -> Path:
+        """Return the names of the switches above a node, the widest first."""
+        return tuple(self.switches[each].name for each in self._above[row][1:])
+
+    def common_switch(self, rows: Iterable[int]) -> int:
+        """Return the index of the lowest switch above all these nodes; ROOT if there is none."""
+        chains = [self._above[row] for row in rows]
+        lowest = ROOT
+        for level in zip(*chains, strict=False):
+            if len(set(level)) > 1:
+                break
+            lowest = level[0]
+        return lowest
+
+    def distance(self, row: int, other: int) -> int:
+        """Return the number of levels between two nodes: 0 below one lowest switch, `depth` without a common
+        switch, and 0 for a node and itself.
+        """
+        return 0 if row == other else self.switches[self.common_switch((row, other))].height
+
+    def description(self, rows: Iterable[int]) -> str:
+        """Return a part of a sentence that says which switch the nodes `rows` share."""
+        common = self.common_switch(rows)
+        if common == ROOT:
+            return "no common switch"
+        return f"all below switch {self.switches[common].name}"
+
+    def nearness(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
+        """Return the nearness of the nodes `chosen`, from 0 to 1, where `rows` are all nodes with room."""
+        common = self.common_switch(chosen)
+        return self._nearness(common, len(chosen), sum(common in self._above[row] for row in rows))
+
+    def points(self, chosen: Sequence[int], rows: Iterable[int]) -> float:
+        """Return the nearness of the nodes `chosen` times its weight, to be added to their mean score."""
+        return self.topology.weight * self.nearness(chosen, rows)
+
+    def _nearness(self, switch: int, chosen: int, free: int) -> float:
+        if switch == ROOT:
+            return 0.0
+        return 1.0 - (self.switches[switch].height + 1.0 - chosen / free) / self.depth
+
+    def choose(self, rows: NDArray[np.intp], scores: Floats | None, nodes: int) -> list[int]:
+        """Choose `nodes` of the nodes in `rows`, near each other and with good scores. Return their row
+        numbers in ascending order; empty if `rows` has fewer nodes.
+        """
+        if not 0 < nodes <= len(rows):
+            return []
+        best: list[int] = (
+            rows if scores is None else rows[np.argsort(-scores[rows], kind="stable")]
+        ).tolist()
+        below: dict[int, list[int]] = {}
+        for row in best:
+            for switch in self._above[row]:
+                below.setdefault(switch, []).append(row)
+        candidates = [(self.common_switch(best[:nodes]), best[:nodes])] if scores is not None else []
+        candidates += [(at, self._fill(at, nodes, below)) for at in below if len(below[at]) >= nodes]
+
+        def rank(candidate: tuple[int, list[int]]) -> tuple[float, tuple[int, ...], list[int]]:
+            at, chosen = candidate
+            value = self.topology.weight * self._nearness(at, nodes, len(below[at]))
+            if scores is not None:
+                value += float(scores[chosen].mean())
+            upper = tuple(len(below[each]) for each in reversed(self._above[chosen[0]]) if each in below)
+            return round(-value, 9), upper, sorted(chosen)
+
+        return min(map(rank, candidates))[2]
+
+    def _fill(self, switch: int, nodes: int, below: Mapping[int, Sequence[int]]) -> list[int]:
+        """Return `nodes` nodes below a switch, below as few of its switches as possible. `below` has, by
+        switch, the nodes with room below it, the best first.
+        """
+        parts = [each for each in self.switches[switch].children if each in below]
+        chosen: list[int] = []
+        while parts and len(chosen) < nodes:
+            missing = nodes - len(chosen)
+            enough = [each for each in parts if len(below[each]) >= missing]
+            if enough:
+                tightest = min(enough, key=lambda each: len(below[each]))
+                return chosen + self._fill(tightest, missing, below)
+            widest = max(parts, key=lambda each: len(below[each]))
+            chosen += below[widest]
+            parts.remove(widest)
+        taken = set(chosen)
+        return chosen + [row for row in below[switch] if row not in taken][: nodes - len(chosen)]
+
+    def spare_rows(self, rows: Iterable[int], nodes: int) -> int:
+        """Return how many of the nodes in `rows` can be lost while a gang of `nodes` nodes still fits."""
+        return len(set(rows)) - nodes
+
+    def usable_rows(self, rows: Iterable[int], nodes: int) -> set[int]:
+        """Return `rows` if they are enough for a gang of `nodes` nodes, because no node is excluded."""
+        known = set(rows)
+        return known if len(known) >= nodes else set()
+
+    def nearest_first(self, rows: Sequence[int], members: Sequence[int]) -> list[int]:
+        """Return `rows` with the nodes first that are nearest to the nodes `members` of a gang. Equally near
+        nodes stay in their order.
+        """
+        return sorted(rows, key=lambda row: sum(self.distance(row, each) for each in members))

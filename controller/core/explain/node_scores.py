@@ -1,0 +1,77 @@
+"""Shows how the scorers rate nodes for a waiting job, and which nodes of a gang are near each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from controller.core.model.job import Job
+from controller.core.placement.placer import Placer
+from wire.api.reasons import NodeScore, Points
+from wire.text import printable
+
+NAMED = 5
+"""The most nodes of which the scores are shown."""
+
+
+def node_scores(placer: Placer, job: Job) -> tuple[NodeScore, ...]:
+    """Return the best nodes for a waiting job with the points of each scorer, the best node first.
+
+    These are nodes on which the request fits now. If it fits on none, they are nodes that could hold it if no
+    job ran on them; scores that depend on free resources then hold for the present moment only. Scorers that
+    rate all nodes equally for this job are left out.
+    """
+    shape = placer.shape(job.ask)
+    part = job.ask.part if shape is None else shape.part
+    ranking, columns = placer.ranking(part), placer.nodes.columns
+    fits = ranking.count > 0
+    rows = np.flatnonzero(ranking.fits if fits else placer.possible_nodes(part))
+    if not len(rows):
+        return ()
+    parts = [
+        (each.scorer.name, each.weight, each.scorer.score(part, columns, rows))
+        for each in ranking.active_scorers()
+    ]
+    if not parts:
+        return ()
+    total = sum(weight * scores for _, weight, scores in parts)
+    best = np.argsort(-np.asarray(total), kind="stable")[:NAMED].tolist()
+    return tuple(
+        NodeScore(
+            placer.nodes.rows[int(rows[at])].name,
+            tuple(
+                Points(name, float(scores[at]), weight, weight * float(scores[at]))
+                for name, weight, scores in parts
+            ),
+            fits,
+        )
+        for at in best
+    )
+
+
+def nearness_note(placer: Placer, job: Job) -> Iterator[str]:
+    """Yield a text about the nodes that a waiting gang would get now and how near they are, if it fits and
+    [topology] is set.
+    """
+    shape = placer.shape(job.ask)
+    near = None if shape is None else placer.nearness_of(shape)
+    if shape is None or near is None:
+        return
+    rows = placer.best_rows(shape, shape.nodes)
+    if len(rows) == shape.nodes:
+        names = ", ".join(placer.nodes.rows[row].name for row in rows)
+        score = near.nearness(rows, placer.ranking(shape.part).rows)
+        where, weight = near.description(rows), near.topology.weight
+        points = f"{weight * score:.1f} = {score:.2f} × {weight:g}"
+        yield f"nodes near each other that fit now: {names}, {printable(where)}: {points} points (topology)"
+
+
+def common_switch_text(placer: Placer, job: Job) -> str:
+    """Return which switch the nodes of a running gang share, as the end of a sentence; empty for a job on one
+    node, and without [topology].
+    """
+    near, nodes = placer.network, [member.allocation.node for member in job.running]
+    if near is None or len(nodes) < 2:
+        return ""
+    return f", {printable(near.description(placer.nodes.by_name[node].row for node in nodes))}"
