@@ -58,7 +58,8 @@ MONOSPACE = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono"
 class CorralApp(OrderedKeysApp):
     """The application. It shows the state of the cluster and sends requests to the controller.
 
-    1. A thread collects changes of the cluster (module cluster_feed) and wakes the screen.
+    1. A thread (module cluster_feed) collects changes of the cluster, and makes the screen's thread call the
+       method `take`.
     2. The method `take` applies the changes to the model (class ClusterModel), at most once in PACE_S
        seconds, and updates the view.
     3. After a key, the method `act` checks whether the key's action (module actions) is allowed, and calls
@@ -228,8 +229,8 @@ class CorralApp(OrderedKeysApp):
             method()
 
     def method_of(self, action: ScreenAction) -> Callable[[], None] | None:
-        """Return the method that does the action; None if no object has one. The view, the application,
-        JobOrders, TenantEdits and Menus are searched in this order.
+        """Return the method that carries out the action; None if there is no such method now. It is searched
+        in the view, the application, JobOrders, TenantEdits and Menus, in this order.
         """
         for root in self.roots:
             if action.name == root.NAME:
@@ -312,7 +313,9 @@ class CorralApp(OrderedKeysApp):
         self._go(self.roots[(self.roots.index(self.trail[0]) + by) % len(self.roots)])
 
     def act_back(self) -> None:
-        """Remove the filter, or else the marks. If there are none, go back to the previous view."""
+        """Remove the filter of the view. If there is no filter, remove the marks; if there are no marks
+        either, go back to the previous view.
+        """
         if self.view.undo():
             self.refresh_lines()
         elif len(self.trail) > 1:
@@ -346,8 +349,8 @@ class CorralApp(OrderedKeysApp):
                 widget.refresh()
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """Return a screenshot as SVG. It names no web fonts, so that a viewer loads nothing from other
-        hosts.
+        """Return a screenshot as SVG. The SVG contains no web fonts, so that a viewer loads nothing from
+        other hosts.
         """
         svg = super().export_screenshot(title=title, simplify=simplify)
         bare = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -356,7 +359,7 @@ class CorralApp(OrderedKeysApp):
     # -- errors ----------------------------------------------------------
 
     def thread_broke(self, broken: threading.ExceptHookArgs) -> None:
-        """Stop the application with the error, because a thread has failed with an exception."""
+        """End the application with the exception that has ended a thread."""
         error = broken.exc_value
         if isinstance(error, Exception):
             self.deliver(lambda: self._handle_exception(error))

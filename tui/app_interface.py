@@ -55,7 +55,9 @@ class AppInterface(App[int]):
         raise NotImplementedError
 
     def show_message(self, text: str, style: str = "text") -> None:
-        """Show a message on the status line for a few seconds. `style` is a name of the theme."""
+        """Show a message on the status line for a few seconds. `style` is a style name such as "good", "warn"
+        or "bad".
+        """
         raise NotImplementedError
 
     def use_theme(self, look: str) -> None:

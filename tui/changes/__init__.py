@@ -1,1 +1,1 @@
-"""Changes that a user makes to the cluster: ask for confirmation, send the request, show the result."""
+"""Changes the cluster as the user orders: asks for confirmation, sends the request and shows the result."""

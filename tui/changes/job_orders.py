@@ -57,7 +57,9 @@ class JobOrders:
         self._waiting("released", "release")
 
     def drain(self) -> None:
-        """Ask the user for confirmation and an optional reason, then drain the nodes that the view names."""
+        """Ask the user for confirmation and an optional reason, then drain the node under the cursor, or the
+        node that the view shows.
+        """
         nodes = self._app.view.nodes()
         if not nodes:
             return
@@ -86,6 +88,9 @@ class JobOrders:
     ) -> None:
         """Ask the user to confirm a change of the marked jobs, or of the job under the cursor. Then change
         those of these jobs for which `can_change` returns True.
+
+        Texts for a cancel: `action` is "cancel", `done` is "cancelled", and `impossible` is the reason why no
+        job can be cancelled, such as "the job has ended".
         """
         ids = [job.id for job in self._chosen(can_change)]
 
@@ -120,8 +125,9 @@ class JobOrders:
             self._app.show_message(f"nothing to {verb}: {rule}", "warn")
 
     def _order(self, done: str, action: str, jobs: Sequence[JobView], left_out: str = "") -> None:
-        """Send one request that changes all these jobs. `left_out` is a text about other jobs, which cannot
-        be changed; the message about the result ends with it.
+        """Send one request that applies `action`, such as cancel, to all these jobs. The message about the
+        result contains `done`, such as "cancelled", and ends with `left_out`, a text about other jobs, which
+        cannot be changed.
         """
         by_label = {job.label: job for job in jobs}
 
@@ -149,8 +155,8 @@ class JobOrders:
         self._app.requests.ask(carry_out, lambda outcome: self._report(done, outcome))
 
     def _report(self, done: str, outcome: OrderResults[Thing] | Failure, left_out: str = "") -> None:
-        """Show the result on the status line, and remove the marks of changed jobs. Only jobs that were held
-        or released keep their marks, so that the user can undo the change with one key.
+        """Show the result on the status line, and remove the marks of changed jobs. If `done` is "held" or
+        "released", jobs keep their marks, so that the user can undo the change with one key.
         """
         if not isinstance(outcome, OrderResults):
             self._app.show_message(failure_text(outcome), "bad")

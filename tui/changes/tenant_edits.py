@@ -23,7 +23,7 @@ Thing = TypeVar("Thing")
 
 class TenantEdits:
     """One method for each action of the user. Most methods change the share, quota or reservation under the
-    cursor, or carry out the proposed moves under it.
+    cursor, or carry out the proposed moves under the cursor.
     """
 
     def __init__(self, app: AppInterface) -> None:
@@ -119,9 +119,9 @@ class TenantEdits:
         send: Callable[[Client], Thing],
         success_text: Callable[[Thing], str],
     ) -> None:
-        """Ask the user to confirm a change, then send it to the controller with `send`.
-
-        `success_text` returns the message to show if the controller has made the change.
+        """Ask the user to confirm a change, then send the request with `order`. `question` returns the
+        content of the dialog; None if there is nothing left to change. `success_text` returns the message
+        that is shown if the request succeeds.
         """
 
         def show_result(answer: Thing | Failure) -> None:

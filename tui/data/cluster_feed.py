@@ -21,7 +21,7 @@ from wire.names import JobState
 
 KEPT_EVENTS: Final = 2_000
 KEPT_ENDED: Final = 20_000
-"""An ended job is loaded only if it is among this many newest jobs."""
+"""Ended jobs are loaded only if they are among the newest jobs, of which this is the number."""
 
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 15.0
@@ -32,8 +32,9 @@ _ENDED: Final = tuple(state for state in JobState if state.terminal)
 
 @dataclass(frozen=True)
 class ConnectionStatus:
-    """The state of the connection to the controller. `last_message_at` is the time at which the last
-    message of the controller arrived.
+    """The state of the connection to the controller. `last_message_at` is the time at which the last message
+    of the controller arrived, and `retry_at` the time of the next attempt to connect, both in seconds since
+    1970.
     """
 
     state: Literal["loading", "live", "lost"] = "loading"

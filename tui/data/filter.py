@@ -28,8 +28,8 @@ _LEADING = re.compile(r"\d+")
 
 
 class FilterError(ValueError):
-    """Raised if a text is not a valid filter. This is common while the user types a filter; the line for the
-    filter shows the message.
+    """Raised if a text is not a valid filter, for example while the user still types it. The message is shown
+    on the line of the filter.
     """
 
 
@@ -50,13 +50,15 @@ class RowFilter(Generic[Row]):
 
 
 def parse(text: str, fields: Fields[Row], haystack: Callable[[Row], str]) -> RowFilter[Row]:
-    """Parse a filter text. A word without a field name is a regular expression that may match any field."""
+    """Parse a filter text. A word without a field name is a regular expression that is searched in the text
+    that `haystack` returns for a row.
+    """
     return RowFilter(text, tuple(_term(word, fields, haystack) for word in text.split()))
 
 
 def exact_filter(*names: str) -> str:
-    """Return the text of a filter that only rows with one of these names pass. The text contains no spaces,
-    because spaces separate the terms of a filter.
+    """Return a filter text that matches the rows with one of these names and no other rows. The text contains
+    no spaces, because spaces separate the terms of a filter.
     """
     escaped = (re.escape(name).replace(r"\ ", r"\s") for name in names)
     return f"^({'|'.join(escaped)})$"

@@ -26,9 +26,12 @@ PAUSE_S: Final = 0.01
 
 
 class KeyHandled(Message, verbose=True):
-    """A message that marks the end of a key's effect. It is put into the message queue of the focused widget
-    twice: first directly after the key, then, on its first arrival, after all messages that the key has
-    caused. On its second arrival, the key has had its effect.
+    """A message that tells the application when all effects of a key are over.
+
+    1. The application posts the message to the focused widget directly after the key.
+    2. When the message arrives, the widget has handled the key. The message is posted again, and is then
+       behind all messages that the key has caused in the widget.
+    3. When the message arrives again, those messages have been handled, and the next key may follow.
     """
 
     def __init__(self, key: events.Key, target: Widget, again: bool) -> None:

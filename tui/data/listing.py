@@ -1,5 +1,5 @@
-"""A filtered and sorted list of rows. Each update changes single rows; the cursor and the marks stay on their
-rows.
+"""A filtered and sorted list of rows. An update changes only the rows that are new or different; the cursor
+and the marks stay on their rows.
 
 The list uses no widget and no clock. Invariant: the rows are in the same order as after sorting all of them.
 Cost: O(log n) per changed row.
@@ -64,7 +64,9 @@ class Listing(Generic[Key, Row]):
         return self._order[-1 - index if self.reverse else index][1]
 
     def index_of(self, key: Key) -> int | None:
-        """Return the index of the row; None if the filter hides the row."""
+        """Return the index of the row with this key among the shown rows; None if the filter hides the row or
+        no such row exists.
+        """
         if key not in self._placed:
             return None
         at = bisect_left(self._order, (self._placed[key], key))

@@ -31,7 +31,9 @@ _LIFE: Final = {
 
 
 class ClusterModel:
-    """The last known state of the cluster, and the lists of jobs, nodes and so on that are shown."""
+    """The last known state of the cluster, and the lists of jobs, nodes, events, shares, quotas, reservations
+    and moves that the views show.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

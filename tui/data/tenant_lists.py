@@ -22,8 +22,8 @@ def share_state(share: ShareView) -> str:
 
 
 def share_listing() -> Listing[str, ShareView]:
-    """Return a new, empty list of shares. Sorted by name, the list is shown as a tree, otherwise as a flat
-    list.
+    """Return a new, empty list of shares. While the list is sorted by name, the shares are indented as a
+    tree.
     """
     return Listing(
         key=share_key,

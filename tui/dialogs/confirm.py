@@ -22,7 +22,7 @@ from tui.dialogs.live_what_if import LiveWhatIf
 from wire.text import printable
 
 TRIED, LOW = 3, 24
-"""The what-if answer has TRIED lines. On a screen of fewer than LOW lines it has one line."""
+"""The what-if answer in the dialog has TRIED lines, or one line on a screen of fewer than LOW lines."""
 
 
 class ConfirmDialog(Dialog[str]):

@@ -23,8 +23,8 @@ from wire.http.client import Refused, Unreachable
 from wire.text import printable
 
 LONG, BESIDES = 9, 16
-"""A form scrolls if it has more than LONG lines, or if the screen is too low for the form and BESIDES further
-lines.
+"""A form scrolls if it has more than LONG lines, or if the screen has fewer lines than the form and BESIDES
+lines for the rest of the dialog.
 """
 
 
@@ -45,8 +45,8 @@ class FormRow(Horizontal):
         yield self._wrong
 
     def show_error(self, wrong: Mapping[str, str]) -> None:
-        """Show the first error on this line. Errors of empty inputs are not shown, because the user may not
-        have reached them yet.
+        """Show the first error of an input on this line. `wrong` has the errors of the form by field name.
+        Errors of empty inputs are not shown, because the user may not have reached these inputs yet.
         """
         found = [
             wrong[field.name or ""] for field in self.query(Input) if field.value and field.name in wrong

@@ -64,8 +64,8 @@ class LiveWhatIf(Facts):
         )
 
     def _answered(self, request: WhatIf, answer: WhatIfAnswer | Failure | None, *, refine: bool) -> None:
-        """Show an answer. If the answer covers only the near future, also request the complete answer, which
-        takes the controller longer.
+        """Show an answer. If the answer covers only the near future and `refine` is true, also request the
+        complete answer, which takes the controller longer.
         """
         if answer is None or not self.is_attached:
             return

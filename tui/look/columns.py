@@ -38,7 +38,8 @@ class ListColumn(Generic[Row]):
 def fit_columns(
     columns: Sequence[ListColumn[Row]], width: int, gap: int
 ) -> list[tuple[ListColumn[Row], int]]:
-    """Return the columns that fit into the width, and their widths, from left to right.
+    """Return the columns that fit into `width` cells, and their widths, from left to right. Between two
+    columns are `gap` empty cells.
 
     1. Columns with a `narrow` width get this width, in the order of their ranks.
     2. The same columns get their full width, as long as cells are left.

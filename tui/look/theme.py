@@ -21,7 +21,8 @@ class CorralTheme:
 
 
 def _parts(ground: Mapping[str, str], states: Mapping[str, str]) -> dict[str, str]:
-    """Return the style for each style name, made from background colours and the colours for job states.
+    """Return the style for each style name. `ground` has the colours of backgrounds and texts, `states` the
+    colours of job states.
 
     Nodes, GPUs and messages use the same colours as job states with the same meaning: good, warning, bad.
     """
@@ -255,9 +256,12 @@ THEMES: Final = {look.colours.name: look for look in (DUSK, HORIZON, DAWN, SIXTE
 
 
 def choose(environment: Mapping[str, str], colours: str | None, saved: str = "") -> str:
-    """Return the name of the theme for the start. The environment variable CORRAL_THEME names it; if the
-    variable is not set, the theme of the last start (`saved`) is used. If there is no such theme, or if the
-    terminal cannot show its colours, return a theme that suits the terminal.
+    """Return the name of the theme for the start: the theme in the environment variable CORRAL_THEME,
+    otherwise the theme of the last start (`saved`). If there is no such theme, or if the terminal cannot show
+    the colours of the theme, return a theme that suits the terminal.
+
+    `colours` names the colours of the terminal as the library rich does: "standard" is 16 colours, None is no
+    colours.
     """
     wanted = environment.get("CORRAL_THEME") or saved
     if "NO_COLOR" in environment or colours in (None, "standard"):

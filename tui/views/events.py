@@ -76,9 +76,7 @@ class EventsView(ListView[int, EventView]):
             self.table.sync()
 
     def moved(self) -> None:
-        """After a movement of the cursor: follow new events if the cursor is on the last event, otherwise
-        stop following them.
-        """
+        """Follow new events if the cursor has moved to the last event; otherwise stop following."""
         self._at_end = self.listing.index >= len(self.listing) - 1
         super().moved()
 

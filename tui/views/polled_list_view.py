@@ -126,8 +126,8 @@ class PolledListView(ListView[str, Row], Generic[Row, Answer]):
         return [(printable(self._wrong, 300), "warn")] if self._wrong else self.legend()
 
     def hint(self, name: str, does: str) -> Sequence[Piece]:
-        """Return the last part of the text for an empty list, which names the key of an action, such as "; N
-        sets one". The part is empty in the read-only mode.
+        """Return the end of the text for an empty list, such as "; N sets one": the key of the action `name`,
+        and the text `does` about its effect. In the read-only mode, return nothing.
         """
         if app_of(self).read_only:
             return ()

@@ -103,7 +103,8 @@ class SharesView(PolledListView[ShareView, ShareList]):
         if share.share != share.path[-1]:
             wanted = f"project:{exact_filter(share.path[-2])} user:{exact_filter(share.path[-1])}"
         else:
-            # Only an organisation has projects below it in the tree; below a project there are only users.
+            # Show the jobs of all projects of an organisation. A share without projects below it is a
+            # project, and only its own jobs are shown.
             below = [each for each in self.listing.rows.values() if each.path[:-1] == share.path]
             projects = [each.path[-1] for each in below if each.share == each.path[-1]]
             wanted = f"project:{exact_filter(*projects or [share.path[-1]])}"

@@ -34,9 +34,9 @@ class FilterLine(Horizontal):
         yield DialogLine(classes="wrong")
 
     def open(self, text: str, narrow: Callable[[str], str], done: Callable[[], None]) -> None:
-        """Show the input with this text. After every key, call `narrow` with the text of the input; it sets
-        the filter and returns an error message, or an empty text for a valid filter. When the user closes the
-        input, call `done`.
+        """Show the input with this text. After every key, `narrow` is called with the typed text: it sets the
+        filter, and returns an error message, or an empty text if the filter is valid. When the user closes
+        the input, `done` is called.
         """
         self._narrow, self._done, self._before = narrow, done, text
         self.display = True

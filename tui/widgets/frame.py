@@ -67,8 +67,8 @@ class HeaderLine(FrameLine):
 
 
 class TrailLine(FrameLine):
-    """The line with the names of all views. The current view is emphasised, and its sort order is at the
-    right.
+    """The line with the names of all views. The current view is emphasised. The sort order of its list is at
+    the right end of the line.
     """
 
     def __init__(self, roots: Sequence[View], trail: Callable[[], Sequence[View]]) -> None:
@@ -76,8 +76,8 @@ class TrailLine(FrameLine):
         self._roots, self._trail = roots, trail
 
     def pieces(self, width: int) -> Sequence[Piece]:
-        """Return the names of the views, as many as fit, such as: 1 Queue › job 17   2 Nodes   3 Events
-        4.
+        """Return the numbers and names of the views, such as "1 Queue › job 17 2 Nodes 3 Events". If the line
+        is too narrow, the last views have only their numbers.
         """
         view = self._trail()[-1]
         note = view.note()
@@ -120,7 +120,7 @@ class StatusLine(FrameLine):
         self._until = 0.0
 
     def show_message(self, text: str, style: str, seconds: float) -> None:
-        """Show a message for this many seconds. `style` is a name of the theme."""
+        """Show a message for this many seconds. `style` is a style name such as "good", "warn" or "bad"."""
         self._shown_text, self._until = (printable(text, 1000), style), time.monotonic() + seconds
         self.refresh()
 

@@ -82,9 +82,7 @@ class Pane(Widget, can_focus=True):
         self.step(-WHEEL)
 
     def on_resize(self) -> None:
-        """After a change of the size: if there is empty space below the last line, scroll back until the last
-        line is at the bottom.
-        """
+        """Scroll back if there is empty space below the last line, until the last line is at the bottom."""
         self.scroll_lines(self.top)
 
     # -- painting -----------------------------------------------------------------------

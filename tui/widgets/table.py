@@ -83,8 +83,8 @@ class ListTable(Pane, Generic[Key, Row]):
         self.sync()
 
     def on_click(self, event: events.Click) -> None:
-        """After a click, move the cursor to the row. A double click opens the row. A click on a column title
-        sorts by that column.
+        """Move the cursor to the row that was clicked. A double click opens the row. A click on a column
+        title sorts by that column.
         """
         if event.y < self.HEAD:
             self._sort_at(event.x)
